@@ -1,0 +1,28 @@
+/* bfloat16 <-> float, round to nearest even, NaN kept quiet. */
+#ifndef PL_BASE_BF16_H
+#define PL_BASE_BF16_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+static inline float pl_bf16_to_float(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline uint16_t pl_bf16_from_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((bits >> 16) | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+#ifdef __cplusplus
+}
+#endif
+#endif

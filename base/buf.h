@@ -1,0 +1,26 @@
+/* A growable byte buffer, and text building on it. One owner, one thread. */
+#ifndef PL_BASE_BUF_H
+#define PL_BASE_BUF_H
+#include "base/mem.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_buf {
+    uint8_t *data; /* not terminated unless built by the text functions */
+    size_t len, cap;
+} pl_buf; /* all zero is an empty buffer */
+
+void pl_buf_reserve(pl_buf *buf, size_t more);
+void pl_buf_append(pl_buf *buf, const void *data, size_t len);
+void pl_buf_clear(pl_buf *buf);   /* keeps the memory */
+void pl_buf_destroy(pl_buf *buf); /* frees and zeroes */
+
+/* Text: appends, and keeps a NUL after the end (not counted in len). */
+void pl_buf_printf(pl_buf *buf, const char *format, ...) PL_PRINTF(2, 3);
+const char *pl_buf_text(pl_buf *buf); /* terminated view, "" when empty */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* Configuration: one table row a key generates the YAML reader, --set, the
+ * commented file of `pathloom init`, the reference page and the canonical text
+ * whose hash names a configuration.
+ */
+#ifndef PL_BASE_CONF_H
+#define PL_BASE_CONF_H
+#include "base/buf.h"
+#include <stdbool.h>
+#include <stdio.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_key_type {
+    PL_KEY_INT,    /* int64_t */
+    PL_KEY_REAL,   /* double */
+    PL_KEY_BOOL,   /* bool */
+    PL_KEY_TEXT,   /* char[PL_KEY_TEXT_MAX] */
+    PL_KEY_CHOICE, /* char[PL_KEY_TEXT_MAX], one of `choices` */
+    PL_KEY_SECTION /* a heading: name and help only */
+} pl_key_type;
+enum { PL_KEY_TEXT_MAX = 512 };
+
+typedef struct pl_key {
+    const char *name; /* dotted: "train.tau" */
+    pl_key_type type;
+    size_t offset;       /* in the caller's struct */
+    const char *initial; /* default, as text */
+    double min, max;     /* numbers only */
+    const char *choices; /* "a|b|c", CHOICE only */
+    const char *unit;    /* "steps", "bytes", "" */
+    const char *help;    /* one sentence */
+    bool local;          /* does not change results: left out of the canonical text */
+} pl_key;
+
+typedef struct pl_table {
+    const pl_key *keys;
+    size_t n_keys;
+} pl_table;
+
+void pl_conf_defaults(const pl_table *table, void *target);
+
+/* `where` is named in errors: "--set", "run.yaml line 12". An unknown key names
+ * the nearest known one; a bad value names the key, the range and the unit.
+ * ERR_CONFIG. */
+PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
+                                    const char *key, const char *value,
+                                    const char *where);
+PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
+                                         const char *key_equals_value,
+                                         const char *where);
+
+/* YAML file: nested mappings are dotted keys; errors name file and line. */
+PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
+                                     const char *path);
+
+/* Commented YAML with the current values; Markdown reference; --help list. */
+void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
+void pl_conf_write_reference(const pl_table *table, pl_buf *out);
+
+/* "key: value\n" for every key that changes results, in table order. */
+void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
+
+/* The current value of one key as text; false if there is no such key. */
+bool pl_conf_get(const pl_table *table, const void *target, const char *key,
+                 pl_buf *out);
+
+/* The first key in which two structs differ and that changes results; NULL if none. */
+const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* Files and folders: whole-file reads, durable replacement, mapping, locks. */
+#ifndef PL_BASE_FS_H
+#define PL_BASE_FS_H
+#include "base/buf.h"
+#include <stdbool.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bool pl_path_exists(const char *path);
+bool pl_path_is_folder(const char *path);
+PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p */
+PL_MUST_CHECK pl_status pl_remove_tree(const char *path);  /* absent is fine */
+PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
+
+/* Writes path.tmp, fsyncs, renames, fsyncs the folder: after OK the new content
+ * survives a power cut; after a failure the old content is still there. */
+PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
+
+/* A read-only mapping. Unmap with pl_unmap_file. */
+typedef struct pl_mapping {
+    const uint8_t *data;
+    size_t len;
+} pl_mapping;
+PL_MUST_CHECK pl_status pl_map_file(const char *path, pl_mapping *out);
+void pl_unmap_file(pl_mapping *mapping);
+
+/* flock on the folder itself (cannot be defeated by deleting a lock file).
+ * ERR_BUSY if another process holds it. *fd is closed by pl_unlock_folder. */
+PL_MUST_CHECK pl_status pl_lock_folder(const char *path, int *fd);
+void pl_unlock_folder(int *fd);
+
+uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
+PL_MUST_CHECK pl_status
+pl_check_writable(const char *folder); /* write, fsync, read, delete */
+
+/* Joins into out (PL_PATH_MAX bytes); "" if it does not fit. Returns out. */
+enum { PL_PATH_MAX = 1024 };
+char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

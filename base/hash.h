@@ -1,0 +1,43 @@
+/* Identity and checksums.
+ *
+ * Identity is BLAKE2b-256 (libsodium), personalised by use, so that a chunk and
+ * a manifest of the same bytes never share a name. XXH3-64 is a checksum against
+ * accidents, never an identity: it resists no adversary.
+ */
+#ifndef PL_BASE_HASH_H
+#define PL_BASE_HASH_H
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_HASH_BYTES = 32, PL_HASH_TEXT = 65 };
+typedef struct pl_hash {
+    uint8_t bytes[PL_HASH_BYTES];
+} pl_hash; /* all zero means "none" */
+
+/* `use` is at most 16 bytes: "chunk", "blob", "config", "document", ... */
+void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
+
+/* The same over pieces. */
+typedef struct pl_hasher {
+    uint64_t state[56]; /* 384 bytes of state, aligned inside */
+} pl_hasher;
+void pl_hasher_init(pl_hasher *hasher, const char *use);
+void pl_hasher_add(pl_hasher *hasher, const void *data, size_t len);
+void pl_hasher_end(pl_hasher *hasher, pl_hash *out);
+
+bool pl_hash_equal(const pl_hash *a, const pl_hash *b);
+bool pl_hash_none(const pl_hash *hash);
+void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
+PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DATA */
+
+uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

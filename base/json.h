@@ -1,0 +1,44 @@
+/* JSON values (jansson behind one file). */
+#ifndef PL_BASE_JSON_H
+#define PL_BASE_JSON_H
+#include "base/buf.h"
+#include <stdbool.h>
+#include <stdio.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_json pl_json;
+
+/* Strict RFC 8259, UTF-8 checked, duplicates refused. ERR_DATA says line/column. */
+PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
+void pl_json_destroy(pl_json **json);
+
+/* Reading: NULL/false when absent or of another type; borrowed from the parent. */
+const pl_json *pl_json_get(const pl_json *object, const char *key);
+const char *pl_json_text(const pl_json *value, size_t *len);
+bool pl_json_number(const pl_json *value, double *out);
+size_t pl_json_count(const pl_json *array);
+const pl_json *pl_json_at(const pl_json *array, size_t i);
+
+/* Building: set/push take ownership of `value`. Invalid UTF-8 text becomes U+FFFD. */
+pl_json *pl_json_object(void);
+pl_json *pl_json_array(void);
+void pl_json_set(pl_json *object, const char *key, pl_json *value);
+void pl_json_set_text(pl_json *object, const char *key, const char *text);
+void pl_json_set_int(pl_json *object, const char *key, int64_t value);
+void pl_json_set_real(pl_json *object, const char *key,
+                      double value); /* non-finite: null */
+void pl_json_set_bool(pl_json *object, const char *key, bool value);
+void pl_json_push(pl_json *array, pl_json *value);
+pl_json *pl_json_make_text(const char *text);
+pl_json *pl_json_make_real(double value);
+pl_json *pl_json_make_int(int64_t value);
+
+/* Appends the text; `indent` 0 is one line. Keys keep their insertion order. */
+void pl_json_write(const pl_json *json, int indent, pl_buf *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

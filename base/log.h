@@ -1,0 +1,30 @@
+/* One log line = "time level role event key=value ..." to stderr, or one JSON
+ * object a line. Only processes log (the verbs, hub, home, worker, server).
+ */
+#ifndef PL_BASE_LOG_H
+#define PL_BASE_LOG_H
+#include "base/status.h"
+#include <stdbool.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_log_level {
+    PL_LOG_ERROR,
+    PL_LOG_WARN,
+    PL_LOG_INFO,
+    PL_LOG_DEBUG
+} pl_log_level;
+
+/* `role` is borrowed for the life of the process ("hub", "worker-1"). */
+void pl_log_open(const char *role, pl_log_level level, bool json);
+
+/* `event` is a stable name ("lease.granted"); `format` gives key=value pairs
+ * separated by blanks; a value with blanks is put in double quotes. */
+void pl_log(pl_log_level level, const char *event, const char *format, ...)
+    PL_PRINTF(3, 4);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,31 @@
+/* Memory. Small host allocations abort the process when exhausted, here and
+ * nowhere else; anything sized by input uses pl_try_alloc and returns an error.
+ */
+#ifndef PL_BASE_MEM_H
+#define PL_BASE_MEM_H
+#include "base/status.h"
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void *pl_alloc(size_t bytes);           /* zeroed; aborts when exhausted */
+void *pl_grow(void *old, size_t bytes); /* realloc; aborts when exhausted */
+char *pl_strdup(const char *text);      /* NULL gives NULL */
+void pl_free(void *memory);             /* accepts NULL */
+
+/* Zeroed, 64-byte aligned (2 MiB aligned and huge-page advised from 4 MiB on);
+ * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
+PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
+void pl_free_aligned(void *memory); /* accepts NULL */
+
+/* Bytes of memory that this process may still use, and in all (cgroup limits
+ * respected where they can be read). */
+uint64_t pl_memory_available_bytes(void);
+uint64_t pl_memory_total_bytes(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+/* Records: the one encoding of message bodies and of stored values.
+ *
+ *   record = field*          field = tag u16 | length u32 | bytes
+ *
+ * Little-endian, tags in rising order (a repeated tag is a list, in order). A
+ * reader skips tags that it does not know. There is no recursion in the format:
+ * a nested record is a bytes field that its reader opens in turn.
+ *
+ * Reading never trusts a length: every getter checks the field's size, and the
+ * first failure sticks (`pl_reader_status`), so that a decoder reads all fields
+ * and checks once.
+ */
+#ifndef PL_BASE_RECORD_H
+#define PL_BASE_RECORD_H
+#include "base/buf.h"
+#include "base/hash.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
+void pl_put_f64(pl_buf *record, uint16_t tag, double value);
+void pl_put_text(pl_buf *record, uint16_t tag, const char *text);
+void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash);
+void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);
+
+typedef struct pl_reader {
+    const uint8_t *data;
+    size_t len;
+    const char *what; /* named in errors: "SUBMIT from worker-2" */
+    pl_status status;
+} pl_reader;
+
+/* Checks the framing of all fields at once; the data stay borrowed. */
+void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
+pl_status pl_reader_status(const pl_reader *reader); /* ERR_PROTO after any failure */
+
+/* How many fields have this tag; the getters below take the i-th of them
+ * (0 for a single field). A missing or mis-sized field sets the status and
+ * returns zero; the _or form returns `other` when the field is missing. */
+size_t pl_field_count(const pl_reader *reader, uint16_t tag);
+uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
+uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other);
+double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
+pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
+const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);
+/* Copies text into out (always terminated); too long for out is a failure, and
+ * so is an embedded NUL. */
+void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

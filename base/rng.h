@@ -1,0 +1,30 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011).
+ *
+ * A value is a pure function of (seed, stream, index): the same bits on every
+ * machine, in any order of evaluation. `stream` names the use, for example
+ * pl_stream("init", path, tensor).
+ */
+#ifndef PL_BASE_RNG_H
+#define PL_BASE_RNG_H
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Folds a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
+uint64_t pl_stream(const char *use, uint64_t a, uint64_t b);
+
+void pl_philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
+uint32_t pl_random_u32(uint64_t seed, uint64_t stream, uint64_t index);
+double pl_random_uniform(uint64_t seed, uint64_t stream,
+                         uint64_t index); /* [0,1), 53 bits */
+float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-Muller */
+
+/* Element i of a keyed permutation of 0..n-1 (cycle-walking Feistel network):
+ * O(1) seek into a shuffled epoch. n >= 1, i < n. */
+uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,94 @@
+/* Status codes and the thread's last error sentence.
+ *
+ * Whoever first sees a failure calls pl_fail() once, with a sentence that names
+ * the thing, the numbers and the remedy; everyone above forwards the code with
+ * PL_TRY and cleans up at a single `done:` label.
+ *
+ * The table maps each code to a sysexits(3) value, which processes exit with.
+ */
+#ifndef PL_BASE_STATUS_H
+#define PL_BASE_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, exit code, short text) */
+#define PL_STATUS_TABLE(X)                                                             \
+    X(OK, 0, "ok")                                                                     \
+    X(ERR_ARG, 70, "a function was called with a wrong argument")                      \
+    X(ERR_USAGE, 64, "the command line is wrong")                                      \
+    X(ERR_CONFIG, 78, "the configuration does not add up")                             \
+    X(ERR_DATA, 65, "input data are unusable")                                         \
+    X(ERR_DAMAGED, 65, "stored bytes are damaged")                                     \
+    X(ERR_NOT_FOUND, 66, "the named thing does not exist")                             \
+    X(ERR_EXISTS, 73, "the named thing exists already")                                \
+    X(ERR_BUSY, 75, "the thing is in use by another process")                          \
+    X(ERR_IO, 74, "reading or writing failed")                                         \
+    X(ERR_NOSPACE, 74, "the disk is full")                                             \
+    X(ERR_NOMEM, 71, "memory does not suffice")                                        \
+    X(ERR_OS, 71, "the operating system refused")                                      \
+    X(ERR_NET, 69, "the peer cannot be reached")                                       \
+    X(ERR_TIMEOUT, 75, "no answer in time")                                            \
+    X(ERR_PROTO, 76, "the peer broke the protocol")                                    \
+    X(ERR_STALE, 75, "the lease or version is no longer current")                      \
+    X(ERR_NOPERM, 77, "permission denied")                                             \
+    X(ERR_DEVICE, 70, "the compute device failed")                                     \
+    X(ERR_NUMERIC, 70, "a value is not finite")                                        \
+    X(ERR_CANCELLED, 75, "stopped on request")                                         \
+    X(ERR_UNSUPPORTED, 69, "this build or machine cannot do that")                     \
+    X(ERR_INTERNAL, 70, "a bug in pathloom")
+
+typedef enum pl_status {
+#define PL_STATUS_ENUM(name, code, text) PL_##name,
+    PL_STATUS_TABLE(PL_STATUS_ENUM)
+#undef PL_STATUS_ENUM
+        PL_STATUS_COUNT
+} pl_status;
+
+#if defined(__clang__)
+#define PL_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define PL_MUST_CHECK
+#endif
+#if defined(__GNUC__)
+#define PL_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define PL_PRINTF(f, a)
+#endif
+
+/* Writes the thread's last error (at most 1023 bytes) and returns `status`.
+ * The sentence starts in lower case, has no final full stop and no newline. */
+pl_status pl_fail(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
+
+/* Puts "context: " before the thread's last error and returns `status`. */
+pl_status pl_fail_in(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
+
+/* The sentence of the last pl_fail on this thread; never NULL. Borrowed until
+ * the next pl_fail on this thread. */
+const char *pl_last_error(void);
+
+const char *pl_status_name(pl_status status); /* "ERR_BUSY" */
+const char *pl_status_text(pl_status status);
+int pl_status_exit_code(pl_status status); /* sysexits(3) */
+
+/* Forwards a failure: needs a local `pl_status status` and a label `done`. */
+#define PL_TRY(expression)                                                             \
+    do {                                                                               \
+        status = (expression);                                                         \
+        if (status != PL_OK)                                                           \
+            goto done;                                                                 \
+    } while (0)
+
+/* Forwards a failure where there is nothing to clean up. */
+#define PL_RETURN_IF(expression)                                                       \
+    do {                                                                               \
+        pl_status pl_return_status = (expression);                                     \
+        if (pl_return_status != PL_OK)                                                 \
+            return pl_return_status;                                                   \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

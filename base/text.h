@@ -1,0 +1,37 @@
+/* Small text helpers: strict number parsing, nearest name, human units. */
+#ifndef PL_BASE_TEXT_H
+#define PL_BASE_TEXT_H
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The whole text must be the number; "1k 1M 1G" and "1e6" are accepted for
+ * integers when the value is whole. ERR_DATA. */
+PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
+PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
+PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
+                                      bool *out); /* true/false/yes/no/on/off */
+
+/* Levenshtein distance; the nearest of `names` (NULL if none is within 1/2 of
+ * its length). */
+int pl_edit_distance(const char *a, const char *b);
+const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
+
+/* "1.4 MiB", "3m41s", "12.3k"; out is at least 16 bytes. Returns out. */
+char *pl_human_bytes(double bytes, char out[16]);
+char *pl_human_seconds(double seconds, char out[16]);
+char *pl_human_count(double count, char out[16]);
+
+/* Copies at most size-1 bytes and terminates; true if it fitted. */
+bool pl_copy_text(char *out, size_t size, const char *text);
+bool pl_starts_with(const char *text, const char *prefix);
+bool pl_ends_with(const char *text, const char *suffix);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

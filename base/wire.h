@@ -1,0 +1,94 @@
+/* Messages over ZeroMQ (docs/PROTOCOL.md section 1).
+ *
+ * A message is two or three frames after the routing id:
+ *   header 64 B | body (record, <= 64 KiB) | data (<= PL_WIRE_DATA_MAX)
+ * The header carries magic, version, type, lengths, request id, epoch, token
+ * and an XXH3-64 over header (field zero), body and data. Anything else is
+ * drained, counted and dropped; it never reaches the caller.
+ *
+ * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
+ * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. One
+ * thread per socket.
+ */
+#ifndef PL_BASE_WIRE_H
+#define PL_BASE_WIRE_H
+#include "base/buf.h"
+#include "base/record.h"
+#include <stdbool.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PL_WIRE_DATA_MAX = 1 << 20,
+    PL_WIRE_BODY_MAX = 1 << 16,
+    PL_WIRE_VERSION = 1,
+    PL_WIRE_PEER_MAX = 32
+};
+
+typedef struct pl_peer { /* a routing id, bound to one connection */
+    uint8_t id[PL_WIRE_PEER_MAX];
+    size_t len;
+} pl_peer;
+
+typedef struct pl_message {
+    uint16_t type;
+    uint64_t request; /* chosen by the asker, echoed in the answer */
+    uint64_t epoch;   /* of the answering store or hub; 0 if not known */
+    uint64_t token;   /* fencing token of the lease; 0 if none */
+    pl_buf body;      /* a record */
+    pl_buf data;      /* bulk bytes, may be empty */
+} pl_message;
+void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
+void pl_message_destroy(pl_message *message);             /* frees and zeroes */
+
+typedef struct pl_socket pl_socket;
+
+/* address "tcp://127.0.0.1:*" or "tcp://127.0.0.1:5555"; the port that was got
+ * stands in `bound` (PL_ADDRESS_MAX bytes). A port in use is ERR_BUSY, naming
+ * it. Only loopback and ipc addresses are allowed until encryption is there. */
+enum { PL_ADDRESS_MAX = 128 };
+PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
+                                     char bound[PL_ADDRESS_MAX]);
+PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
+void pl_wire_close(pl_socket **socket); /* accepts NULL */
+
+/* Server side; the message stays the caller's. A vanished peer is ERR_NET. */
+PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
+                                        const pl_message *message);
+/* Client side. ERR_NET if the queue is full (peer away for long). */
+PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
+
+/* Takes one waiting message; ERR_TIMEOUT at once if none is there. `peer` may
+ * be NULL on a client. `out` must be initialised; its buffers are reused. */
+PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
+
+/* Waits for sockets and descriptors; ready[i] tells which (sockets first).
+ * Returns how many are ready, 0 on timeout or signal. */
+int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
+                 size_t n_fds, int timeout_ms, bool *ready);
+
+/* Messages dropped by the checks above, since the socket was opened. */
+uint64_t pl_wire_dropped(const pl_socket *socket);
+uint64_t pl_wire_bytes_sent(const pl_socket *socket);
+uint64_t pl_wire_bytes_received(const pl_socket *socket);
+
+/* One question, one answer, on a client: sends, waits, resends the same request
+ * every `retry_ms` until `timeout_ms`; answers to other requests are dropped.
+ * An ERR answer becomes its status and sentence. */
+PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
+                                    int retry_ms, int timeout_ms, pl_message *answer);
+uint64_t pl_wire_next_request(void); /* unique in this process */
+
+/* The type of an ERR message, whose body has tag 1 = status, tag 2 = sentence. */
+enum { PL_WIRE_ERR = 1 };
+void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
+                   const char *sentence);
+
+/* Before exit, after all sockets are closed. */
+void pl_wire_shutdown(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,20 @@
+/* zstd behind one file: frames with a content size, for small payloads. */
+#ifndef PL_BASE_ZIP_H
+#define PL_BASE_ZIP_H
+#include "base/buf.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Appends one zstd frame. level 1..19. */
+PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
+/* Appends exactly `expected` bytes, or ERR_DAMAGED (also when the frame's
+ * declared size differs: nothing is allocated from a declared size). */
+PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,
+                                 pl_buf *out);
+/* Splits n elements of `width` bytes into `width` planes, and back. */
+void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out);
+void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out);
+#ifdef __cplusplus
+}
+#endif
+#endif

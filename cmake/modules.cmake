@@ -1,0 +1,13 @@
+# The engine and its GEMM libraries; the CUDA backend where nvcc is found.
+find_library(OPENBLAS_LIBRARY openblas)
+find_library(DNNL_LIBRARY dnnl)
+set(PL_MODULES_LIBS)
+if(DNNL_LIBRARY)
+  list(APPEND PL_MODULES_LIBS ${DNNL_LIBRARY})
+  target_compile_definitions(pl_options INTERFACE PL_HAVE_DNNL)
+endif()
+if(OPENBLAS_LIBRARY)
+  list(APPEND PL_MODULES_LIBS ${OPENBLAS_LIBRARY})
+  target_compile_definitions(pl_options INTERFACE PL_HAVE_OPENBLAS)
+endif()
+pl_folder(modules DEPENDS base LIBS ${PL_MODULES_LIBS})

@@ -1,0 +1,42 @@
+/* Backends: `ref` (fp32, plain loops: the specification), `cpu` (library GEMM,
+ * bf16 where the machine is faster in it), `cuda` when built with it. */
+#ifndef PL_MODULES_BACKEND_H
+#define PL_MODULES_BACKEND_H
+#include "modules/ops.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_type { PL_F32, PL_BF16 } pl_type;
+
+struct pl_backend {
+    const pl_ops *ops;
+    const char *name; /* "ref", "cpu", "cuda" */
+    char device[96];  /* "cpu bf16 avx512_bf16 onednn 2.6.3": equal text = equal bits
+                         expected */
+    pl_type act;      /* type of pl_act */
+    int n_threads;
+    void *self; /* the backend's own state */
+};
+
+static inline size_t pl_type_bytes(pl_type type)
+{
+    return type == PL_F32 ? 4 : 2;
+}
+
+typedef struct pl_backend_options {
+    const char *name; /* "ref", "cpu", "cuda", "auto" (the best this machine has) */
+    int n_threads;    /* >= 1; ignored by cuda */
+    int device;       /* CUDA ordinal */
+    const char *precision; /* "auto", "f32", "bf16" */
+} pl_backend_options;
+
+/* ERR_UNSUPPORTED names what this build or machine lacks. */
+PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
+                                        pl_backend **out);
+void pl_backend_close(pl_backend **backend);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,92 @@
+/* The model: one path on one backend, for training or for inference.
+ *
+ * Parameters, gradients, moments and activations are one block each, planned at
+ * create. A steady training step allocates nothing. One thread owns a model.
+ */
+#ifndef PL_MODULES_MODEL_H
+#define PL_MODULES_MODEL_H
+#include "modules/backend.h"
+#include "modules/topology.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_model pl_model;
+
+typedef struct pl_model_options {
+    int batch;     /* B, most sequences a call */
+    int context;   /* T, longest sequence a call; <= shape.context */
+    bool training; /* gradients, moments, stored activations */
+} pl_model_options;
+
+typedef struct pl_model_plan {
+    uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes; /* device */
+} pl_model_plan;
+void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
+                         pl_type act, pl_model_plan *out);
+
+/* Borrows backend and topology until destroy. ERR_NOMEM with the plan. */
+PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
+                                        const pl_topology *topology,
+                                        const pl_model_options *options,
+                                        pl_model **out);
+void pl_model_destroy(pl_model **model);
+
+/* Host fp32 blocks of pl_topology_path_params floats. load refreshes compute copies. */
+PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
+PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
+/* AdamW moments: m then v; NULL loads zeros. */
+PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
+                                              const float *v);
+PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
+PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
+
+/* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
+ * token outside 0..V-1 is ERR_DATA). The loss is the mean over counted targets.
+ * `clip` > 0 scales gradients to at most this global norm. ERR_NUMERIC if loss or
+ * norm is not finite; the parameters are then unchanged. */
+typedef struct pl_step_result {
+    double loss;      /* nats per token */
+    double grad_norm; /* before clipping */
+    int64_t n_tokens; /* counted targets */
+} pl_step_result;
+PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *tokens,
+                                            const int32_t *targets, int B, int T,
+                                            const pl_adamw *adam, float clip,
+                                            pl_step_result *out);
+/* Forward and backward only: gradients accumulate (tests, accumulation). */
+PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
+                                           const int32_t *targets, int B, int T,
+                                           pl_step_result *out);
+void pl_model_zero_gradients(pl_model *model);
+
+/* Forward only: loss[b,t] in nats (0 where target < 0). */
+PL_MUST_CHECK pl_status pl_model_losses(pl_model *model, const int32_t *tokens,
+                                        const int32_t *targets, int B, int T,
+                                        float *losses);
+/* Routing features: mean over the first lengths[b] positions of the last block's
+ * hidden state (the residual stream before the final norm), [B,C] fp32. */
+PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens,
+                                          const int32_t *lengths, int B, int T,
+                                          float *features);
+
+/* Decoding with a KV cache for one sequence. */
+typedef struct pl_decoder pl_decoder;
+PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
+void pl_decoder_destroy(pl_decoder **decoder);
+void pl_decoder_reset(pl_decoder *decoder);
+/* Feeds n tokens (prompt or one sampled token) and gives the logits [V] after the
+ * last. ERR_DATA when the context is full. */
+PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
+                                        int n, float *logits);
+int pl_decoder_position(const pl_decoder *decoder);
+
+/* Inner learning rate: linear warm-up to `peak` over `warmup` steps, then cosine
+ * to `floor` * peak at `total`. step counts from 0. */
+double pl_learning_rate(int64_t step, int64_t warmup, int64_t total, double peak,
+                        double floor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

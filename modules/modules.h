@@ -1,0 +1,15 @@
+/* The door of modules: the engine.
+ *
+ * Read in this order: shape (the numbers of a path), topology (slots, levels,
+ * modules, paths), ops (every operation with its equation), backend (who does
+ * them), model (a path that trains, scores and decodes). `ref/` is the
+ * specification in plain loops, `cpu/` the production backend without a GPU.
+ *
+ * Knows nothing of the store or the network; builds alone (PL_ONLY_MODULES).
+ */
+#ifndef PL_MODULES_MODULES_H
+#define PL_MODULES_MODULES_H
+#include "modules/backend.h"
+#include "modules/model.h"
+#include "modules/topology.h"
+#endif

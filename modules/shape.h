@@ -1,0 +1,30 @@
+/* The shape of one path: a Llama-style decoder (RMSNorm, RoPE, SwiGLU, optional
+ * grouped-query attention, tied or untied head). */
+#ifndef PL_MODULES_SHAPE_H
+#define PL_MODULES_SHAPE_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_shape {
+    int vocab;      /* V, rows of the embedding */
+    int width;      /* C */
+    int n_heads;    /* H query heads */
+    int n_kv_heads; /* divides n_heads */
+    int head_size;  /* even; H*head_size need not equal width */
+    int ffn;        /* F, the inner width of SwiGLU */
+    int n_blocks;   /* of the whole path */
+    int context;    /* T, longest sequence */
+    bool tied;      /* head uses the embedding matrix */
+    double rope_theta;
+    double norm_eps;
+} pl_shape;
+
+/* ERR_CONFIG with the two numbers that do not fit and what to change. */
+PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,120 @@
+/* Topology: how paths are put together from modules.
+ *
+ * A path is one module per slot: embed, one slot per level, one slot per
+ * path-specific block, head. Level l has K_l modules; the P = K_1 * ... * K_L
+ * paths are numbered row-major: path = ((e_1 * K_2) + e_2) * K_3 + ...
+ * A slot takes its expert from the path by its `choice`:
+ *   common (K=1): 0       level l: e_l       private (K=P): the path itself.
+ * Replicas are workers training the same path on different data.
+ *
+ * Every expert of a slot has the same tensors, so all paths share one layout:
+ * the parameters of a path are one block of floats, slot after slot, and a
+ * module is a contiguous region of it.
+ *
+ * Spec text of levels: "2x2", "16x16", "1" (dense). Each level takes
+ * blocks_per_level = n_blocks / L consecutive blocks unless given.
+ */
+#ifndef PL_MODULES_TOPOLOGY_H
+#define PL_MODULES_TOPOLOGY_H
+#include "modules/shape.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 48, PL_BLOCKS_MAX = 256 };
+enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 }; /* l >= 1 is level l */
+
+typedef struct pl_topology_spec {
+    int n_levels;               /* 1.. PL_LEVELS_MAX */
+    int experts[PL_LEVELS_MAX]; /* K_l */
+    int blocks[PL_LEVELS_MAX]; /* consecutive blocks of level l; all 0 = split evenly */
+    int embed_choice;          /* COMMON, PRIVATE or a level */
+    int head_choice;           /* final norm and, untied, the output matrix */
+    bool private_block[PL_BLOCKS_MAX]; /* block b is path-specific inside its level */
+    int replicas;                      /* R >= 1 of each path */
+} pl_topology_spec;
+
+/* "2x2" into n_levels and experts; the other fields stay. ERR_CONFIG. */
+PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
+                                                 pl_topology_spec *spec);
+/* "0,5,6,11" into private_block ("" = none). ERR_CONFIG. */
+PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
+                                                  pl_topology_spec *spec);
+
+typedef enum pl_slot_kind { PL_SLOT_EMBED, PL_SLOT_BLOCKS, PL_SLOT_HEAD } pl_slot_kind;
+
+typedef struct pl_slot {
+    char name[PL_NAME_MAX]; /* "embed", "L1", "B5" (private block 5), "head" */
+    pl_slot_kind kind;
+    int choice;      /* COMMON, PRIVATE or level */
+    int n_experts;   /* K */
+    size_t offset;   /* of its region in a path's parameters, floats */
+    size_t n_params; /* of one expert, floats */
+    int first_tensor, n_tensors;
+} pl_slot;
+
+typedef struct pl_tensor {
+    char name[PL_NAME_MAX]; /* Llama names: "model.layers.3.self_attn.q_proj.weight" */
+    int slot, block;        /* block -1 outside blocks */
+    int rows, cols;         /* [rows, cols], row-major; a vector has rows 1 */
+    size_t offset;          /* in a path's parameters, floats */
+    bool decay;             /* weight decay applies (matrices, not norms) */
+    double init_std;        /* 0: filled with ones */
+} pl_tensor;
+
+typedef struct pl_topology pl_topology;
+
+/* Copies shape and spec. ERR_CONFIG with numbers and remedy. */
+PL_MUST_CHECK pl_status pl_topology_create(const pl_shape *shape,
+                                           const pl_topology_spec *spec,
+                                           pl_topology **out);
+void pl_topology_destroy(pl_topology **topology);
+
+const pl_shape *pl_topology_shape(const pl_topology *t);
+const pl_topology_spec *pl_topology_get_spec(const pl_topology *t);
+int pl_topology_n_paths(const pl_topology *t);
+int pl_topology_n_replicas(const pl_topology *t);
+int pl_topology_n_slots(const pl_topology *t);
+const pl_slot *pl_topology_slot(const pl_topology *t, int slot);
+int pl_topology_n_tensors(const pl_topology *t);
+const pl_tensor *pl_topology_tensor(const pl_topology *t, int tensor);
+size_t pl_topology_path_params(const pl_topology *t);    /* floats of one path */
+uint64_t pl_topology_total_params(const pl_topology *t); /* floats of all modules */
+
+/* Modules are numbered 0..M-1, slot by slot, expert by expert. */
+int pl_topology_n_modules(const pl_topology *t);
+int pl_topology_module(const pl_topology *t, int slot, int expert);
+int pl_topology_module_of_path(const pl_topology *t, int slot, int path);
+int pl_topology_module_slot(const pl_topology *t, int module);
+int pl_topology_module_expert(const pl_topology *t, int module);
+void pl_topology_module_name(const pl_topology *t, int module,
+                             char out[PL_NAME_MAX]); /* "L1.E0" */
+int pl_topology_find_module(const pl_topology *t,
+                            const char *name); /* -1; "embed" = "embed.E0" */
+void pl_topology_path_name(const pl_topology *t, int path,
+                           char out[PL_NAME_MAX]); /* "p01" or "p0" */
+
+/* Paths through a module in rising order (P_{l,e} of them; times replicas are
+ * its contributors). Returns the count; `paths` may be NULL. */
+int pl_topology_module_paths(const pl_topology *t, int module, int *paths);
+bool pl_topology_path_has(const pl_topology *t, int path, int module);
+
+/* Deterministic initial values of one module's region: normal(0, init_std),
+ * keyed (seed, slot, tensor), the same for every expert of a slot. */
+void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
+
+/* Forward+backward FLOPs of one token of one path at sequence length T (6 a
+ * matmul parameter plus attention), and forward only (2). */
+double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward);
+
+/* A preset by name: fills shape and spec (laptop, dipaco-150m-2x2, -2x4, -8x8,
+ * -16x16, -16x16-ps, flat-moe-P, diloco-P, dense-150m, dense-1b; P a number).
+ * ERR_CONFIG names the nearest. pl_preset_names lists them, NULL-terminated. */
+PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
+                                  pl_topology_spec *spec);
+const char *const *pl_preset_names(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

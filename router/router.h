@@ -1,0 +1,93 @@
+/* The door of router: which path a document takes.
+ *
+ * feature: mean over the first `prefix` tokens of the last block's hidden state of
+ * the base model. k-means gives one centroid a path; product k-means splits the
+ * feature into L parts and clusters each with K_l centroids, so that the path is the
+ * tuple of labels. A router is a small immutable object (bytes) in the store.
+ *
+ * Read in this order: kmeans, router, judge (purity, NMI), features, shards.
+ */
+#ifndef PL_ROUTER_ROUTER_H
+#define PL_ROUTER_ROUTER_H
+#include "corpus/corpus.h"
+#include "modules/modules.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_router_kind { PL_ROUTER_KMEANS, PL_ROUTER_PRODUCT } pl_router_kind;
+
+typedef struct pl_router_options {
+    pl_router_kind kind;
+    int n_paths;
+    int n_levels; /* product: levels and experts of each */
+    int experts[PL_LEVELS_MAX];
+    int restarts, iterations; /* k-means++ restarts, Lloyd iterations at most */
+    double balance;   /* 0: plain k-means; > 0: largest shard at most (1+balance)
+                         times the mean (capacity-limited assignment while fitting) */
+    bool standardize; /* divide each feature by its deviation first */
+    uint64_t seed;
+    int n_threads;
+} pl_router_options;
+
+typedef struct pl_router pl_router;
+
+/* features [n, dim]. Same bytes for the same input, whatever n_threads. ERR_DATA
+ * "more modules than documents" with both numbers. */
+PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
+                                      const pl_router_options *options,
+                                      pl_router **out);
+void pl_router_destroy(pl_router **router);
+int pl_router_n_paths(const pl_router *router);
+int pl_router_dim(const pl_router *router);
+double
+pl_router_inertia(const pl_router *router); /* mean squared distance at the fit */
+/* The `top` nearest paths, nearest first (top <= n_paths). */
+void pl_router_route(const pl_router *router, const float *feature, int top,
+                     int *paths);
+void pl_router_encode(const pl_router *router, pl_buf *out);
+PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router **out);
+
+/* Features of every document's first `prefix` tokens (BOS included, shorter ones
+ * whole), [n_docs, width]. Batches are fixed, so the result does not depend on
+ * n_threads. `params` are a path's fp32 parameters of the base model. */
+typedef struct pl_feature_job {
+    const pl_topology *topology;
+    const float *params;
+    const char *precision; /* backend precision, "auto" */
+    const char *backend;
+    int prefix, n_threads;
+} pl_feature_job;
+PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
+                                           const pl_tokens *tokens, float *features);
+/* The same for one token sequence (a prompt). */
+PL_MUST_CHECK pl_status pl_router_feature_of(const pl_feature_job *job,
+                                             const int32_t *tokens, int n,
+                                             float *feature);
+
+/* Documents of each path: list p is docs[first[p] .. first[p+1]), in rising order.
+ * With overlap n > 1 a document stands in its n nearest shards. A path left without
+ * documents gets the documents nearest to its centroid (reported in n_repaired). */
+typedef struct pl_shards {
+    int n_paths;
+    uint32_t *docs;
+    size_t *first; /* n_paths + 1 */
+    int *path_of;  /* [n_docs] nearest path */
+    int n_repaired;
+} pl_shards;
+PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
+                                       size_t n_docs, int overlap, pl_shards *out);
+void pl_shards_clear(pl_shards *shards);
+
+/* How well an assignment matches labels: purity = share of documents in their
+ * cluster's majority label; nmi = mutual information / mean of the entropies. */
+typedef struct pl_judgement {
+    double purity, nmi;
+} pl_judgement;
+void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_labels,
+              size_t n, pl_judgement *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,185 @@
+/* The door of store: RocksDB as a versioned module store.
+ *
+ * blob       immutable bytes named by their hash, cut into chunks of at most 1 MiB
+ *            that are stored once each, also between versions
+ * version    module state number n: blob of parameters, blob of optimizer state,
+ *            parent, the contributions that made it
+ * head       the newest version of a module
+ * pending    contributions accepted but not yet merged
+ * path state inner optimizer state and data cursor of one (path, replica)
+ * object     a named blob: arm definition, router, tokenizer, data shard
+ * ref        a name for a set of versions
+ *
+ * One writer (the home process) makes atomic, synced commits; any number of readers
+ * open the same folder while it runs (secondary instance). Layout and record
+ * formats: docs/PROTOCOL.md section 4. Names of modules are "ARM/SLOT.Ek".
+ *
+ * Read in this order: kv (RocksDB behind one file), blob, records, store, txn.
+ */
+#ifndef PL_STORE_STORE_H
+#define PL_STORE_STORE_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_CHUNK_BYTES = 1 << 20, PL_MODULE_NAME_MAX = 96, PL_TEXT_MAX = 96 };
+
+typedef struct pl_store pl_store;
+
+typedef enum pl_store_mode {
+    PL_STORE_CREATE,
+    PL_STORE_WRITE,
+    PL_STORE_READ
+} pl_store_mode;
+
+/* CREATE makes a new store or opens an existing one for writing; WRITE needs it to
+ * exist; READ sees a consistent state and may run beside a writer. A store locked by
+ * a running job is ERR_BUSY, one of a newer format ERR_UNSUPPORTED, lost commits
+ * ERR_DAMAGED with both numbers. WRITE and CREATE raise the store's epoch by 1. */
+PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
+                                      pl_store **out);
+void pl_store_close(pl_store **store);
+uint64_t pl_store_epoch(const pl_store *store);
+uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
+PL_MUST_CHECK pl_status
+pl_store_refresh(pl_store *store); /* READ: catch up with the writer */
+
+/* ---- what is stored ---- */
+typedef struct pl_contribution {
+    char worker[PL_TEXT_MAX];
+    char device[PL_TEXT_MAX];
+    int64_t path, replica, phase;
+    uint64_t first_sample, n_samples; /* data range, in samples of the path's stream */
+    uint64_t n_tokens;                /* counted targets */
+    double loss;                      /* mean nats per token over the phase */
+    double norm;                      /* L2 of the update */
+    double weight;                    /* alpha before normalisation (shard size) */
+    double seconds;                   /* of inner steps */
+    uint64_t token;                   /* fencing token of its lease */
+    char codec[16];                   /* "f32", "bf16" */
+    pl_hash update;                   /* blob */
+    uint64_t update_bytes;            /* encoded */
+} pl_contribution;
+
+typedef struct pl_version {
+    char module[PL_MODULE_NAME_MAX];
+    uint64_t number;  /* 0 is the initial one */
+    pl_hash params;   /* blob; what "the module's hash" means */
+    pl_hash momentum; /* blob, none for version 0 */
+    pl_hash parent;   /* params of number-1, none for version 0 */
+    pl_hash config;   /* of the run's canonical configuration */
+    char method[32];  /* "init", "nesterov", ... */
+    double lr, outer_momentum;
+    uint64_t n_params;
+    double params_norm, update_norm; /* L2 */
+    int64_t wall_ms;
+    uint64_t sequence; /* commit that made it; set by the store */
+    int n_contributions;
+    pl_contribution *contributions; /* owned; pl_version_clear */
+} pl_version;
+void pl_version_clear(pl_version *version);
+
+typedef struct pl_path_state {
+    char name[PL_MODULE_NAME_MAX]; /* "ARM/p01.r0" */
+    int64_t phase;                 /* finished phases */
+    uint64_t samples;              /* data cursor: samples consumed */
+    uint64_t n_tokens;             /* trained in all */
+    double loss;                   /* of the last phase */
+    double seconds;                /* of inner steps, in all */
+    pl_hash moments;               /* blob: m then v */
+    char worker[PL_TEXT_MAX];
+} pl_path_state;
+
+typedef struct pl_object {
+    char name[PL_MODULE_NAME_MAX]; /* "arm/mix", "router/mix", "shard/mix/p01" */
+    pl_hash blob;
+    uint64_t bytes;
+} pl_object;
+
+/* ---- reading (any mode); ERR_NOT_FOUND names the thing ---- */
+PL_MUST_CHECK pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob,
+                                            uint64_t *bytes);
+bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
+/* Reads [offset, offset+len) and checks chunk hashes; ERR_DAMAGED names blob and chunk.
+ */
+PL_MUST_CHECK pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob,
+                                           uint64_t offset, size_t len, void *out);
+PL_MUST_CHECK pl_status pl_store_get_version(pl_store *store, const char *module,
+                                             uint64_t number, pl_version *out);
+PL_MUST_CHECK pl_status pl_store_head(pl_store *store, const char *module,
+                                      pl_version *out);
+PL_MUST_CHECK pl_status pl_store_get_path(pl_store *store, const char *name,
+                                          pl_path_state *out);
+PL_MUST_CHECK pl_status pl_store_get_object(pl_store *store, const char *name,
+                                            pl_object *out);
+PL_MUST_CHECK pl_status pl_store_get_ref(pl_store *store, const char *name,
+                                         pl_buf *target);
+
+/* Iteration in key order; the callback stops it by returning a failure. `prefix` ""
+ * is all. Callback arguments are borrowed. */
+typedef pl_status (*pl_version_fn)(void *context, const pl_version *version);
+typedef pl_status (*pl_path_fn)(void *context, const pl_path_state *path);
+typedef pl_status (*pl_object_fn)(void *context, const pl_object *object);
+typedef pl_status (*pl_pending_fn)(void *context, const char *module,
+                                   const pl_contribution *c);
+typedef pl_status (*pl_ref_fn)(void *context, const char *name, const char *target);
+PL_MUST_CHECK pl_status pl_store_each_head(pl_store *s, const char *prefix,
+                                           pl_version_fn fn, void *ctx);
+PL_MUST_CHECK pl_status pl_store_each_version(pl_store *s, const char *module,
+                                              pl_version_fn fn, void *ctx);
+PL_MUST_CHECK pl_status pl_store_each_path(pl_store *s, const char *prefix,
+                                           pl_path_fn fn, void *ctx);
+PL_MUST_CHECK pl_status pl_store_each_object(pl_store *s, const char *prefix,
+                                             pl_object_fn fn, void *ctx);
+/* Pending contributions of modules whose name starts with prefix, by (module, phase,
+ * path, replica): the canonical order of sums. */
+PL_MUST_CHECK pl_status pl_store_each_pending(pl_store *s, const char *prefix,
+                                              pl_pending_fn fn, void *ctx);
+PL_MUST_CHECK pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn,
+                                          void *ctx);
+
+typedef struct pl_store_stats {
+    uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
+        disk_bytes;
+} pl_store_stats;
+PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
+
+/* ---- writing: one transaction = one atomic, synced commit ---- */
+typedef struct pl_txn pl_txn;
+PL_MUST_CHECK pl_status pl_txn_begin(pl_store *store, pl_txn **out);
+void pl_txn_abort(pl_txn **txn); /* accepts NULL; nothing happened */
+/* After OK everything in it is durable; after a failure nothing of it is visible to
+ * this process (ask again after reopening: the outcome is then known). ERR_NOSPACE
+ * leaves the store readable. Frees the transaction in every case. */
+PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
+
+/* The blob becomes part of the transaction; equal bytes are stored once. */
+PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes,
+                                        pl_hash *out);
+/* Appends a version: number must be head + 1 (or 0 for a new module), else ERR_STALE.
+ * Its pending contributions of phase number-1 are removed, with the update blobs
+ * unless `keep_updates`. The momentum of version number-2 and older is dropped unless
+ * `keep_momentum`. */
+typedef struct pl_keep {
+    bool updates, momentum;
+} pl_keep;
+PL_MUST_CHECK pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version,
+                                           pl_keep keep);
+/* ERR_EXISTS if (module, phase, path, replica) is pending already. */
+PL_MUST_CHECK pl_status pl_txn_put_pending(pl_txn *txn, const char *module,
+                                           const pl_contribution *c);
+/* Replaces the state of that path; the old moments blob is released. */
+PL_MUST_CHECK pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path);
+PL_MUST_CHECK pl_status pl_txn_put_object(pl_txn *txn, const char *name,
+                                          const pl_hash *blob);
+PL_MUST_CHECK pl_status pl_txn_put_ref(pl_txn *txn, const char *name,
+                                       const char *target);
+
+/* Identity of a blob without storing it: hash over length and chunk hashes. */
+void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
