@@ -29,6 +29,8 @@ typedef struct pl_reader {
     size_t len;
     const char *what; /* named in errors: "SUBMIT from worker-2" */
     pl_status status;
+    size_t seek_at, seek_index; /* where the last search ended, so that a list */
+    uint16_t seek_tag;          /* is read in one pass; 0 means nowhere */
 } pl_reader;
 
 /* Checks the framing of all fields at once; the data stay borrowed. */

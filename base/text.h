@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* The whole text must be the number; "1k 1M 1G" and "1e6" are accepted for
- * integers when the value is whole. ERR_DATA. */
+/* The whole text must be the number; "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi"
+ * (powers of two), "1.5M" and "1e6" are accepted for integers when the value is
+ * whole. ERR_DATA. */
 PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
 PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
@@ -30,6 +31,10 @@ char *pl_human_count(double count, char out[16]);
 bool pl_copy_text(char *out, size_t size, const char *text);
 bool pl_starts_with(const char *text, const char *prefix);
 bool pl_ends_with(const char *text, const char *suffix);
+
+/* Bytes of the well-formed UTF-8 character at the start of text, 1..4; 0 if it is
+ * ill-formed or cut off, or if len is 0. */
+size_t pl_utf8_length(const void *text, size_t len);
 
 #ifdef __cplusplus
 }

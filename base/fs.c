@@ -1,0 +1,300 @@
+/* Files and folders on POSIX. */
+#include "base/fs.h"
+#include "base/text.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
+
+/* The one translation of errno; `verb` completes "cannot ... path". */
+static pl_status failed(const char *verb, const char *path)
+{
+    int cause = errno;
+    pl_status status = PL_ERR_IO;
+    if (cause == ENOENT || cause == ENOTDIR)
+        status = PL_ERR_NOT_FOUND;
+    else if (cause == EACCES || cause == EPERM || cause == EROFS)
+        status = PL_ERR_NOPERM;
+    else if (cause == ENOSPC || cause == EDQUOT)
+        status = PL_ERR_NOSPACE;
+    char text[128];
+    return pl_fail(status, "cannot %s %s: %s", verb, path,
+                   strerror_r(cause, text, sizeof text));
+}
+
+bool pl_path_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool pl_path_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static pl_status path_too_long(const char *path)
+{
+    return pl_fail(PL_ERR_ARG, "the path %.64s... is longer than %d bytes", path,
+                   PL_PATH_MAX - 1);
+}
+
+static pl_status make_folder(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || pl_path_is_folder(path))
+        return PL_OK;
+    return failed("make the folder", path);
+}
+
+pl_status pl_make_folders(const char *path)
+{
+    char part[PL_PATH_MAX];
+    if (!pl_copy_text(part, sizeof part, path))
+        return path_too_long(path);
+    for (char *c = part; *c; c++) {
+        if (*c != '/' || c == part)
+            continue;
+        *c = 0;
+        PL_RETURN_IF(make_folder(part));
+        *c = '/';
+    }
+    return make_folder(part);
+}
+
+static pl_status remove_under(int parent, const char *name, const char *path,
+                              int depth);
+
+/* Takes `fd`. */
+static pl_status empty_folder(int fd, const char *path, int depth)
+{
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return failed("read the folder", path);
+    }
+    pl_status status = PL_OK;
+    struct dirent *entry;
+    while (status == PL_OK && (entry = readdir(folder)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = remove_under(dirfd(folder), entry->d_name, path, depth + 1);
+    closedir(folder);
+    return status;
+}
+
+/* Works on open folders and never follows a link, so that nothing outside the
+ * tree can be reached. */
+static pl_status remove_under(int parent, const char *name, const char *path, int depth)
+{
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return PL_OK;
+    if (errno != EISDIR && errno != EPERM)
+        return failed("delete under", path);
+    if (depth > TREE_DEPTH_MAX)
+        return pl_fail(PL_ERR_IO, "%s is nested deeper than %d folders", path,
+                       TREE_DEPTH_MAX);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open a folder under", path);
+    PL_RETURN_IF(empty_folder(fd, path, depth));
+    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+        return failed("delete a folder under", path);
+    return PL_OK;
+}
+
+pl_status pl_remove_tree(const char *path)
+{
+    return remove_under(AT_FDCWD, path, path, 0);
+}
+
+static pl_status read_all(int fd, const char *path, pl_buf *out)
+{
+    for (;;) {
+        pl_buf_reserve(out, READ_STEP);
+        ssize_t got = read(fd, out->data + out->len, out->cap - out->len);
+        if (got == 0)
+            return PL_OK;
+        if (got > 0)
+            out->len += (size_t)got;
+        else if (errno != EINTR)
+            return failed("read", path);
+    }
+}
+
+pl_status pl_read_file(const char *path, pl_buf *out)
+{
+    pl_buf_clear(out);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open", path);
+    pl_status status = read_all(fd, path, out);
+    close(fd);
+    return status;
+}
+
+static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
+{
+    while (len) {
+        ssize_t put = write(fd, data, len < WRITE_STEP ? len : WRITE_STEP);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return failed("write", path);
+        data += put;
+        len -= (size_t)put;
+    }
+    return PL_OK;
+}
+
+static pl_status write_synced(const char *path, const void *data, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return failed("create", path);
+    pl_status status = write_all(fd, path, data, len);
+    if (status == PL_OK && fsync(fd) != 0)
+        status = failed("flush", path);
+    if (close(fd) != 0 && status == PL_OK)
+        status = failed("close", path);
+    return status;
+}
+
+/* The rename is durable only when the folder that holds the name is. */
+static pl_status sync_parent(const char *path)
+{
+    char folder[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        pl_copy_text(folder, sizeof folder, ".");
+    else
+        slash[slash == folder] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open the folder", folder);
+    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
+    close(fd);
+    return status;
+}
+
+pl_status pl_replace_file(const char *path, const void *data, size_t len)
+{
+    char temporary[PL_PATH_MAX];
+    int used = snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    if (used < 0 || used >= PL_PATH_MAX)
+        return path_too_long(path);
+    pl_status status = write_synced(temporary, data, len);
+    if (status == PL_OK && rename(temporary, path) != 0)
+        status = failed("rename into", path);
+    if (status != PL_OK) {
+        unlink(temporary);
+        return status;
+    }
+    return sync_parent(path);
+}
+
+static pl_status map_open(int fd, const char *path, pl_mapping *out)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return failed("examine", path);
+    if (!S_ISREG(info.st_mode))
+        return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
+    if (info.st_size == 0) /* mmap refuses length 0; an empty file is no error */
+        return PL_OK;
+    size_t len = (size_t)info.st_size;
+    void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return failed("map", path);
+    *out = (pl_mapping){data, len};
+    return PL_OK;
+}
+
+pl_status pl_map_file(const char *path, pl_mapping *out)
+{
+    *out = (pl_mapping){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open", path);
+    pl_status status = map_open(fd, path, out);
+    close(fd); /* the mapping holds the file by itself */
+    return status;
+}
+
+void pl_unmap_file(pl_mapping *mapping)
+{
+    if (mapping->data)
+        munmap((void *)(uintptr_t)mapping->data, mapping->len);
+    *mapping = (pl_mapping){0};
+}
+
+pl_status pl_lock_folder(const char *path, int *fd)
+{
+    *fd = -1;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return failed("open the folder", path);
+    if (flock(folder, LOCK_EX | LOCK_NB) == 0) {
+        *fd = folder;
+        return PL_OK;
+    }
+    pl_status status = PL_ERR_BUSY;
+    if (errno == EWOULDBLOCK)
+        pl_fail(status, "%s is in use by another process; stop that one first", path);
+    else
+        status = failed("lock", path);
+    close(folder);
+    return status;
+}
+
+void pl_unlock_folder(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+uint64_t pl_disk_free_bytes(const char *path)
+{
+    struct statvfs info;
+    if (statvfs(path, &info) != 0)
+        return 0;
+    return (uint64_t)info.f_bavail * info.f_frsize;
+}
+
+pl_status pl_check_writable(const char *folder)
+{
+    static const char probe[] = "pathloom writes here";
+    char name[48], path[PL_PATH_MAX];
+    snprintf(name, sizeof name, ".write-check-%ld", (long)getpid());
+    if (!*pl_join(path, folder, name))
+        return path_too_long(folder);
+    pl_buf back = {0};
+    pl_status status = write_synced(path, probe, sizeof probe);
+    if (status == PL_OK)
+        status = pl_read_file(path, &back);
+    if (status == PL_OK &&
+        (back.len != sizeof probe || memcmp(back.data, probe, back.len) != 0))
+        status =
+            pl_fail(PL_ERR_DAMAGED, "%s does not give back what was written", folder);
+    unlink(path);
+    pl_buf_destroy(&back);
+    return status;
+}
+
+char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name)
+{
+    const char *slash = *folder == 0 || pl_ends_with(folder, "/") ? "" : "/";
+    int used = snprintf(out, PL_PATH_MAX, "%s%s%s", folder, slash, name);
+    if (used < 0 || used >= PL_PATH_MAX)
+        out[0] = 0;
+    return out;
+}

@@ -1,0 +1,111 @@
+/* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash). */
+#include "base/hash.h"
+#include <assert.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+_Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256");
+_Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,
+               "a hasher must hold an aligned state wherever it lies");
+
+/* Selects libsodium's vector code once; it guards itself against threads. */
+static void ready(void)
+{
+    if (sodium_init() < 0)
+        abort();
+}
+
+static void personal_of(const char *use, unsigned char personal[16])
+{
+    size_t len = strlen(use);
+    assert(len <= crypto_generichash_blake2b_PERSONALBYTES);
+    memset(personal, 0, crypto_generichash_blake2b_PERSONALBYTES);
+    memcpy(personal, use, len);
+}
+
+void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out)
+{
+    unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
+    personal_of(use, personal);
+    ready();
+    crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, NULL,
+                                             0, NULL, personal);
+}
+
+/* libsodium wants 64-byte alignment, which the caller's struct does not have. A
+ * hasher is therefore bound to its address: it must not be copied while in use. */
+static crypto_generichash_blake2b_state *state_of(pl_hasher *hasher)
+{
+    uintptr_t at = ((uintptr_t)hasher->state + 63) & ~(uintptr_t)63;
+    return (crypto_generichash_blake2b_state *)at;
+}
+
+void pl_hasher_init(pl_hasher *hasher, const char *use)
+{
+    unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
+    personal_of(use, personal);
+    ready();
+    crypto_generichash_blake2b_init_salt_personal(state_of(hasher), NULL, 0,
+                                                  PL_HASH_BYTES, NULL, personal);
+}
+
+void pl_hasher_add(pl_hasher *hasher, const void *data, size_t len)
+{
+    crypto_generichash_blake2b_update(state_of(hasher), data, len);
+}
+
+void pl_hasher_end(pl_hasher *hasher, pl_hash *out)
+{
+    crypto_generichash_blake2b_final(state_of(hasher), out->bytes, PL_HASH_BYTES);
+}
+
+bool pl_hash_equal(const pl_hash *a, const pl_hash *b)
+{
+    return memcmp(a->bytes, b->bytes, PL_HASH_BYTES) == 0;
+}
+
+bool pl_hash_none(const pl_hash *hash)
+{
+    static const pl_hash none;
+    return pl_hash_equal(hash, &none);
+}
+
+void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT])
+{
+    for (size_t i = 0; i < PL_HASH_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
+}
+
+/* Only lower case is accepted, so that a hash has one spelling. */
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+pl_status pl_hash_parse(const char *text, pl_hash *out)
+{
+    *out = (pl_hash){{0}};
+    pl_hash hash;
+    size_t len = strlen(text);
+    bool good = len == PL_HASH_TEXT - 1;
+    for (size_t i = 0; good && i < PL_HASH_BYTES; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        hash.bytes[i] = (uint8_t)(good ? high << 4 | low : 0);
+    }
+    if (!good)
+        return pl_fail(PL_ERR_DATA, "`%.64s` is not a hash of 64 lower-case hex digits",
+                       text);
+    *out = hash;
+    return PL_OK;
+}
+
+uint64_t pl_checksum(const void *data, size_t len)
+{
+    return XXH3_64bits(data, len);
+}

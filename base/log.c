@@ -1,0 +1,152 @@
+/* Log lines. One write(2) a line, so that lines of processes that share a
+ * terminal do not mix. */
+#include "base/log.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Set once when the process starts, before it has threads; read by all. */
+static struct {
+    const char *role;
+    pl_log_level level;
+    bool json;
+} settings = {"pathloom", PL_LOG_INFO, false};
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+void pl_log_open(const char *role, pl_log_level level, bool json)
+{
+    settings.role = role;
+    settings.level = level;
+    settings.json = json;
+}
+
+static void time_text(char out[32])
+{
+    int64_t ms = pl_wall_ms();
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t used = strftime(out, 24, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(out + used, 32 - used, ".%03dZ", (int)(ms % 1000));
+}
+
+static void put_json_text(pl_buf *line, const char *text, size_t len)
+{
+    pl_buf_append(line, "\"", 1);
+    for (size_t i = 0; i < len;) {
+        size_t n = pl_utf8_length(text + i, len - i);
+        if (n == 0)
+            pl_buf_append(line, "\xef\xbf\xbd", 3); /* U+FFFD */
+        else if (text[i] == '"' || text[i] == '\\')
+            pl_buf_printf(line, "\\%c", text[i]);
+        else if ((unsigned char)text[i] < 0x20)
+            pl_buf_printf(line, "\\u%04x", (unsigned)text[i]);
+        else
+            pl_buf_append(line, text + i, n);
+        i += n ? n : 1;
+    }
+    pl_buf_append(line, "\"", 1);
+}
+
+/* JSON's own number grammar leaves out "+1", ".5", "007" and hexadecimal. */
+static bool is_json_number(const char *text, size_t len)
+{
+    size_t at = len && text[0] == '-';
+    size_t digits = 0;
+    while (at + digits < len && text[at + digits] >= '0' && text[at + digits] <= '9')
+        digits++;
+    if (!digits || (digits > 1 && text[at] == '0'))
+        return false;
+    at += digits;
+    if (at == len)
+        return true;
+    if (text[at] != '.')
+        return false;
+    size_t fraction = strspn(text + at + 1, "0123456789");
+    return fraction > 0 && at + 1 + fraction == len;
+}
+
+/* The end of a value in double quotes: the quote that a blank or the end follows,
+ * so that a sentence may contain quotes of its own. */
+static const char *closing_quote(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if (*c == '"' && (c[1] == ' ' || !c[1]))
+            return c;
+    return text + strlen(text);
+}
+
+/* Turns `key=value key="two words"` into `,"key":value,"key":"two words"`. */
+static void put_json_pairs(pl_buf *line, const char *pairs)
+{
+    while (*(pairs += strspn(pairs, " "))) {
+        size_t key_len = strcspn(pairs, "= ");
+        pl_buf_append(line, ",", 1);
+        put_json_text(line, pairs, key_len);
+        pairs += key_len;
+        if (*pairs != '=') {
+            pl_buf_printf(line, ":true");
+            continue;
+        }
+        bool quoted = *++pairs == '"';
+        pairs += quoted;
+        size_t len =
+            quoted ? (size_t)(closing_quote(pairs) - pairs) : strcspn(pairs, " ");
+        pl_buf_append(line, ":", 1);
+        if (!quoted && is_json_number(pairs, len))
+            pl_buf_append(line, pairs, len);
+        else
+            put_json_text(line, pairs, len);
+        pairs += len;
+        pairs += quoted && *pairs == '"';
+    }
+}
+
+static void put_text_line(pl_buf *line, const char *when, pl_log_level level,
+                          const char *event, const char *pairs)
+{
+    pl_buf_printf(line, "%s %s %s %s%s%s", when, level_names[level], settings.role,
+                  event, *pairs ? " " : "", pairs);
+    for (size_t i = 0; i < line->len; i++) /* one event, one line */
+        if (line->data[i] < 0x20)
+            line->data[i] = ' ';
+    pl_buf_append(line, "\n", 1);
+}
+
+static void put_json_line(pl_buf *line, const char *when, pl_log_level level,
+                          const char *event, const char *pairs)
+{
+    pl_buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"role\":", when,
+                  level_names[level]);
+    put_json_text(line, settings.role, strlen(settings.role));
+    pl_buf_printf(line, ",\"event\":");
+    put_json_text(line, event, strlen(event));
+    put_json_pairs(line, pairs);
+    pl_buf_append(line, "}\n", 2);
+}
+
+void pl_log(pl_log_level level, const char *event, const char *format, ...)
+{
+    if (level > settings.level)
+        return;
+    char pairs[4096], when[32];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(pairs, sizeof pairs, format, args);
+    va_end(args);
+    time_text(when);
+    pl_buf line = {0};
+    if (settings.json)
+        put_json_line(&line, when, level, event, pairs);
+    else
+        put_text_line(&line, when, level, event, pairs);
+    ssize_t written = write(STDERR_FILENO, line.data, line.len);
+    (void)written; /* there is nowhere to report a log that cannot be written */
+    pl_buf_destroy(&line);
+}

@@ -1,0 +1,190 @@
+/* Host memory: the one place that aborts, and the one that asks the kernel how
+ * much there is. */
+#include "base/mem.h"
+#include "base/text.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
+
+static _Noreturn void exhausted(size_t bytes)
+{
+    fprintf(stderr, "pathloom: out of memory (%zu bytes asked for)\n", bytes);
+    abort();
+}
+
+void *pl_alloc(size_t bytes)
+{
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory)
+        exhausted(bytes);
+    return memory;
+}
+
+void *pl_grow(void *old, size_t bytes)
+{
+    void *memory = realloc(old, bytes ? bytes : 1);
+    if (!memory)
+        exhausted(bytes);
+    return memory;
+}
+
+char *pl_strdup(const char *text)
+{
+    if (!text)
+        return NULL;
+    size_t size = strlen(text) + 1;
+    return memcpy(pl_alloc(size), text, size);
+}
+
+void pl_free(void *memory)
+{
+    free(memory);
+}
+
+static pl_status no_memory(size_t bytes, const char *what, uint64_t available)
+{
+    char need[16], have[16];
+    pl_human_bytes((double)bytes, need);
+    if (!available)
+        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, which is not there", what,
+                       need);
+    pl_human_bytes((double)available, have);
+    return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
+                   need, have);
+}
+
+/* The kernel grants address space that it cannot back, and kills the process
+ * when it is touched. A large block is therefore weighed before it is asked for. */
+pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
+{
+    *out = NULL;
+    bool huge = bytes >= HUGE_FROM;
+    size_t align = huge ? HUGE_PAGE : CACHE_LINE;
+    uint64_t available = huge ? pl_memory_available_bytes() : 0;
+    if (bytes > SIZE_MAX - align || (available && bytes > available))
+        return no_memory(bytes, what, available);
+    size_t size = ((bytes ? bytes : 1) + align - 1) / align * align;
+    void *memory = aligned_alloc(align, size);
+    if (!memory)
+        return no_memory(bytes, what, available);
+    if (huge)
+        madvise(memory, size, MADV_HUGEPAGE); /* advice: refusal costs only speed */
+    memset(memory, 0, size);
+    *out = memory;
+    return PL_OK;
+}
+
+void pl_free_aligned(void *memory)
+{
+    free(memory);
+}
+
+/* The first number after `key` in a small text file; `other` if there is none
+ * ("max" in a cgroup file counts as none). An empty key is the file's start. */
+static uint64_t number_in_file(const char *path, const char *key, uint64_t other)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return other;
+    char line[256];
+    uint64_t value = other;
+    while (fgets(line, sizeof line, file)) {
+        if (!pl_starts_with(line, key))
+            continue;
+        const char *digits = line + strlen(key);
+        digits += strspn(digits, " \t:");
+        if (*digits >= '0' && *digits <= '9')
+            value = strtoull(digits, NULL, 10);
+        break;
+    }
+    fclose(file);
+    return value;
+}
+
+typedef struct memory_bounds {
+    uint64_t total, available;
+} memory_bounds;
+
+static void tighten(memory_bounds *bounds, uint64_t limit, uint64_t used)
+{
+    uint64_t rest = limit > used ? limit - used : 0;
+    if (limit < bounds->total)
+        bounds->total = limit;
+    if (rest < bounds->available)
+        bounds->available = rest;
+}
+
+/* Page cache that the kernel would drop first counts as free. */
+static void tighten_by_group(memory_bounds *bounds, const char *folder,
+                             const char *limit_name, const char *used_name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, limit_name);
+    uint64_t limit = number_in_file(path, "", UINT64_MAX);
+    if (limit == UINT64_MAX)
+        return;
+    snprintf(path, sizeof path, "%s/%s", folder, used_name);
+    uint64_t used = number_in_file(path, "", 0);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    uint64_t cache = number_in_file(path, "inactive_file", 0);
+    tighten(bounds, limit, used > cache ? used - cache : 0);
+}
+
+/* This process's group under cgroup v2, e.g. "/user.slice"; "" if unknown. */
+static void own_group(char *out, size_t size)
+{
+    out[0] = 0;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file)
+        return;
+    char line[384];
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (pl_starts_with(line, "0::"))
+            pl_copy_text(out, size, line + 3);
+    }
+    fclose(file);
+}
+
+/* The limit of every enclosing group binds, so walk from our own to the root. */
+static void tighten_by_groups(memory_bounds *bounds)
+{
+    char group[384], folder[448];
+    own_group(group, sizeof group);
+    for (;;) {
+        snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", group);
+        tighten_by_group(bounds, folder, "memory.max", "memory.current");
+        char *slash = strrchr(group, '/');
+        if (!slash)
+            break;
+        *slash = 0;
+    }
+    tighten_by_group(bounds, "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                     "memory.usage_in_bytes");
+}
+
+static memory_bounds read_bounds(void)
+{
+    const char *meminfo = "/proc/meminfo"; /* in KiB */
+    memory_bounds bounds = {number_in_file(meminfo, "MemTotal", 0) << 10,
+                            (number_in_file(meminfo, "MemAvailable", 0) +
+                             number_in_file(meminfo, "SwapFree", 0))
+                                << 10};
+    tighten_by_groups(&bounds);
+    return bounds;
+}
+
+uint64_t pl_memory_available_bytes(void)
+{
+    return read_bounds().available;
+}
+
+uint64_t pl_memory_total_bytes(void)
+{
+    return read_bounds().total;
+}

@@ -1,0 +1,209 @@
+/* Records: writing appends, reading checks. */
+#include "base/record.h"
+#include <string.h>
+
+enum { FIELD_HEAD = 6 }; /* tag u16, length u32 */
+
+static void put_le(uint8_t *out, uint64_t value, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_le(const uint8_t *in, size_t width)
+{
+    uint64_t value = 0;
+    for (size_t i = width; i-- > 0;)
+        value = value << 8 | in[i];
+    return value;
+}
+
+void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len)
+{
+    uint8_t head[FIELD_HEAD];
+    put_le(head, tag, 2);
+    put_le(head + 2, len, 4);
+    pl_buf_append(record, head, sizeof head);
+    pl_buf_append(record, data, len);
+}
+
+void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value)
+{
+    uint8_t bytes[8];
+    put_le(bytes, value, 8);
+    pl_put_bytes(record, tag, bytes, sizeof bytes);
+}
+
+/* The IEEE bits, so that NaN payloads and signed zeros come back as they were. */
+void pl_put_f64(pl_buf *record, uint16_t tag, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    pl_put_u64(record, tag, bits);
+}
+
+void pl_put_text(pl_buf *record, uint16_t tag, const char *text)
+{
+    pl_put_bytes(record, tag, text, strlen(text));
+}
+
+void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash)
+{
+    pl_put_bytes(record, tag, hash->bytes, sizeof hash->bytes);
+}
+
+typedef struct record_field {
+    uint16_t tag;
+    size_t len;
+    const uint8_t *bytes;
+} record_field;
+
+/* The field at `at`, which advances past it; false at the end or if the frame does
+ * not hold what it says. */
+static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
+{
+    size_t rest = reader->len - *at;
+    if (rest < FIELD_HEAD)
+        return false;
+    const uint8_t *head = reader->data + *at;
+    out->tag = (uint16_t)get_le(head, 2);
+    out->len = (size_t)get_le(head + 2, 4);
+    out->bytes = head + FIELD_HEAD;
+    if (out->len > rest - FIELD_HEAD)
+        return false;
+    *at += FIELD_HEAD + out->len;
+    return true;
+}
+
+static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag)
+{
+    if (reader->status == PL_OK)
+        reader->status = pl_fail(PL_ERR_PROTO, "%s: field %u %s", reader->what,
+                                 (unsigned)tag, what_is_wrong);
+}
+
+/* A record that fails here is treated as empty afterwards: no getter can run over
+ * its end. */
+void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
+{
+    *reader = (pl_reader){.data = data, .len = len, .what = what};
+    size_t at = 0;
+    uint16_t last = 0;
+    record_field field = {0};
+    while (next_field(reader, &at, &field)) {
+        if (field.tag < last)
+            break;
+        last = field.tag;
+    }
+    if (field.tag < last)
+        fail_once(reader, "is out of order", field.tag);
+    else if (at != len && reader->status == PL_OK)
+        reader->status =
+            pl_fail(PL_ERR_PROTO, "%s: the record is cut off at byte %zu", what, at);
+    if (reader->status != PL_OK)
+        reader->len = 0;
+}
+
+pl_status pl_reader_status(const pl_reader *reader)
+{
+    return reader->status;
+}
+
+size_t pl_field_count(const pl_reader *reader, uint16_t tag)
+{
+    size_t at = 0, count = 0;
+    record_field field;
+    while (next_field(reader, &at, &field) && field.tag <= tag)
+        count += field.tag == tag;
+    return count;
+}
+
+/* Walking a list (i = 0, 1, 2...) goes on from where the last search ended, so
+ * that it costs one pass and not one a field. */
+static bool find(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
+{
+    bool onward = reader->seek_at && reader->seek_tag == tag && reader->seek_index <= i;
+    size_t at = onward ? reader->seek_at : 0;
+    size_t seen = onward ? reader->seek_index : 0;
+    while (next_field(reader, &at, out) && out->tag <= tag) {
+        if (out->tag != tag)
+            continue;
+        if (seen++ == i) {
+            reader->seek_at = at;
+            reader->seek_tag = tag;
+            reader->seek_index = seen;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The field, of exactly `len` bytes, or NULL and a failure. */
+static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t len)
+{
+    record_field field;
+    if (!find(reader, tag, i, &field))
+        fail_once(reader, "is missing", tag);
+    else if (field.len != len)
+        fail_once(reader, "has a wrong size", tag);
+    else
+        return field.bytes;
+    return NULL;
+}
+
+uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i)
+{
+    const uint8_t *bytes = sized(reader, tag, i, 8);
+    return bytes ? get_le(bytes, 8) : 0;
+}
+
+uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other)
+{
+    return pl_field_count(reader, tag) ? pl_get_u64(reader, tag, 0) : other;
+}
+
+double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i)
+{
+    uint64_t bits = pl_get_u64(reader, tag, i);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i)
+{
+    pl_hash hash = {{0}};
+    const uint8_t *bytes = sized(reader, tag, i, sizeof hash.bytes);
+    if (bytes)
+        memcpy(hash.bytes, bytes, sizeof hash.bytes);
+    return hash;
+}
+
+const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len)
+{
+    record_field field;
+    *len = 0;
+    if (!find(reader, tag, i, &field)) {
+        fail_once(reader, "is missing", tag);
+        return NULL;
+    }
+    *len = field.len;
+    return field.bytes;
+}
+
+void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size)
+{
+    size_t len;
+    const uint8_t *bytes = pl_get_bytes(reader, tag, i, &len);
+    out[0] = 0;
+    if (!bytes)
+        return;
+    if (len >= out_size)
+        fail_once(reader, "is too long", tag);
+    else if (memchr(bytes, 0, len))
+        fail_once(reader, "has a NUL inside", tag);
+    else {
+        memcpy(out, bytes, len);
+        out[len] = 0;
+    }
+}

@@ -1,0 +1,156 @@
+/* Philox4x32-10, and what is drawn from it.
+ *
+ * Plain integer and IEEE arithmetic only (+ - * / sqrt, each correctly rounded),
+ * so that every machine and device gives the same bits: the logarithm and the
+ * circle functions of C libraries do not. Compile without contraction to fused
+ * multiply-add (-ffp-contract=off, --fmad=false).
+ */
+#include "base/rng.h"
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a 64-bit bijection. */
+static uint64_t mix64(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t pl_stream(const char *use, uint64_t a, uint64_t b)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *c = use; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
+    hash = mix64(hash + 0x9e3779b97f4a7c15u);
+    hash = mix64(hash ^ mix64(a + 0x9e3779b97f4a7c15u));
+    return mix64(hash + mix64(b + 0x3c6ef372fe94f82au));
+}
+
+/* Counter = (block, stream), key = seed, low words first (Salmon et al. 2011,
+ * section 3.3: the S-P rounds and the Weyl key schedule). */
+void pl_philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32);
+    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xd2511f53u * c0;
+        uint64_t p1 = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+uint32_t pl_random_u32(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t words[4];
+    pl_philox(seed, stream, index / 4, words);
+    return words[index % 4];
+}
+
+double pl_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t words[4];
+    pl_philox(seed, stream, index / 2, words);
+    size_t at = index % 2 * 2;
+    uint64_t bits = (uint64_t)words[at + 1] << 32 | words[at];
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+/* ln x for a normal x > 0. With x = m 2^e, m in [sqrt 1/2, sqrt 2) and
+ * s = (m-1)/(m+1):  ln m = 2 (s + s^3/3 + s^5/5 + ...);  s^2 < 0.03, so that
+ * eleven terms reach double precision. */
+static double natural_log(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    double m;
+    memcpy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        exponent++;
+    }
+    double s = (m - 1.0) / (m + 1.0), s2 = s * s, sum = 0.0;
+    for (int k = 21; k >= 1; k -= 2)
+        sum = sum * s2 + 1.0 / k;
+    return 2.0 * s * sum + exponent * 0.6931471805599453;
+}
+
+/* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly;
+ * the Taylor series on |x| <= pi/4 is below 1e-17 after x^17. */
+static void circle(double turn, double *cosine, double *sine)
+{
+    int quadrant = (int)(turn * 4.0 + 0.5);
+    double x = (turn * 4.0 - quadrant) * 1.5707963267948966;
+    double x2 = x * x, c = 1.0, s = 1.0;
+    for (int k = 16; k >= 2; k -= 2) {
+        c = 1.0 - c * x2 / (k * (k - 1));
+        s = 1.0 - s * x2 / (k * (k + 1));
+    }
+    s *= x;
+    double cosines[4] = {c, -s, -c, s}, sines[4] = {s, c, -s, -c};
+    *cosine = cosines[quadrant % 4];
+    *sine = sines[quadrant % 4];
+}
+
+/* One block gives four values, two pairs of Box and Muller (1958). The half keeps
+ * the logarithm's argument off zero; the tail ends at 6.8 sigma. */
+float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t words[4];
+    pl_philox(seed, stream, index / 4, words);
+    size_t pair = index % 4 / 2 * 2;
+    double radius = sqrt(-2.0 * natural_log((words[pair] + 0.5) * 0x1p-32));
+    double cosine, sine;
+    circle(words[pair + 1] * 0x1p-32, &cosine, &sine);
+    return (float)(radius * (index % 2 ? sine : cosine));
+}
+
+/* A balanced Feistel network over the smallest 2h bits that hold n-1. Each round
+ * is a bijection whatever its function, and so is the network. */
+enum { FEISTEL_ROUNDS = 8 };
+
+static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint64_t x)
+{
+    uint64_t mask = ((uint64_t)1 << half_bits) - 1;
+    uint64_t left = x >> half_bits, right = x & mask;
+    for (int round = 0; round < FEISTEL_ROUNDS; round++) {
+        uint64_t mixed = mix64((uint64_t)keys[round] << 32 ^ right);
+        uint64_t next = left ^ (mixed & mask);
+        left = right;
+        right = next;
+    }
+    return left << half_bits | right;
+}
+
+/* Cycle walking (Black and Rogaway 2002): a value outside 0..n-1 is sent through
+ * again; it returns inside because the walk goes round a cycle of the bijection.
+ * Fewer than four passes on average, since 2^2h < 4n. */
+uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
+{
+    if (n <= 1)
+        return 0;
+    int half_bits = 1;
+    while (half_bits < 32 && (n - 1) >> (2 * half_bits))
+        half_bits++;
+    uint32_t keys[FEISTEL_ROUNDS];
+    for (uint64_t block = 0; block < FEISTEL_ROUNDS / 4; block++)
+        pl_philox(seed, stream, block, keys + 4 * block);
+    uint64_t x = i;
+    do
+        x = feistel(keys, half_bits, x);
+    while (x >= n);
+    return x;
+}

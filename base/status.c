@@ -1,0 +1,75 @@
+/* Status names and the thread's last error sentence. */
+#include "base/status.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SENTENCE_MAX = 1024 };
+static _Thread_local char last_error[SENTENCE_MAX];
+
+/* The arguments may point into last_error itself (a caller that wraps the
+ * sentence it got), hence the detour through a second buffer. */
+static void keep_sentence(const char *format, va_list args)
+{
+    char text[SENTENCE_MAX];
+    vsnprintf(text, sizeof text, format, args);
+    memcpy(last_error, text, sizeof text);
+}
+
+pl_status pl_fail(pl_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    keep_sentence(format, args);
+    va_end(args);
+    return status;
+}
+
+pl_status pl_fail_in(pl_status status, const char *format, ...)
+{
+    char inner[SENTENCE_MAX];
+    memcpy(inner, last_error, sizeof inner);
+    va_list args;
+    va_start(args, format);
+    keep_sentence(format, args);
+    va_end(args);
+    size_t used = strlen(last_error);
+    snprintf(last_error + used, sizeof last_error - used, ": %s", inner);
+    return status;
+}
+
+const char *pl_last_error(void)
+{
+    return last_error;
+}
+
+static const struct {
+    const char *name;
+    int exit_code;
+    const char *text;
+} status_rows[] = {
+#define STATUS_ROW(name, code, text) {#name, code, text},
+    PL_STATUS_TABLE(STATUS_ROW)
+#undef STATUS_ROW
+};
+
+/* A status that came over the wire may be any number. */
+static pl_status known(pl_status status)
+{
+    return (unsigned)status < PL_STATUS_COUNT ? status : PL_ERR_INTERNAL;
+}
+
+const char *pl_status_name(pl_status status)
+{
+    return status_rows[known(status)].name;
+}
+
+const char *pl_status_text(pl_status status)
+{
+    return status_rows[known(status)].text;
+}
+
+int pl_status_exit_code(pl_status status)
+{
+    return status_rows[known(status)].exit_code;
+}

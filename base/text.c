@@ -1,0 +1,222 @@
+/* Small text helpers. */
+#include "base/text.h"
+#include "base/mem.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an integer may end in. */
+static bool suffix_factor(const char *suffix, int64_t *factor)
+{
+    static const struct {
+        const char *suffix;
+        int64_t factor;
+    } rows[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
+                {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(suffix, rows[i].suffix) == 0) {
+            *factor = rows[i].factor;
+            return true;
+        }
+    return false;
+}
+
+/* strtod also takes blanks, hexadecimal, "inf" and "nan": refuse them by their
+ * first characters. */
+static bool starts_like_number(const char *text)
+{
+    if (*text == '+' || *text == '-')
+        text++;
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+        return false;
+    return (*text >= '0' && *text <= '9') ||
+           (*text == '.' && text[1] >= '0' && text[1] <= '9');
+}
+
+static pl_status not_a_number(const char *text, const char *kind)
+{
+    return pl_fail(PL_ERR_DATA, "`%.64s` is not %s", text, kind);
+}
+
+/* A decimal integer is read exactly; a point or an exponent goes through double. */
+pl_status pl_parse_int(const char *text, int64_t *out)
+{
+    const char *kind = "a whole number in range";
+    *out = 0;
+    if (!starts_like_number(text))
+        return not_a_number(text, kind);
+    char *end;
+    int64_t factor;
+    errno = 0;
+    int64_t whole = strtoll(text, &end, 10);
+    if (suffix_factor(end, &factor)) {
+        if (errno || __builtin_mul_overflow(whole, factor, out))
+            return not_a_number(text, kind);
+        return PL_OK;
+    }
+    double real = strtod(text, &end);
+    if (!suffix_factor(end, &factor))
+        return not_a_number(text, kind);
+    real *= (double)factor;
+    if (!(fabs(real) < 0x1p63) || real != floor(real))
+        return not_a_number(text, kind);
+    *out = (int64_t)real;
+    return PL_OK;
+}
+
+pl_status pl_parse_real(const char *text, double *out)
+{
+    *out = 0;
+    char *end;
+    if (!starts_like_number(text))
+        return not_a_number(text, "a number");
+    double value = strtod(text, &end);
+    if (*end || !isfinite(value))
+        return not_a_number(text, "a number");
+    *out = value;
+    return PL_OK;
+}
+
+pl_status pl_parse_bool(const char *text, bool *out)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
+    *out = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = i % 2 == 1;
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_DATA, "`%.64s` is neither true nor false", text);
+}
+
+static int least(int a, int b, int c)
+{
+    int ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+/* One row of the dynamic programme of Wagner and Fischer (1974): row[j] is the
+ * distance between the first i letters of a and the first j of b. */
+int pl_edit_distance(const char *a, const char *b)
+{
+    size_t width = strlen(b) + 1;
+    int *row = pl_alloc(width * sizeof *row);
+    for (size_t j = 0; j < width; j++)
+        row[j] = (int)j;
+    for (size_t i = 0; a[i]; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i + 1;
+        for (size_t j = 1; j < width; j++) {
+            int substituted = diagonal + (a[i] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(substituted, row[j] + 1, row[j - 1] + 1);
+        }
+    }
+    int distance = row[width - 1];
+    pl_free(row);
+    return distance;
+}
+
+const char *pl_nearest(const char *word, const char *const *names, size_t n_names)
+{
+    const char *best = NULL;
+    int best_distance = 0;
+    for (size_t i = 0; i < n_names; i++) {
+        int distance = pl_edit_distance(word, names[i]);
+        if ((size_t)distance * 2 > strlen(names[i]))
+            continue;
+        if (!best || distance < best_distance) {
+            best = names[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+/* The largest unit that leaves at least 1; without a unit the number is whole. */
+static char *human(double value, double step, const char *const units[5], char out[16])
+{
+    int unit = 0;
+    while (unit < 4 && fabs(value) >= step) {
+        value /= step;
+        unit++;
+    }
+    snprintf(out, 16, "%.*f%s", unit ? 1 : 0, value, units[unit]);
+    return out;
+}
+
+char *pl_human_bytes(double bytes, char out[16])
+{
+    static const char *const units[5] = {" B", " KiB", " MiB", " GiB", " TiB"};
+    return human(bytes, 1024.0, units, out);
+}
+
+char *pl_human_count(double count, char out[16])
+{
+    static const char *const units[5] = {"", "k", "M", "G", "T"};
+    return human(count, 1000.0, units, out);
+}
+
+char *pl_human_seconds(double seconds, char out[16])
+{
+    if (seconds < 10.0) {
+        snprintf(out, 16, "%.2fs", seconds);
+        return out;
+    }
+    unsigned whole = (unsigned)(seconds < 4e9 ? seconds + 0.5 : 4e9);
+    if (whole < 60)
+        snprintf(out, 16, "%us", whole);
+    else if (whole < 3600)
+        snprintf(out, 16, "%um%02us", whole / 60, whole % 60);
+    else
+        snprintf(out, 16, "%uh%02um", whole / 3600, whole % 3600 / 60);
+    return out;
+}
+
+bool pl_copy_text(char *out, size_t size, const char *text)
+{
+    size_t len = strlen(text);
+    bool fits = len < size;
+    if (!fits)
+        len = size ? size - 1 : 0;
+    if (size) {
+        memcpy(out, text, len);
+        out[len] = 0;
+    }
+    return fits;
+}
+
+bool pl_starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool pl_ends_with(const char *text, const char *suffix)
+{
+    size_t text_len = strlen(text), suffix_len = strlen(suffix);
+    return text_len >= suffix_len && strcmp(text + text_len - suffix_len, suffix) == 0;
+}
+
+/* Table 3-7 of the Unicode standard: the second byte's range depends on the first
+ * so as to exclude overlong forms, surrogates and what lies beyond U+10FFFF. */
+size_t pl_utf8_length(const void *text, size_t len)
+{
+    const uint8_t *s = text;
+    if (len == 0)
+        return 0;
+    if (s[0] < 0x80)
+        return 1;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || len < n)
+        return 0;
+    uint8_t low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
+    return n;
+}

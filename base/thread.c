@@ -1,0 +1,278 @@
+/* Threads over pthreads. */
+#include "base/thread.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SENTENCE_MAX = 1024 };
+
+int pl_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* Signals go to the thread that runs the event loop: every other one is started
+ * with all of them blocked. */
+static int start_masked(pthread_t *id, void *(*run)(void *), void *context)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(id, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}
+
+/* Fork-join. Items are taken in rising order, so when item i fails all lower ones
+ * have been taken; no item above the lowest failure is started any more, and the
+ * failure that is reported does not depend on timing. */
+typedef struct crew_state {
+    pthread_mutex_t lock;
+    pl_item_fn fn;
+    void *context;
+    size_t next, end; /* under lock; a failure lowers end */
+    pl_status status; /* of the lowest failing item */
+    char sentence[SENTENCE_MAX];
+} crew_state;
+
+typedef struct crew_member {
+    crew_state *crew;
+    int thread;
+    pthread_t id;
+} crew_member;
+
+static bool take_item(crew_state *crew, size_t *item)
+{
+    pthread_mutex_lock(&crew->lock);
+    bool taken = crew->next < crew->end;
+    if (taken)
+        *item = crew->next++;
+    pthread_mutex_unlock(&crew->lock);
+    return taken;
+}
+
+static void note_failure(crew_state *crew, size_t item, pl_status status)
+{
+    pthread_mutex_lock(&crew->lock);
+    if (item < crew->end) {
+        crew->end = item;
+        crew->status = status;
+        pl_copy_text(crew->sentence, sizeof crew->sentence, pl_last_error());
+    }
+    pthread_mutex_unlock(&crew->lock);
+}
+
+static void *crew_run(void *context)
+{
+    const crew_member *self = context;
+    crew_state *crew = self->crew;
+    size_t item;
+    while (take_item(crew, &item)) {
+        pl_status status = crew->fn(crew->context, item, self->thread);
+        if (status != PL_OK)
+            note_failure(crew, item, status);
+    }
+    return NULL;
+}
+
+/* A thread that cannot be started is no error: the others do its items. */
+static void run_crew(crew_state *crew, int n_threads)
+{
+    crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
+    int started = 1;
+    for (int t = 1; t < n_threads; t++) {
+        members[started] = (crew_member){.crew = crew, .thread = started};
+        if (start_masked(&members[started].id, crew_run, &members[started]) == 0)
+            started++;
+    }
+    members[0] = (crew_member){.crew = crew};
+    crew_run(&members[0]);
+    for (int t = 1; t < started; t++)
+        pthread_join(members[t].id, NULL);
+    pl_free(members);
+}
+
+pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *context)
+{
+    crew_state crew = {.fn = fn, .context = context, .end = n_items};
+    if (n_threads < 1)
+        n_threads = 1;
+    if ((size_t)n_threads > n_items)
+        n_threads = n_items ? (int)n_items : 1;
+    pthread_mutex_init(&crew.lock, NULL);
+    run_crew(&crew, n_threads);
+    pthread_mutex_destroy(&crew.lock);
+    if (crew.status != PL_OK)
+        return pl_fail(crew.status, "%s", crew.sentence);
+    return PL_OK;
+}
+
+struct pl_thread {
+    pthread_t id;
+    void (*run)(void *);
+    void *context;
+    char name[16]; /* what the kernel keeps */
+};
+
+static void *thread_run(void *context)
+{
+    pl_thread *thread = context;
+    pthread_setname_np(pthread_self(), thread->name);
+    thread->run(thread->context);
+    return NULL;
+}
+
+pl_status pl_thread_start(const char *name, void (*run)(void *), void *context,
+                          pl_thread **out)
+{
+    pl_thread *thread = pl_alloc(sizeof *thread);
+    thread->run = run;
+    thread->context = context;
+    pl_copy_text(thread->name, sizeof thread->name, name);
+    *out = NULL;
+    int error = start_masked(&thread->id, thread_run, thread);
+    if (error) {
+        pl_free(thread);
+        char text[128];
+        return pl_fail(PL_ERR_OS, "cannot start the thread %s: %s", name,
+                       strerror_r(error, text, sizeof text));
+    }
+    *out = thread;
+    return PL_OK;
+}
+
+void pl_thread_join(pl_thread **thread)
+{
+    if (!*thread)
+        return;
+    pthread_join((*thread)->id, NULL);
+    pl_free(*thread);
+    *thread = NULL;
+}
+
+/* A ring that doubles when full. The eventfd holds 1 exactly while the ring is
+ * not empty: both change under the one lock. */
+struct pl_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t arrived;
+    void **ring;
+    size_t cap, head, count;
+    int fd;
+};
+
+enum { RING_FIRST = 16 };
+
+pl_status pl_queue_create(pl_queue **out)
+{
+    *out = NULL;
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) {
+        char text[128];
+        return pl_fail(PL_ERR_OS, "cannot create an eventfd: %s",
+                       strerror_r(errno, text, sizeof text));
+    }
+    pl_queue *queue = pl_alloc(sizeof *queue);
+    queue->fd = fd;
+    queue->cap = RING_FIRST;
+    queue->ring = pl_alloc(queue->cap * sizeof *queue->ring);
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&queue->arrived, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *out = queue;
+    return PL_OK;
+}
+
+void pl_queue_destroy(pl_queue **queue)
+{
+    if (!*queue)
+        return;
+    pthread_cond_destroy(&(*queue)->arrived);
+    pthread_mutex_destroy(&(*queue)->lock);
+    close((*queue)->fd);
+    pl_free((*queue)->ring);
+    pl_free(*queue);
+    *queue = NULL;
+}
+
+static void grow_ring(pl_queue *queue)
+{
+    void **ring = pl_alloc(2 * queue->cap * sizeof *ring);
+    for (size_t i = 0; i < queue->count; i++)
+        ring[i] = queue->ring[(queue->head + i) % queue->cap];
+    pl_free(queue->ring);
+    queue->ring = ring;
+    queue->cap *= 2;
+    queue->head = 0;
+}
+
+void pl_queue_push(pl_queue *queue, void *item)
+{
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count == queue->cap)
+        grow_ring(queue);
+    queue->ring[(queue->head + queue->count++) % queue->cap] = item;
+    if (queue->count == 1)
+        eventfd_write(queue->fd, 1);
+    pthread_cond_signal(&queue->arrived);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static struct timespec deadline_after(int ms)
+{
+    struct timespec when;
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    when.tv_sec += ms / 1000;
+    when.tv_nsec += ms % 1000 * 1000000L;
+    if (when.tv_nsec >= 1000000000L) {
+        when.tv_sec++;
+        when.tv_nsec -= 1000000000L;
+    }
+    return when;
+}
+
+/* Under lock; returns when an item is there or the time is over. */
+static void await_item(pl_queue *queue, int timeout_ms)
+{
+    struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
+    int error = 0;
+    while (queue->count == 0 && error != ETIMEDOUT)
+        error = timeout_ms < 0
+                    ? pthread_cond_wait(&queue->arrived, &queue->lock)
+                    : pthread_cond_timedwait(&queue->arrived, &queue->lock, &deadline);
+}
+
+void *pl_queue_pop(pl_queue *queue, int timeout_ms)
+{
+    void *item = NULL;
+    pthread_mutex_lock(&queue->lock);
+    await_item(queue, timeout_ms);
+    if (queue->count) {
+        item = queue->ring[queue->head];
+        queue->head = (queue->head + 1) % queue->cap;
+        if (--queue->count == 0) {
+            eventfd_t drained;
+            eventfd_read(queue->fd, &drained);
+        }
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return item;
+}
+
+int pl_queue_fd(const pl_queue *queue)
+{
+    return queue->fd;
+}
