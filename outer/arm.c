@@ -1,0 +1,233 @@
+/* The record of an arm (docs/PROTOCOL.md section 3.1). */
+#include "outer/arm.h"
+
+enum {
+    TAG_NAME = 1,
+    TAG_SEED,
+    TAG_CONFIG,
+    TAG_SHAPE_INT = 10, /* repeated: vocab, width, heads, kv heads, head size, ffn,
+                           blocks, context, tied */
+    TAG_SHAPE_REAL,     /* repeated: rope theta, norm eps */
+    TAG_EXPERTS,        /* repeated: K of each level */
+    TAG_BLOCKS,         /* repeated: blocks of each level */
+    TAG_PRIVATE,        /* repeated: path-specific blocks */
+    TAG_CHOICES,        /* repeated: embed, head (two's complement) */
+    TAG_REPLICAS,
+    TAG_INNER_INT = 30, /* repeated: batch, context, tau, phases, warmup, skip */
+    TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
+    TAG_OUTER_LR,       /* repeated, by class */
+    TAG_OUTER_MOMENTUM,
+    TAG_OUTER_FLAGS,    /* bit 0 weighted, bit 1 rescale */
+    TAG_CODEC,
+    TAG_SHARD = 50, /* repeated, by path */
+    TAG_WEIGHT
+};
+
+void pl_arm_clear(pl_arm *arm)
+{
+    pl_free(arm->shards);
+    pl_free(arm->weights);
+    memset(arm, 0, sizeof *arm);
+}
+
+static void put_int(pl_buf *out, uint16_t tag, int value)
+{
+    pl_put_u64(out, tag, (uint64_t)(int64_t)value);
+}
+
+static void encode_shape(const pl_shape *s, pl_buf *out)
+{
+    const int ints[] = {s->vocab, s->width,    s->n_heads, s->n_kv_heads, s->head_size,
+                        s->ffn,   s->n_blocks, s->context, s->tied};
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        put_int(out, TAG_SHAPE_INT, ints[i]);
+    pl_put_f64(out, TAG_SHAPE_REAL, s->rope_theta);
+    pl_put_f64(out, TAG_SHAPE_REAL, s->norm_eps);
+}
+
+static void encode_spec(const pl_topology_spec *spec, int n_blocks, pl_buf *out)
+{
+    for (int l = 0; l < spec->n_levels; l++)
+        put_int(out, TAG_EXPERTS, spec->experts[l]);
+    for (int l = 0; l < spec->n_levels; l++)
+        put_int(out, TAG_BLOCKS, spec->blocks[l]);
+    for (int b = 0; b < n_blocks; b++)
+        if (spec->private_block[b])
+            put_int(out, TAG_PRIVATE, b);
+    put_int(out, TAG_CHOICES, spec->embed_choice);
+    put_int(out, TAG_CHOICES, spec->head_choice);
+    put_int(out, TAG_REPLICAS, spec->replicas);
+}
+
+static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
+{
+    const int ints[] = {in->batch, in->context, in->tau, in->phases, in->warmup,
+                        in->skip_prefix};
+    const double reals[] = {in->lr,  in->lr_floor,     in->beta1, in->beta2,
+                            in->eps, in->weight_decay, in->clip};
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        put_int(out, TAG_INNER_INT, ints[i]);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        pl_put_f64(out, TAG_INNER_REAL, reals[i]);
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        pl_put_f64(out, TAG_OUTER_LR, outer->lr[c]);
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        pl_put_f64(out, TAG_OUTER_MOMENTUM, outer->momentum[c]);
+    put_int(out, TAG_OUTER_FLAGS, (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0));
+    pl_put_text(out, TAG_CODEC, outer->codec);
+}
+
+void pl_arm_encode(const pl_arm *arm, pl_buf *out)
+{
+    pl_put_text(out, TAG_NAME, arm->name);
+    pl_put_u64(out, TAG_SEED, arm->seed);
+    pl_put_hash(out, TAG_CONFIG, &arm->config);
+    encode_shape(&arm->shape, out);
+    encode_spec(&arm->spec, arm->shape.n_blocks, out);
+    encode_training(&arm->inner, &arm->outer, out);
+    for (int p = 0; p < arm->n_shards; p++)
+        pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
+    for (int p = 0; p < arm->n_shards; p++)
+        pl_put_f64(out, TAG_WEIGHT, arm->weights[p]);
+}
+
+/* An int that fits, or the reader fails by asking for a field that is not there. */
+static int get_int(pl_reader *r, uint16_t tag, size_t i)
+{
+    int64_t value = (int64_t)pl_get_u64(r, tag, i);
+    if (value < INT32_MIN || value > INT32_MAX) {
+        if (r->status == PL_OK)
+            r->status = pl_fail(PL_ERR_PROTO, "%s: field %u is out of range", r->what, tag);
+        return 0;
+    }
+    return (int)value;
+}
+
+static void decode_shape(pl_reader *r, pl_shape *s)
+{
+    int *ints[] = {&s->vocab, &s->width,    &s->n_heads, &s->n_kv_heads, &s->head_size,
+                   &s->ffn,   &s->n_blocks, &s->context};
+    size_t n = sizeof ints / sizeof *ints;
+    for (size_t i = 0; i < n; i++)
+        *ints[i] = get_int(r, TAG_SHAPE_INT, i);
+    s->tied = get_int(r, TAG_SHAPE_INT, n) != 0;
+    s->rope_theta = pl_get_f64(r, TAG_SHAPE_REAL, 0);
+    s->norm_eps = pl_get_f64(r, TAG_SHAPE_REAL, 1);
+}
+
+static void decode_spec(pl_reader *r, pl_topology_spec *spec)
+{
+    size_t levels = pl_field_count(r, TAG_EXPERTS);
+    if (levels > PL_LEVELS_MAX)
+        levels = PL_LEVELS_MAX;
+    spec->n_levels = (int)levels;
+    for (size_t l = 0; l < levels; l++)
+        spec->experts[l] = get_int(r, TAG_EXPERTS, l);
+    for (size_t l = 0; l < levels; l++)
+        spec->blocks[l] = get_int(r, TAG_BLOCKS, l);
+    for (size_t i = 0; i < pl_field_count(r, TAG_PRIVATE); i++) {
+        int b = get_int(r, TAG_PRIVATE, i);
+        if (b >= 0 && b < PL_BLOCKS_MAX)
+            spec->private_block[b] = true;
+    }
+    spec->embed_choice = get_int(r, TAG_CHOICES, 0);
+    spec->head_choice = get_int(r, TAG_CHOICES, 1);
+    spec->replicas = get_int(r, TAG_REPLICAS, 0);
+}
+
+static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
+{
+    int *ints[] = {&in->batch,  &in->context, &in->tau,
+                   &in->phases, &in->warmup,  &in->skip_prefix};
+    double *reals[] = {&in->lr,  &in->lr_floor,     &in->beta1, &in->beta2,
+                       &in->eps, &in->weight_decay, &in->clip};
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        *ints[i] = get_int(r, TAG_INNER_INT, i);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        *reals[i] = pl_get_f64(r, TAG_INNER_REAL, i);
+    for (size_t c = 0; c < PL_CLASS_COUNT; c++)
+        outer->lr[c] = pl_get_f64(r, TAG_OUTER_LR, c);
+    for (size_t c = 0; c < PL_CLASS_COUNT; c++)
+        outer->momentum[c] = pl_get_f64(r, TAG_OUTER_MOMENTUM, c);
+    int flags = get_int(r, TAG_OUTER_FLAGS, 0);
+    outer->weighted = flags & 1;
+    outer->rescale = flags & 2;
+    pl_get_text(r, TAG_CODEC, 0, outer->codec, sizeof outer->codec);
+}
+
+/* The definition is used only if a topology can be made of it. */
+static pl_status check_arm(const pl_arm *arm)
+{
+    pl_topology *topology = NULL;
+    pl_status status = pl_topology_create(&arm->shape, &arm->spec, &topology);
+    if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
+        status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards", arm->name,
+                         pl_topology_n_paths(topology), arm->n_shards);
+    if (status == PL_OK && (arm->inner.batch < 1 || arm->inner.context < 1 ||
+                            arm->inner.tau < 1 || arm->inner.phases < 1 ||
+                            arm->inner.context > arm->shape.context))
+        status = pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
+    pl_topology_destroy(&topology);
+    return status;
+}
+
+pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
+{
+    pl_reader r;
+    memset(out, 0, sizeof *out);
+    pl_reader_open(&r, "arm definition", data, len);
+    pl_get_text(&r, TAG_NAME, 0, out->name, sizeof out->name);
+    out->seed = pl_get_u64(&r, TAG_SEED, 0);
+    out->config = pl_get_hash(&r, TAG_CONFIG, 0);
+    decode_shape(&r, &out->shape);
+    decode_spec(&r, &out->spec);
+    decode_training(&r, &out->inner, &out->outer);
+    size_t n = pl_field_count(&r, TAG_SHARD);
+    out->n_shards = (int)n;
+    out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);
+    out->weights = pl_alloc((n ? n : 1) * sizeof *out->weights);
+    for (size_t p = 0; p < n; p++) {
+        out->shards[p] = pl_get_hash(&r, TAG_SHARD, p);
+        out->weights[p] = pl_get_f64(&r, TAG_WEIGHT, p);
+    }
+    pl_status status = pl_reader_status(&r);
+    if (status == PL_OK)
+        status = check_arm(out);
+    if (status != PL_OK)
+        pl_arm_clear(out);
+    return status;
+}
+
+pl_class pl_arm_class(const pl_topology *topology, int module)
+{
+    const pl_slot *slot = pl_topology_slot(topology, pl_topology_module_slot(topology, module));
+    if (slot->choice == PL_CHOICE_PRIVATE ||
+        pl_topology_module_paths(topology, module, NULL) * pl_topology_n_replicas(topology) ==
+            1)
+        return PL_CLASS_PRIVATE;
+    if (slot->kind == PL_SLOT_EMBED)
+        return PL_CLASS_EMBED;
+    if (slot->kind == PL_SLOT_HEAD)
+        return PL_CLASS_HEAD;
+    return slot->n_experts == 1 ? PL_CLASS_COMMON : PL_CLASS_LEVEL;
+}
+
+void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module, char out[96])
+{
+    char name[PL_NAME_MAX];
+    pl_topology_module_name(t, module, name);
+    snprintf(out, 96, "%s/%s", arm->name, name);
+}
+
+void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                      char out[96])
+{
+    char name[PL_NAME_MAX];
+    pl_topology_path_name(t, path, name);
+    snprintf(out, 96, "%s/%s.r%d", arm->name, name, replica);
+}
+
+uint64_t pl_arm_stream(const pl_arm *arm, int path)
+{
+    return pl_stream("samples", (uint64_t)path, pl_stream(arm->name, 0, 0));
+}

@@ -1,0 +1,75 @@
+/* An arm: one training of one topology inside a run.
+ *
+ * A run holds several arms in one store: the base model, the mixture, and the
+ * baselines it is compared with. An arm's definition is an immutable object
+ * ("arm/NAME") from which hub, homes and workers derive everything they do, so
+ * that a task is a pure function of (arm, path, replica, phase) and of the module
+ * versions it names.
+ */
+#ifndef PL_OUTER_ARM_H
+#define PL_OUTER_ARM_H
+#include "modules/modules.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_ARM_NAME_MAX = 24 };
+
+/* Classes of modules, by who shares them, for settings of the outer step. */
+typedef enum pl_class {
+    PL_CLASS_EMBED,   /* the embedding, when shared */
+    PL_CLASS_HEAD,    /* the final norm and output matrix, when shared */
+    PL_CLASS_COMMON,  /* blocks with K=1 */
+    PL_CLASS_LEVEL,   /* blocks of a level with K>1 */
+    PL_CLASS_PRIVATE, /* one path only */
+    PL_CLASS_COUNT
+} pl_class;
+
+typedef struct pl_inner {
+    int batch;       /* B, sequences a step */
+    int context;     /* T, targets a sequence */
+    int tau;         /* inner steps a phase */
+    int phases;      /* of the arm: tau * phases inner steps a path */
+    double lr, lr_floor; /* peak, and the cosine's end as a share of it */
+    int warmup;      /* steps */
+    double beta1, beta2, eps, weight_decay, clip;
+    int skip_prefix; /* first targets of a document left out of the loss */
+} pl_inner;
+
+typedef struct pl_outer {
+    double lr[PL_CLASS_COUNT];       /* eta */
+    double momentum[PL_CLASS_COUNT]; /* beta of Nesterov; 0 is plain SGD */
+    bool weighted;                   /* alpha by shard size; else uniform */
+    bool rescale;                    /* multiply the mean by sqrt(contributors) */
+    char codec[16];                  /* of updates: "f32", "bf16" */
+} pl_outer;
+
+typedef struct pl_arm {
+    char name[PL_ARM_NAME_MAX];
+    pl_shape shape;
+    pl_topology_spec spec;
+    pl_inner inner;
+    pl_outer outer;
+    uint64_t seed;
+    pl_hash config;   /* of the run's canonical configuration */
+    int n_shards;     /* = paths: data of each */
+    pl_hash *shards;  /* blobs of token files; owned */
+    double *weights;  /* targets in each shard; owned */
+} pl_arm;
+
+void pl_arm_clear(pl_arm *arm);
+void pl_arm_encode(const pl_arm *arm, pl_buf *out);
+/* Trusts nothing: the topology of what comes out can be created. ERR_PROTO. */
+PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
+
+pl_class pl_arm_class(const pl_topology *topology, int module);
+/* "ARM/L1.E0" and "ARM/p01.r0". */
+void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module, char out[96]);
+void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica, char out[96]);
+/* The sampler's stream of a path: every path draws in its own order. */
+uint64_t pl_arm_stream(const pl_arm *arm, int path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

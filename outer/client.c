@@ -1,0 +1,500 @@
+/* Questions to homes, resent until they are answered. */
+#include "outer/client.h"
+
+struct pl_client {
+    pl_socket *sockets[PL_HOMES_MAX];
+    int n_homes, patience_ms;
+    pl_status (*idle)(void *context);
+    void *idle_context;
+};
+
+enum { SLICE_MS = 100, RESEND_MS = 2000, WINDOW = 8 };
+
+int pl_home_of(const char *name, int n_homes)
+{
+    int best = 0;
+    uint64_t best_score = 0;
+    for (int home = 0; home < n_homes; home++) {
+        char key[256];
+        int len = snprintf(key, sizeof key, "home %d %s", home, name);
+        size_t used = len < (int)sizeof key ? (size_t)len : sizeof key - 1;
+        uint64_t score = pl_checksum(key, used);
+        if (home == 0 || score > best_score) {
+            best = home;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+pl_status pl_client_create(const pl_client_options *options, pl_client **out)
+{
+    pl_status status = PL_OK;
+    *out = NULL;
+    if (options->n_homes < 1 || options->n_homes > PL_HOMES_MAX)
+        return pl_fail(PL_ERR_ARG, "a client needs 1 to %d homes, not %d", PL_HOMES_MAX,
+                       options->n_homes);
+    pl_client *c = pl_alloc(sizeof *c);
+    c->patience_ms = options->patience_ms;
+    c->idle = options->idle;
+    c->idle_context = options->idle_context;
+    for (; c->n_homes < options->n_homes; c->n_homes++)
+        PL_TRY(pl_wire_connect(options->homes[c->n_homes], &c->sockets[c->n_homes]));
+    *out = c;
+    c = NULL;
+done:
+    pl_client_destroy(&c);
+    return status;
+}
+
+void pl_client_destroy(pl_client **client)
+{
+    pl_client *c = *client;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_homes; i++)
+        pl_wire_close(&c->sockets[i]);
+    pl_free(c);
+    *client = NULL;
+}
+
+int pl_client_home_of(const pl_client *client, const char *name)
+{
+    return pl_home_of(name, client->n_homes);
+}
+
+uint64_t pl_client_bytes_sent(const pl_client *client)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < client->n_homes; i++)
+        sum += pl_wire_bytes_sent(client->sockets[i]);
+    return sum;
+}
+
+uint64_t pl_client_bytes_received(const pl_client *client)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < client->n_homes; i++)
+        sum += pl_wire_bytes_received(client->sockets[i]);
+    return sum;
+}
+
+static pl_socket *socket_of(const pl_client *c, const char *name)
+{
+    return c->sockets[pl_home_of(name, c->n_homes)];
+}
+
+/* Waits up to SLICE_MS for a message; PL_ERR_TIMEOUT if none came. */
+static pl_status wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
+{
+    bool ready = false;
+    pl_status status = pl_wire_recv(socket, NULL, answer);
+    if (status != PL_ERR_TIMEOUT)
+        return status;
+    pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
+    if (c->idle)
+        PL_RETURN_IF(c->idle(c->idle_context));
+    return pl_wire_recv(socket, NULL, answer);
+}
+
+static pl_status as_status(pl_message *answer)
+{
+    if (answer->type != PL_MSG_ERR)
+        return PL_OK;
+    char text[512];
+    pl_reader r;
+    pl_reader_open(&r, "error from home", answer->body.data, answer->body.len);
+    uint64_t code = pl_get_u64(&r, PL_TAG_STATUS, 0);
+    pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (code == PL_OK || code >= PL_STATUS_COUNT)
+        code = PL_ERR_PROTO;
+    return pl_fail((pl_status)code, "%s", text);
+}
+
+/* One question, one answer; resent while the home is away. */
+static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question, pl_message *answer)
+{
+    int64_t start = pl_now_ms(), sent = 0;
+    question->request = pl_wire_next_request();
+    for (;;) {
+        int64_t now = pl_now_ms();
+        if (now - start > c->patience_ms)
+            return pl_fail(PL_ERR_TIMEOUT, "the home did not answer within %d s",
+                           c->patience_ms / 1000);
+        if (sent == 0 || now - sent > RESEND_MS) {
+            pl_status status = pl_wire_send(socket, question);
+            if (status != PL_OK && status != PL_ERR_NET)
+                return status;
+            sent = now;
+        }
+        pl_status status = wait_slice(c, socket, answer);
+        if (status == PL_ERR_TIMEOUT)
+            continue;
+        if (status != PL_OK)
+            return status;
+        if (answer->request == question->request)
+            return as_status(answer);
+    }
+}
+
+static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
+                          pl_message *answer)
+{
+    return ask(c, socket_of(c, name), question, answer);
+}
+
+/* ---- blobs down ---- */
+pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    pl_message q, a;
+    pl_hash got;
+    size_t start = out->len;
+    uint64_t total = 1;
+    pl_message_init(&q, PL_MSG_GET_BLOB);
+    pl_message_init(&a, 0);
+    for (uint64_t at = 0; at < total;) {
+        pl_reader r;
+        pl_buf_clear(&q.body);
+        pl_put_hash(&q.body, PL_TAG_BLOB, blob);
+        pl_put_u64(&q.body, PL_TAG_OFFSET, at);
+        PL_TRY(ask_home(c, name, &q, &a));
+        pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
+        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
+        PL_TRY(pl_reader_status(&r));
+        if (a.type != PL_MSG_BLOB || (a.data.len == 0 && total > at) || a.data.len > total - at)
+            PL_TRY(pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob"));
+        pl_buf_append(out, a.data.data, a.data.len);
+        at += a.data.len;
+    }
+    pl_blob_hash(out->data + start, out->len - start, &got);
+    if (!pl_hash_equal(&got, blob))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "a blob of %s arrived with another hash", name));
+done:
+    if (status != PL_OK)
+        out->len = start;
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- blobs up: WINDOW pieces under way, each acknowledged by its request ---- */
+typedef struct upload {
+    pl_client *client;
+    pl_socket *socket;
+    const uint8_t *data;
+    uint64_t bytes;
+    pl_hash hash;
+    size_t n_pieces, next, n_waiting;
+    struct {
+        uint64_t request;
+        size_t piece;
+        int64_t sent;
+    } waiting[WINDOW];
+} upload;
+
+static pl_status send_piece(upload *u, size_t slot)
+{
+    pl_message m;
+    uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
+    uint64_t len = u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    m.request = u->waiting[slot].request;
+    pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, u->bytes);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    pl_buf_append(&m.data, u->data + offset, (size_t)len);
+    pl_status status = pl_wire_send(u->socket, &m);
+    u->waiting[slot].sent = pl_now_ms();
+    pl_message_destroy(&m);
+    return status == PL_ERR_NET ? PL_OK : status; /* sent again later */
+}
+
+static pl_status fill_window(upload *u)
+{
+    while (u->n_waiting < WINDOW && u->next < u->n_pieces) {
+        size_t slot = u->n_waiting++;
+        u->waiting[slot].request = pl_wire_next_request();
+        u->waiting[slot].piece = u->next++;
+        PL_RETURN_IF(send_piece(u, slot));
+    }
+    return PL_OK;
+}
+
+static pl_status resend_late(upload *u)
+{
+    int64_t now = pl_now_ms();
+    for (size_t i = 0; i < u->n_waiting; i++)
+        if (now - u->waiting[i].sent > RESEND_MS)
+            PL_RETURN_IF(send_piece(u, i));
+    return PL_OK;
+}
+
+static bool acknowledge(upload *u, uint64_t request)
+{
+    for (size_t i = 0; i < u->n_waiting; i++)
+        if (u->waiting[i].request == request) {
+            u->waiting[i] = u->waiting[--u->n_waiting];
+            return true;
+        }
+    return false;
+}
+
+static pl_status run_upload(upload *u)
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    int64_t last = pl_now_ms();
+    pl_message_init(&a, 0);
+    PL_TRY(fill_window(u));
+    while (u->n_waiting > 0) {
+        status = wait_slice(u->client, u->socket, &a);
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            goto done;
+        if (status == PL_OK && acknowledge(u, a.request)) {
+            PL_TRY(as_status(&a));
+            last = pl_now_ms();
+        }
+        status = PL_OK;
+        if (pl_now_ms() - last > u->client->patience_ms)
+            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home took no data for %d s",
+                           u->client->patience_ms / 1000));
+        PL_TRY(resend_late(u));
+        PL_TRY(fill_window(u));
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t bytes,
+                             pl_hash *blob)
+{
+    upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
+    pl_blob_hash(data, bytes, &u.hash);
+    u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
+    if (u.n_pieces == 0)
+        u.n_pieces = 1;
+    *blob = u.hash;
+    return run_upload(&u);
+}
+
+pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data, uint64_t bytes,
+                             pl_hash *blob)
+{
+    return put_blob_at(c, pl_home_of(name, c->n_homes), data, bytes, blob);
+}
+
+/* ---- names ---- */
+static pl_status put_object_at(pl_client *c, int home, const char *name, const void *data,
+                               uint64_t bytes, pl_hash *blob)
+{
+    pl_message q, a;
+    PL_RETURN_IF(put_blob_at(c, home, data, bytes, blob));
+    pl_message_init(&q, PL_MSG_PUT_OBJECT);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_put_hash(&q.body, PL_TAG_BLOB, blob);
+    pl_status status = ask(c, c->sockets[home], &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Every home needs every arm; any other object lies with its own home. */
+pl_status pl_client_put_object(pl_client *c, const char *name, const void *data, uint64_t bytes,
+                               pl_hash *blob)
+{
+    if (!pl_starts_with(name, "arm/"))
+        return put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob);
+    for (int home = 0; home < c->n_homes; home++)
+        PL_RETURN_IF(put_object_at(c, home, name, data, bytes, blob));
+    return PL_OK;
+}
+
+/* Questions of the form "name (and number) -> hash". */
+static pl_status ask_hash(pl_client *c, uint16_t type, const char *name, const uint64_t *number,
+                          pl_hash *out)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, type);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    if (number)
+        pl_put_u64(&q.body, PL_TAG_VERSION, *number);
+    pl_status status = ask_home(c, name, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "answer from home", a.body.data, a.body.len);
+        *out = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
+{
+    return ask_hash(c, PL_MSG_GET_OBJECT, name, NULL, blob);
+}
+
+pl_status pl_client_get_version(pl_client *c, const char *module, uint64_t number,
+                                pl_hash *params)
+{
+    return ask_hash(c, PL_MSG_GET_VERSION, module, &number, params);
+}
+
+pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_PUT_REF);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_TEXT, target);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_status status = ask_home(c, name, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
+                                  size_t n, const pl_hash *config)
+{
+    pl_message q, a;
+    pl_hash blob;
+    PL_RETURN_IF(pl_client_put_blob(c, module, params, (uint64_t)n * sizeof *params, &blob));
+    pl_message_init(&q, PL_MSG_CREATE_MODULE);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_hash(&q.body, PL_TAG_BASE, config);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
+    pl_status status = ask_home(c, module, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
+{
+    pl_message q, a;
+    pl_reader r;
+    memset(out, 0, sizeof *out);
+    pl_message_init(&q, PL_MSG_GET_PATH);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_status status = ask_home(c, name, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "PATH_IS", a.body.data, a.body.len);
+        pl_copy_text(out->name, sizeof out->name, name);
+        out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+        out->samples = pl_get_u64(&r, PL_TAG_SAMPLES, 0);
+        out->n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
+        out->loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
+        out->seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
+        out->moments = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- submissions ---- */
+static void put_submission(pl_buf *body, const pl_submission *s)
+{
+    const pl_contribution *k = &s->contribution;
+    pl_put_text(body, PL_TAG_NAME, k->worker);
+    pl_put_text(body, PL_TAG_DEVICE, k->device);
+    pl_put_u64(body, PL_TAG_PATH, (uint64_t)k->path);
+    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)k->replica);
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)k->phase);
+    pl_put_text(body, PL_TAG_MODULE, s->module);
+    pl_put_hash(body, PL_TAG_BASE, &s->base);
+    pl_put_hash(body, PL_TAG_BLOB, &k->update);
+    pl_put_u64(body, PL_TAG_FIRST_SAMPLE, k->first_sample);
+    pl_put_u64(body, PL_TAG_SAMPLES, k->n_samples);
+    pl_put_u64(body, PL_TAG_TOKENS, k->n_tokens);
+    pl_put_f64(body, PL_TAG_LOSS, k->loss);
+    pl_put_f64(body, PL_TAG_SECONDS, k->seconds);
+    pl_put_text(body, PL_TAG_CODEC, k->codec);
+}
+
+/* Submits; sends the blob first whenever the home says that it lacks it. */
+static pl_status submit(pl_client *c, const char *name, pl_message *q, const void *data,
+                        uint64_t bytes, pl_submit_result *result, char text[256])
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    pl_hash blob;
+    text[0] = '\0';
+    pl_message_init(&a, 0);
+    for (int attempt = 0;; attempt++) {
+        pl_reader r;
+        PL_TRY(ask_home(c, name, q, &a));
+        pl_reader_open(&r, "SUBMITTED", a.body.data, a.body.len);
+        uint64_t code = pl_get_u64(&r, PL_TAG_RESULT, 0);
+        if (pl_field_count(&r, PL_TAG_TEXT) > 0)
+            pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
+        PL_TRY(pl_reader_status(&r));
+        *result = (pl_submit_result)code;
+        if (code != PL_SUBMIT_UNKNOWN_BLOB)
+            goto done;
+        if (attempt == 5)
+            PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name, attempt));
+        PL_TRY(pl_client_put_blob(c, name, data, bytes, &blob));
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
+                           char text[256])
+{
+    pl_message q;
+    pl_contribution *k = &s->contribution;
+    PL_RETURN_IF(pl_client_put_blob(c, s->module, s->data, s->bytes, &k->update));
+    pl_message_init(&q, PL_MSG_SUBMIT);
+    q.token = k->token;
+    put_submission(&q.body, s);
+    pl_status status = submit(c, s->module, &q, s->data, s->bytes, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state, uint64_t token,
+                                const void *moments, uint64_t bytes, pl_submit_result *result,
+                                char text[256])
+{
+    pl_message q;
+    pl_hash blob;
+    PL_RETURN_IF(pl_client_put_blob(c, state->name, moments, bytes, &blob));
+    pl_message_init(&q, PL_MSG_SUBMIT_PATH);
+    q.token = token;
+    pl_put_text(&q.body, PL_TAG_NAME, state->name);
+    pl_put_text(&q.body, PL_TAG_DEVICE, state->worker);
+    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)state->phase);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
+    pl_put_u64(&q.body, PL_TAG_SAMPLES, state->samples);
+    pl_put_u64(&q.body, PL_TAG_TOKENS, state->n_tokens);
+    pl_put_f64(&q.body, PL_TAG_LOSS, state->loss);
+    pl_put_f64(&q.body, PL_TAG_SECONDS, state->seconds);
+    pl_status status = submit(c, state->name, &q, moments, bytes, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+pl_status pl_client_stop_homes(pl_client *c)
+{
+    pl_message q, a;
+    pl_status status = PL_OK;
+    pl_message_init(&q, PL_MSG_STOP);
+    pl_message_init(&a, 0);
+    for (int i = 0; i < c->n_homes && status == PL_OK; i++)
+        status = ask(c, c->sockets[i], &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}

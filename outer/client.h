@@ -1,0 +1,73 @@
+/* A client of the homes: blobs, versions, objects, submissions.
+ *
+ * Blocking calls with retry: a home that is restarting is waited for (up to
+ * `patience_ms`), and since every question may be repeated, nothing happens twice.
+ * One thread per client. `idle` is called at least every 100 ms while waiting, so
+ * that a worker can keep its lease alive; a failure that it returns ends the call.
+ */
+#ifndef PL_OUTER_CLIENT_H
+#define PL_OUTER_CLIENT_H
+#include "outer/messages.h"
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_HOMES_MAX = 16 };
+
+typedef struct pl_client pl_client;
+typedef struct pl_client_options {
+    const char *const *homes; /* addresses, in placement order */
+    int n_homes;
+    int patience_ms;
+    pl_status (*idle)(void *context);
+    void *idle_context;
+} pl_client_options;
+
+PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options, pl_client **out);
+void pl_client_destroy(pl_client **client);
+int pl_client_home_of(const pl_client *client, const char *name);
+uint64_t pl_client_bytes_sent(const pl_client *client);
+uint64_t pl_client_bytes_received(const pl_client *client);
+
+/* Appends the whole blob to out, hash checked. `name` places it: blobs lie with the
+ * module, path or object that names them. */
+PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
+                                           pl_buf *out);
+/* Sends the blob to the home of `name` in pieces (a window of them under way). */
+PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
+                                           uint64_t bytes, pl_hash *blob);
+PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
+                                             uint64_t bytes, pl_hash *blob);
+/* ERR_NOT_FOUND if there is none. */
+PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob);
+PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target);
+/* Version 0 of a module from fp32 parameters; doing it again is fine. */
+PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
+                                                const float *params, size_t n,
+                                                const pl_hash *config);
+PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module, uint64_t number,
+                                              pl_hash *params);
+PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out);
+
+/* One update of a module; `bytes` at `data` are the encoded update. */
+typedef struct pl_submission {
+    const char *module;
+    pl_contribution contribution; /* update hash is filled in by the call */
+    pl_hash base;                 /* params hash the update was made from */
+    const void *data;
+    uint64_t bytes;
+} pl_submission;
+/* `text` (256 bytes) gets the reason of a rejection. */
+PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
+                                         pl_submit_result *result, char text[256]);
+PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
+                                              uint64_t token, const void *moments,
+                                              uint64_t bytes, pl_submit_result *result,
+                                              char text[256]);
+PL_MUST_CHECK pl_status pl_client_stop_homes(pl_client *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,407 @@
+/* The home's loop: take what has arrived, make it durable as one group, answer,
+ * then merge what has become complete. */
+#include "outer/home_parts.h"
+
+enum { GROUP_MAX = 128, TICK_MS = 500 };
+
+pl_status home_write(home *h)
+{
+    return h->txn ? PL_OK : pl_txn_begin(h->store, &h->txn);
+}
+
+void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
+{
+    if (h->n_answers == h->cap_answers) {
+        h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
+        h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
+    }
+    h->answers[h->n_answers].peer = *peer;
+    h->answers[h->n_answers].message = *message;
+    h->n_answers++;
+    memset(message, 0, sizeof *message);
+}
+
+/* A peer that has gone away asks again when it is back. */
+pl_status home_answer_now(home *h, const pl_peer *peer, const pl_message *message)
+{
+    pl_status status = pl_wire_send_to(h->socket, peer, message);
+    return status == PL_ERR_NET ? PL_OK : status;
+}
+
+home_arm *home_find_arm(home *h, const char *name, size_t len)
+{
+    for (int a = 0; a < h->n_arms; a++)
+        if (strlen(h->arms[a].arm.name) == len && memcmp(h->arms[a].arm.name, name, len) == 0)
+            return &h->arms[a];
+    return NULL;
+}
+
+static home_arm *arm_of_name(home *h, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return slash ? home_find_arm(h, name, (size_t)(slash - name)) : NULL;
+}
+
+pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module)
+{
+    *arm = arm_of_name(h, name);
+    *module = *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
+    if (*module < 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "this home knows no module %s", name);
+    return PL_OK;
+}
+
+pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
+{
+    *arm = arm_of_name(h, name);
+    if (*arm) {
+        int n = pl_topology_n_paths((*arm)->topology) *
+                pl_topology_n_replicas((*arm)->topology);
+        for (*index = 0; *index < n; (*index)++)
+            if (strcmp((*arm)->paths[*index].name, name) == 0)
+                return PL_OK;
+    }
+    return pl_fail(PL_ERR_NOT_FOUND, "this home knows no path %s", name);
+}
+
+/* ---- questions answered at once ---- */
+static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
+{
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0), total = 0;
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, &hash, &total));
+    if (offset > total)
+        return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
+                       (unsigned long long)offset);
+    size_t len = total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
+    pl_buf_reserve(&a->data, len);
+    PL_RETURN_IF(pl_store_read_blob(h->store, &hash, offset, len, a->data.data));
+    a->data.len = len;
+    a->type = PL_MSG_BLOB;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, total);
+    return PL_OK;
+}
+
+static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_version version;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    uint64_t number = pl_get_u64(r, PL_TAG_VERSION, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    memset(&version, 0, sizeof version);
+    PL_RETURN_IF(pl_store_get_version(h->store, name, number, &version));
+    a->type = PL_MSG_VERSION_IS;
+    pl_put_hash(&a->body, PL_TAG_BLOB, &version.params);
+    pl_version_clear(&version);
+    return PL_OK;
+}
+
+static pl_status on_get_path(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_path_state state;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    memset(&state, 0, sizeof state);
+    pl_status status = pl_store_get_path(h->store, name, &state);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status; /* a path that has not begun has phase 0 and no moments */
+    a->type = PL_MSG_PATH_IS;
+    pl_put_u64(&a->body, PL_TAG_PHASE, (uint64_t)state.phase);
+    pl_put_hash(&a->body, PL_TAG_BLOB, &state.moments);
+    pl_put_u64(&a->body, PL_TAG_SAMPLES, state.samples);
+    pl_put_u64(&a->body, PL_TAG_TOKENS, state.n_tokens);
+    pl_put_f64(&a->body, PL_TAG_LOSS, state.loss);
+    pl_put_f64(&a->body, PL_TAG_SECONDS, state.seconds);
+    return PL_OK;
+}
+
+static pl_status on_get_object(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_object object;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_store_get_object(h->store, name, &object));
+    a->type = PL_MSG_OBJECT_IS;
+    pl_put_hash(&a->body, PL_TAG_BLOB, &object.blob);
+    return PL_OK;
+}
+
+static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    h->hub = *peer;
+    if (offset == 0)
+        home_snapshot(h, &h->state);
+    if (offset > h->state.len)
+        return pl_fail(PL_ERR_PROTO, "the state ends at %zu", h->state.len);
+    size_t left = h->state.len - (size_t)offset;
+    a->type = PL_MSG_STATE_IS;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, h->state.len);
+    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    if (left > 0)
+        pl_buf_append(&a->data, h->state.data + offset,
+                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
+    return PL_OK;
+}
+
+static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    home_arm *arm = NULL;
+    int index = 0;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_find_path(h, name, &arm, &index));
+    if (m->token > arm->paths[index].fence)
+        arm->paths[index].fence = m->token;
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+/* ---- small writes; answered after the commit ---- */
+static pl_status on_put_object(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_object old;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_OK;
+    pl_status status = pl_store_get_object(h->store, name, &old);
+    if (status == PL_OK && pl_hash_equal(&old.blob, &hash))
+        return PL_OK;
+    if (status == PL_OK && pl_starts_with(name, "arm/"))
+        return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status;
+    PL_RETURN_IF(home_adopt_blob(h, &hash));
+    PL_RETURN_IF(pl_txn_put_object(h->txn, name, &hash));
+    if (!pl_starts_with(name, "arm/"))
+        return PL_OK;
+    PL_RETURN_IF(pl_txn_commit(&h->txn)); /* an arm is read back from the store */
+    PL_RETURN_IF(home_add_arm(h, name, &hash));
+    home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    return PL_OK;
+}
+
+static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX], target[1024];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+/* Version 0: from the launcher, before the arm is announced. */
+static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
+{
+    pl_version v, head;
+    uint64_t bytes = 0;
+    memset(&v, 0, sizeof v);
+    memset(&head, 0, sizeof head);
+    pl_get_text(r, PL_TAG_NAME, 0, v.module, sizeof v.module);
+    v.config = pl_get_hash(r, PL_TAG_BASE, 0);
+    v.params = pl_get_hash(r, PL_TAG_BLOB, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_OK;
+    pl_status status = pl_store_get_version(h->store, v.module, 0, &head);
+    if (status == PL_OK) {
+        bool same = pl_hash_equal(&head.params, &v.params);
+        pl_version_clear(&head);
+        return same ? PL_OK
+                    : pl_fail(PL_ERR_EXISTS, "module %s has another version 0", v.module);
+    }
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    home_upload *u = home_staged(h, &v.params);
+    if (u)
+        bytes = u->bytes;
+    else
+        PL_RETURN_IF(pl_store_blob_bytes(h->store, &v.params, &bytes));
+    PL_RETURN_IF(home_adopt_blob(h, &v.params));
+    pl_copy_text(v.method, sizeof v.method, "init");
+    v.n_params = bytes / sizeof(float);
+    v.wall_ms = pl_wall_ms();
+    pl_keep keep = {true, true};
+    return pl_txn_put_version(h->txn, &v, keep);
+}
+
+static pl_status on_hello(home *h, pl_reader *r, pl_message *a)
+{
+    char role[32], text[32];
+    pl_get_text(r, PL_TAG_ROLE, 0, role, sizeof role);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_WELCOME;
+    if (strcmp(role, "hub") == 0) {
+        h->hub_epoch++;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
+        PL_RETURN_IF(home_write(h));
+        PL_RETURN_IF(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
+    }
+    pl_put_u64(&a->body, PL_TAG_VERSION, h->hub_epoch);
+    return PL_OK;
+}
+
+static pl_status answer_question(home *h, const pl_peer *peer, const pl_message *m,
+                                 pl_message *a)
+{
+    pl_reader r;
+    pl_reader_open(&r, "a question to the home", m->body.data, m->body.len);
+    switch (m->type) {
+    case PL_MSG_HELLO:
+        return on_hello(h, &r, a);
+    case PL_MSG_GET_BLOB:
+        return on_get_blob(h, &r, a);
+    case PL_MSG_PUT_BLOB:
+        return home_put_blob(h, &r, m, a);
+    case PL_MSG_GET_VERSION:
+        return on_get_version(h, &r, a);
+    case PL_MSG_GET_PATH:
+        return on_get_path(h, &r, a);
+    case PL_MSG_GET_OBJECT:
+        return on_get_object(h, &r, a);
+    case PL_MSG_GET_STATE:
+        return on_get_state(h, peer, &r, a);
+    case PL_MSG_FENCE:
+        return on_fence(h, m, &r, a);
+    case PL_MSG_PUT_OBJECT:
+        return on_put_object(h, &r, a);
+    case PL_MSG_PUT_REF:
+        return on_put_ref(h, &r, a);
+    case PL_MSG_CREATE_MODULE:
+        return on_create_module(h, &r, a);
+    case PL_MSG_STOP:
+        h->stopping = true;
+        a->type = PL_MSG_OK;
+        return PL_OK;
+    default:
+        return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u", m->type);
+    }
+}
+
+/* Failures that are the asker's; any other one ends the home. */
+static bool is_askers_fault(pl_status status)
+{
+    return status == PL_ERR_PROTO || status == PL_ERR_NOT_FOUND || status == PL_ERR_EXISTS ||
+           status == PL_ERR_DATA || status == PL_ERR_BUSY || status == PL_ERR_DAMAGED ||
+           status == PL_ERR_NOMEM || status == PL_ERR_STALE;
+}
+
+static bool is_read(uint16_t type)
+{
+    return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION || type == PL_MSG_GET_PATH ||
+           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB;
+}
+
+static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_message a;
+    pl_status status;
+    if (m->type == PL_MSG_SUBMIT)
+        status = home_submit(h, peer, m);
+    else if (m->type == PL_MSG_SUBMIT_PATH)
+        status = home_submit_path(h, peer, m);
+    else {
+        pl_message_init(&a, PL_MSG_OK);
+        status = answer_question(h, peer, m, &a);
+        a.request = m->request;
+        a.epoch = h->epoch;
+        if (status == PL_OK && is_read(m->type))
+            status = home_answer_now(h, peer, &a);
+        else if (status == PL_OK)
+            home_answer_later(h, peer, &a);
+        pl_message_destroy(&a);
+    }
+    if (status == PL_OK || !is_askers_fault(status))
+        return status;
+    pl_wire_error(&a, m->request, status, pl_last_error());
+    status = home_answer_now(h, peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* The group becomes durable; only then does anybody hear of it. */
+static pl_status end_group(home *h)
+{
+    pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
+    for (size_t i = 0; i < h->n_answers; i++) {
+        if (status == PL_OK)
+            status = home_answer_now(h, &h->answers[i].peer, &h->answers[i].message);
+        pl_message_destroy(&h->answers[i].message);
+    }
+    h->n_answers = 0;
+    return status;
+}
+
+static pl_status take_group(home *h, pl_message *m)
+{
+    pl_peer peer;
+    for (int i = 0; i < GROUP_MAX; i++) {
+        pl_status status = pl_wire_recv(h->socket, &peer, m);
+        if (status == PL_ERR_TIMEOUT)
+            break;
+        PL_RETURN_IF(status);
+        PL_RETURN_IF(handle(h, &peer, m));
+    }
+    PL_RETURN_IF(end_group(h));
+    PL_RETURN_IF(home_merge_ready(h));
+    return end_group(h);
+}
+
+static pl_status serve(home *h)
+{
+    pl_status status = PL_OK;
+    pl_message m;
+    int64_t swept = pl_now_ms();
+    pl_message_init(&m, 0);
+    while (!h->stopping && !(h->options->stop && *h->options->stop)) {
+        bool ready = false;
+        pl_wire_poll(&h->socket, 1, NULL, 0, TICK_MS, &ready);
+        PL_TRY(take_group(h, &m));
+        if (pl_now_ms() - swept > 10000) {
+            home_expire_uploads(h, false);
+            swept = pl_now_ms();
+        }
+    }
+done:
+    pl_message_destroy(&m);
+    return status;
+}
+
+pl_status pl_home_run(const pl_home_options *options)
+{
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = PL_OK;
+    home h = {.options = options};
+    PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
+    h.epoch = pl_store_epoch(h.store);
+    PL_TRY(home_load(&h));
+    PL_TRY(home_merge_ready(&h));
+    PL_TRY(end_group(&h));
+    PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
+    if (options->ready_file && options->ready_file[0])
+        PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
+    pl_log(PL_LOG_INFO, "home.ready", "address=%s store=%s epoch=%llu arms=%d", bound,
+           options->store, (unsigned long long)h.epoch, h.n_arms);
+    PL_TRY(serve(&h));
+done:
+    pl_txn_abort(&h.txn);
+    for (size_t i = 0; i < h.n_answers; i++)
+        pl_message_destroy(&h.answers[i].message);
+    pl_free(h.answers);
+    pl_buf_destroy(&h.state);
+    home_expire_uploads(&h, true);
+    home_unload(&h);
+    pl_wire_close(&h.socket);
+    pl_store_close(&h.store);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* The home: the process that owns one shard of the store. It takes submissions,
+ * makes them durable, merges a module's contributions when the last is in, and
+ * commits the next version with its optimizer state in one atomic write.
+ *
+ * One event loop, one thread. A home that cannot write reports and ends; whoever
+ * supervises it starts it again, and what was acknowledged is there.
+ */
+#ifndef PL_OUTER_HOME_H
+#define PL_OUTER_HOME_H
+#include "base/base.h"
+#include <signal.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_home_options {
+    const char *store; /* folder */
+    const char *bind;  /* "tcp://127.0.0.1:*" */
+    const char *ready_file; /* gets the bound address, atomically; "" for none */
+    bool keep_updates;      /* keep merged updates (for replay) */
+    bool keep_momentum;     /* keep the outer momentum of old versions */
+    uint64_t staging_bytes; /* most bytes of uploads that no record names yet */
+    volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
+} pl_home_options;
+
+PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

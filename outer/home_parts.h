@@ -1,0 +1,107 @@
+/* Private to the home: its state and the parts of its loop. */
+#ifndef PL_OUTER_HOME_PARTS_H
+#define PL_OUTER_HOME_PARTS_H
+#include "outer/arm.h"
+#include "outer/home.h"
+#include "outer/messages.h"
+#include "store/store.h"
+
+/* What the home knows of one module: its head, and who has contributed to the
+ * phase that follows it. */
+typedef struct home_module {
+    char name[PL_MODULE_NAME_MAX];
+    bool exists; /* version 0 is there */
+    uint64_t version;
+    pl_hash params;
+    size_t n_params;
+    int n_contributors, n_pending;
+    bool *pending; /* [P*R] by path * R + replica */
+} home_module;
+
+typedef struct home_path {
+    char name[PL_MODULE_NAME_MAX];
+    int64_t phase; /* finished */
+    uint64_t n_tokens;
+    double loss, seconds;
+    uint64_t fence; /* submissions with a lower token are refused */
+} home_path;
+
+typedef struct home_arm {
+    pl_arm arm;
+    pl_hash blob;
+    pl_topology *topology;
+    home_module *modules; /* [M] */
+    home_path *paths;     /* [P*R] */
+} home_arm;
+
+/* An upload: bytes that no record names yet. */
+typedef struct home_upload {
+    pl_hash hash;
+    uint8_t *data;
+    uint64_t bytes, received;
+    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
+    bool complete;
+    int64_t touched_ms;
+    struct home_upload *next;
+} home_upload;
+
+/* An answer that waits for the commit of its group. */
+typedef struct home_answer {
+    pl_peer peer;
+    pl_message message;
+} home_answer;
+
+typedef struct home {
+    const pl_home_options *options;
+    pl_store *store;
+    pl_socket *socket;
+    uint64_t epoch;
+    home_arm *arms;
+    int n_arms;
+    home_upload *uploads;
+    uint64_t staged_bytes;
+    pl_txn *txn; /* of the current group; NULL if nothing is to be written */
+    home_answer *answers;
+    size_t n_answers, cap_answers;
+    pl_peer hub; /* whoever asked for the state last; len 0: none */
+    pl_buf state; /* snapshot being read by the hub */
+    uint64_t hub_epoch;
+    bool stopping;
+} home;
+
+/* home.c */
+pl_status home_write(home *h); /* the group's transaction exists after this */
+/* Queues an answer until the group is durable; takes body of `message`. */
+void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
+pl_status home_answer_now(home *h, const pl_peer *peer, const pl_message *message);
+home_arm *home_find_arm(home *h, const char *name, size_t len);
+/* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
+pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
+/* "ARM/p01.r0" -> path; ERR_NOT_FOUND. */
+pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
+
+/* home_state.c */
+pl_status home_load(home *h); /* arms, heads, pending, paths from the store */
+void home_unload(home *h);
+pl_status home_add_arm(home *h, const char *object_name, const pl_hash *blob);
+void home_snapshot(home *h, pl_buf *out);
+void home_tell_version(home *h, const home_module *module);
+void home_tell_path(home *h, const home_path *path);
+void home_tell_arm(home *h, const home_arm *arm);
+
+/* home_upload.c */
+pl_status home_put_blob(home *h, pl_reader *r, const pl_message *m, pl_message *answer);
+home_upload *home_staged(home *h, const pl_hash *hash); /* complete ones only */
+/* The staged upload (or a blob that the store has) becomes part of the group. */
+pl_status home_adopt_blob(home *h, const pl_hash *hash);
+void home_drop_upload(home *h, const pl_hash *hash);
+void home_expire_uploads(home *h, bool all);
+
+/* home_submit.c */
+pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m);
+pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m);
+
+/* home_merge.c */
+pl_status home_merge_ready(home *h); /* every module whose contributors are all in */
+
+#endif

@@ -1,0 +1,223 @@
+/* What the home keeps in memory, built from the store at start, and told to the
+ * hub: whole on request (STATE_IS), then one EVENT a change. */
+#include "outer/home_parts.h"
+
+static int n_tasks(const home_arm *arm)
+{
+    return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
+}
+
+static pl_status load_module(home *h, home_arm *arm, int index)
+{
+    pl_version head;
+    home_module *m = &arm->modules[index];
+    int slot = pl_topology_module_slot(arm->topology, index);
+    memset(&head, 0, sizeof head);
+    pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
+    m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
+    m->n_contributors = pl_topology_module_paths(arm->topology, index, NULL) *
+                        pl_topology_n_replicas(arm->topology);
+    m->pending = pl_alloc((size_t)n_tasks(arm) * sizeof *m->pending);
+    pl_status status = pl_store_head(h->store, m->name, &head);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_RETURN_IF(status);
+    m->exists = true;
+    m->version = head.number;
+    m->params = head.params;
+    pl_version_clear(&head);
+    return PL_OK;
+}
+
+static pl_status load_path(home *h, home_arm *arm, int index)
+{
+    pl_path_state state;
+    home_path *p = &arm->paths[index];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas, p->name);
+    pl_status status = pl_store_get_path(h->store, p->name, &state);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_RETURN_IF(status);
+    p->phase = state.phase;
+    p->n_tokens = state.n_tokens;
+    p->loss = state.loss;
+    p->seconds = state.seconds;
+    return PL_OK;
+}
+
+static pl_status read_arm(home *h, const pl_hash *blob, home_arm *arm)
+{
+    pl_status status = PL_OK;
+    void *bytes = NULL;
+    uint64_t size = 0;
+    PL_TRY(pl_store_blob_bytes(h->store, blob, &size));
+    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an arm definition", &bytes));
+    PL_TRY(pl_store_read_blob(h->store, blob, 0, (size_t)size, bytes));
+    PL_TRY(pl_arm_decode(bytes, (size_t)size, &arm->arm));
+    PL_TRY(pl_topology_create(&arm->arm.shape, &arm->arm.spec, &arm->topology));
+    arm->blob = *blob;
+done:
+    pl_free_aligned(bytes);
+    return status;
+}
+
+pl_status home_add_arm(home *h, const char *object_name, const pl_hash *blob)
+{
+    home_arm arm;
+    memset(&arm, 0, sizeof arm);
+    PL_RETURN_IF(read_arm(h, blob, &arm));
+    if (strcmp(object_name + strlen("arm/"), arm.arm.name) != 0)
+        return pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s", object_name,
+                       arm.arm.name);
+    int n_modules = pl_topology_n_modules(arm.topology);
+    arm.modules = pl_alloc((size_t)n_modules * sizeof *arm.modules);
+    arm.paths = pl_alloc((size_t)n_tasks(&arm) * sizeof *arm.paths);
+    h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
+    h->arms[h->n_arms++] = arm;
+    home_arm *kept = &h->arms[h->n_arms - 1];
+    for (int m = 0; m < n_modules; m++)
+        PL_RETURN_IF(load_module(h, kept, m));
+    for (int i = 0; i < n_tasks(kept); i++)
+        PL_RETURN_IF(load_path(h, kept, i));
+    return PL_OK;
+}
+
+static pl_status on_arm_object(void *context, const pl_object *object)
+{
+    return home_add_arm(context, object->name, &object->blob);
+}
+
+static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+{
+    home *h = context;
+    home_arm *arm = NULL;
+    int index = 0;
+    PL_RETURN_IF(home_find_module(h, module, &arm, &index));
+    home_module *m = &arm->modules[index];
+    int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
+    if (slot < 0 || slot >= n_tasks(arm) || c->phase != (int64_t)m->version)
+        return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place", module);
+    m->pending[slot] = true;
+    m->n_pending++;
+    return PL_OK;
+}
+
+static pl_status on_ref(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    int64_t value = 0;
+    if (strcmp(name, "sys/hub-epoch") != 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_parse_int(target, &value));
+    h->hub_epoch = (uint64_t)value;
+    return PL_OK;
+}
+
+pl_status home_load(home *h)
+{
+    PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
+    PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
+    return pl_store_each_ref(h->store, "sys/", on_ref, h);
+}
+
+void home_unload(home *h)
+{
+    for (int a = 0; a < h->n_arms; a++) {
+        home_arm *arm = &h->arms[a];
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
+            pl_free(arm->modules[m].pending);
+        pl_free(arm->modules);
+        pl_free(arm->paths);
+        pl_topology_destroy(&arm->topology);
+        pl_arm_clear(&arm->arm);
+    }
+    pl_free(h->arms);
+    h->arms = NULL;
+    h->n_arms = 0;
+}
+
+/* ---- what the hub is told ---- */
+static void arm_record(const home_arm *arm, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_ARM, arm->arm.name);
+    pl_put_hash(out, PL_TAG_ARM_BLOB, &arm->blob);
+}
+
+static void module_record(const home_module *m, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_MODULE, m->name);
+    pl_put_u64(out, PL_TAG_VERSION, m->version);
+}
+
+static void path_record(const home_path *p, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_NAME, p->name);
+    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)p->phase);
+    pl_put_u64(out, PL_TAG_TOKENS, p->n_tokens);
+    pl_put_f64(out, PL_TAG_LOSS, p->loss);
+    pl_put_f64(out, PL_TAG_SECONDS, p->seconds);
+}
+
+static void nest(pl_buf *inner, pl_buf *out)
+{
+    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
+    pl_buf_clear(inner);
+}
+
+void home_snapshot(home *h, pl_buf *out)
+{
+    pl_buf inner = {0};
+    pl_buf_clear(out);
+    for (int a = 0; a < h->n_arms; a++) {
+        const home_arm *arm = &h->arms[a];
+        arm_record(arm, &inner);
+        nest(&inner, out);
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+            if (!arm->modules[m].exists)
+                continue;
+            module_record(&arm->modules[m], &inner);
+            nest(&inner, out);
+        }
+        for (int i = 0; i < n_tasks(arm); i++) {
+            if (arm->paths[i].phase == 0)
+                continue;
+            path_record(&arm->paths[i], &inner);
+            nest(&inner, out);
+        }
+    }
+    pl_buf_destroy(&inner);
+}
+
+/* Events leave with the answers of their group: after the commit. */
+static void tell(home *h, pl_message *event)
+{
+    if (h->hub.len > 0)
+        home_answer_later(h, &h->hub, event);
+    else
+        pl_message_destroy(event);
+}
+
+void home_tell_version(home *h, const home_module *module)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    module_record(module, &event.body);
+    tell(h, &event);
+}
+
+void home_tell_path(home *h, const home_path *path)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    path_record(path, &event.body);
+    tell(h, &event);
+}
+
+void home_tell_arm(home *h, const home_arm *arm)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    arm_record(arm, &event.body);
+    tell(h, &event);
+}

@@ -1,0 +1,113 @@
+/* Messages between hub, homes, workers and the launcher: types and field tags
+ * (docs/PROTOCOL.md sections 2 and 3 give every message field by field).
+ *
+ * An answer echoes the question's request number. Every question may be sent
+ * again: the answer to a repeated one is the same, nothing is done twice.
+ */
+#ifndef PL_OUTER_MESSAGES_H
+#define PL_OUTER_MESSAGES_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_message_type {
+    PL_MSG_ERR = PL_WIRE_ERR,
+    PL_MSG_OK = 2,
+    PL_MSG_HELLO = 10, /* -> WELCOME */
+    PL_MSG_WELCOME = 11,
+    PL_MSG_STOP = 12, /* drain and exit -> OK */
+
+    /* worker -> hub */
+    PL_MSG_TASK_REQ = 20, /* -> TASK or NO_WORK */
+    PL_MSG_TASK = 21,
+    PL_MSG_NO_WORK = 22,
+    PL_MSG_RENEW = 23, /* -> RENEWED or LEASE_LOST */
+    PL_MSG_RENEWED = 24,
+    PL_MSG_LEASE_LOST = 25,
+    PL_MSG_DONE = 26,    /* task submitted -> OK */
+    PL_MSG_RELEASE = 27, /* lease given back -> OK */
+    PL_MSG_STATUS = 28,  /* anyone -> STATUS_IS (data: JSON) */
+    PL_MSG_STATUS_IS = 29,
+
+    /* anyone -> home */
+    PL_MSG_GET_BLOB = 40, /* -> BLOB (data: bytes at offset) */
+    PL_MSG_BLOB = 41,
+    PL_MSG_PUT_BLOB = 42, /* (data: bytes at offset) -> PUT_STATE */
+    PL_MSG_PUT_STATE = 43,
+    PL_MSG_SUBMIT = 44, /* -> SUBMITTED */
+    PL_MSG_SUBMITTED = 45,
+    PL_MSG_SUBMIT_PATH = 46, /* -> SUBMITTED */
+    PL_MSG_PUT_OBJECT = 47,  /* -> OK */
+    PL_MSG_GET_OBJECT = 48,  /* -> OBJECT_IS */
+    PL_MSG_OBJECT_IS = 49,
+    PL_MSG_CREATE_MODULE = 50, /* version 0 -> OK */
+    PL_MSG_GET_VERSION = 51,   /* -> VERSION_IS */
+    PL_MSG_VERSION_IS = 52,
+    PL_MSG_GET_PATH = 53, /* -> PATH_IS */
+    PL_MSG_PATH_IS = 54,
+    PL_MSG_GET_STATE = 55, /* hub -> STATE_IS (data: records at offset) */
+    PL_MSG_STATE_IS = 56,
+    PL_MSG_FENCE = 57, /* hub -> OK */
+    PL_MSG_EVENT = 58, /* home -> hub, unasked, may be lost */
+    PL_MSG_PUT_REF = 59 /* -> OK */
+} pl_message_type;
+
+/* Field tags, the same in every message. */
+typedef enum pl_tag {
+    PL_TAG_STATUS = 1, /* of ERR */
+    PL_TAG_TEXT = 2,   /* of ERR */
+    PL_TAG_NAME = 3,
+    PL_TAG_ROLE = 4,
+    PL_TAG_DEVICE = 5,
+    PL_TAG_PID = 6,
+    PL_TAG_ADDRESS = 7, /* repeated: homes, in placement order */
+    PL_TAG_HEARTBEAT_MS = 8,
+    PL_TAG_TTL_MS = 9,
+    PL_TAG_RETRY_MS = 10,
+    PL_TAG_FINISHED = 11, /* no work will come any more */
+    PL_TAG_ARM = 20,
+    PL_TAG_ARM_BLOB = 21,
+    PL_TAG_PATH = 22,
+    PL_TAG_REPLICA = 23,
+    PL_TAG_PHASE = 24,
+    PL_TAG_MODULE = 25,
+    PL_TAG_VERSION = 26,
+    PL_TAG_BASE = 27, /* hash of the version that an update was made from */
+    PL_TAG_BLOB = 30,
+    PL_TAG_TOTAL = 31,
+    PL_TAG_OFFSET = 32,
+    PL_TAG_LENGTH = 33,
+    PL_TAG_RESULT = 34,
+    PL_TAG_SEQUENCE = 35,
+    PL_TAG_FIRST_SAMPLE = 40,
+    PL_TAG_SAMPLES = 41,
+    PL_TAG_TOKENS = 42,
+    PL_TAG_LOSS = 43,
+    PL_TAG_NORM = 44,
+    PL_TAG_SECONDS = 45,
+    PL_TAG_CODEC = 46,
+    PL_TAG_WEIGHT = 47,
+    PL_TAG_STEP = 48,
+    PL_TAG_RATE = 49, /* tokens per second */
+    PL_TAG_OVERHEAD = 50, /* seconds outside inner steps */
+    PL_TAG_RECORD = 60 /* repeated: nested records of STATE_IS */
+} pl_tag;
+
+/* Results of SUBMIT and SUBMIT_PATH. */
+typedef enum pl_submit_result {
+    PL_SUBMIT_ACCEPTED = 0,     /* durable */
+    PL_SUBMIT_DUPLICATE = 1,    /* was accepted before, or is merged already */
+    PL_SUBMIT_UNKNOWN_BLOB = 2, /* send the blob, then submit again */
+    PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
+    PL_SUBMIT_REJECTED = 4      /* PL_TAG_TEXT says why */
+} pl_submit_result;
+
+/* Which of n homes owns a module, path or object: rendezvous hashing on its name,
+ * the highest XXH3 of "home i" and name wins. */
+int pl_home_of(const char *name, int n_homes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,19 @@
+/* The door of outer: how updates become versions.
+ *
+ * An arm says what is trained. Workers send one encoded update per module to that
+ * module's home; the home checks and stores it, and when all contributors of a
+ * phase are in, applies the outer step and commits the next version.
+ *
+ * Read in this order: arm (what is trained), codec (how an update travels), merge
+ * (the outer step), messages (the protocol), client (who asks), home (who answers:
+ * home.c loop, home_upload, home_submit, home_merge, home_state).
+ */
+#ifndef PL_OUTER_OUTER_H
+#define PL_OUTER_OUTER_H
+#include "outer/arm.h"
+#include "outer/client.h"
+#include "outer/codec.h"
+#include "outer/home.h"
+#include "outer/merge.h"
+#include "outer/messages.h"
+#endif

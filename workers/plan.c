@@ -1,0 +1,222 @@
+#include "workers/plan.h"
+
+static void clear_arm(plan_arm *a)
+{
+    pl_topology_destroy(&a->topology);
+    pl_arm_clear(&a->arm);
+    pl_free(a->versions);
+    pl_free(a->paths);
+}
+
+void plan_clear(plan *p)
+{
+    for (int i = 0; i < p->n_arms; i++)
+        clear_arm(&p->arms[i]);
+    pl_free(p->arms);
+    memset(p, 0, sizeof *p);
+}
+
+static plan_arm *arm_of(plan *p, const char *name, size_t len)
+{
+    for (int i = 0; i < p->n_arms; i++)
+        if (strlen(p->arms[i].arm.name) == len && memcmp(p->arms[i].arm.name, name, len) == 0)
+            return &p->arms[i];
+    return NULL;
+}
+
+plan_arm *plan_find_arm(plan *p, const char *name)
+{
+    return arm_of(p, name, strlen(name));
+}
+
+static void init_paths(plan_arm *a)
+{
+    int replicas = pl_topology_n_replicas(a->topology);
+    a->n_tasks = pl_topology_n_paths(a->topology) * replicas;
+    a->paths = pl_alloc((size_t)a->n_tasks * sizeof *a->paths);
+    for (int i = 0; i < a->n_tasks; i++) {
+        a->paths[i].last_worker = -1;
+        pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas, a->paths[i].name);
+    }
+}
+
+pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
+{
+    plan_arm a;
+    if (plan_find_arm(p, arm->name)) {
+        pl_arm_clear(arm);
+        return PL_OK;
+    }
+    memset(&a, 0, sizeof a);
+    a.arm = *arm;
+    a.blob = *blob;
+    memset(arm, 0, sizeof *arm);
+    pl_status status = pl_topology_create(&a.arm.shape, &a.arm.spec, &a.topology);
+    if (status != PL_OK) {
+        clear_arm(&a);
+        return status;
+    }
+    int n_modules = pl_topology_n_modules(a.topology);
+    a.versions = pl_alloc((size_t)n_modules * sizeof *a.versions);
+    memset(a.versions, 0xff, (size_t)n_modules * sizeof *a.versions);
+    init_paths(&a);
+    p->arms = pl_grow(p->arms, (size_t)(p->n_arms + 1) * sizeof *p->arms);
+    p->arms[p->n_arms++] = a;
+    return PL_OK;
+}
+
+void plan_set_version(plan *p, const char *module, uint64_t version)
+{
+    const char *slash = strchr(module, '/');
+    plan_arm *a = slash ? arm_of(p, module, (size_t)(slash - module)) : NULL;
+    int m = a ? pl_topology_find_module(a->topology, slash + 1) : -1;
+    if (m >= 0 && (a->versions[m] == UINT64_MAX || a->versions[m] < version))
+        a->versions[m] = version;
+}
+
+plan_path *plan_find_path(plan *p, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    plan_arm *a = slash ? arm_of(p, name, (size_t)(slash - name)) : NULL;
+    for (int i = 0; a && i < a->n_tasks; i++)
+        if (strcmp(a->paths[i].name, name) == 0)
+            return &a->paths[i];
+    return NULL;
+}
+
+void plan_finish(plan_path *path, int64_t phase)
+{
+    if (phase <= path->phase)
+        return;
+    path->phase = phase;
+    if (path->lease.phase < phase)
+        memset(&path->lease, 0, sizeof path->lease);
+}
+
+bool plan_ready(const plan *p, const plan_arm *arm, int index)
+{
+    const plan_path *path = &arm->paths[index];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    (void)p;
+    if (path->phase >= arm->arm.inner.phases)
+        return false;
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        uint64_t version =
+            arm->versions[pl_topology_module_of_path(arm->topology, slot, index / replicas)];
+        if (version == UINT64_MAX || version < (uint64_t)path->phase)
+            return false;
+    }
+    return true;
+}
+
+/* Larger is better: steps still to do one after another, then affinity. */
+static int64_t score_of(const plan_arm *arm, const plan_path *path, int worker)
+{
+    int64_t steps = (arm->arm.inner.phases - path->phase) * arm->arm.inner.tau;
+    int affinity = path->last_worker == worker ? 2 : path->last_worker < 0 ? 1 : 0;
+    return steps * 4 + affinity;
+}
+
+bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
+{
+    int64_t best = -1;
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            const plan_path *path = &p->arms[a].paths[i];
+            bool held = path->lease.active && path->lease.deadline_ms > now_ms;
+            if (held || !plan_ready(p, &p->arms[a], i))
+                continue;
+            int64_t score = score_of(&p->arms[a], path, worker);
+            if (score > best) {
+                best = score;
+                *out = (plan_task){a, i};
+            }
+        }
+    return best >= 0;
+}
+
+bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
+{
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    bool taken = path->lease.token != 0;
+    int failures = path->lease.phase == path->phase ? path->lease.failures : 0;
+    path->lease = (plan_lease){.active = true,
+                               .token = (p->epoch << 32) | ++p->counter,
+                               .phase = path->phase,
+                               .deadline_ms = now_ms + ttl_ms,
+                               .worker = worker,
+                               .loss = path->loss,
+                               .failures = failures};
+    path->last_worker = worker;
+    p->n_granted++;
+    return taken;
+}
+
+bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
+                int64_t now_ms, int ttl_ms)
+{
+    plan_lease *lease = &path->lease;
+    if (phase != path->phase)
+        return false;
+    if (lease->token != token) {
+        if (lease->active || lease->token > token)
+            return false;
+        *lease = (plan_lease){.token = token, .phase = phase};
+        path->last_worker = worker;
+        uint32_t low = (uint32_t)token;
+        if (token >> 32 == p->epoch && low > p->counter)
+            p->counter = low;
+    }
+    lease->active = true;
+    lease->worker = worker;
+    lease->deadline_ms = now_ms + ttl_ms;
+    return true;
+}
+
+void plan_release(plan *p, plan_path *path, uint64_t token, bool failed)
+{
+    if (path->lease.token != token)
+        return;
+    path->lease.active = false;
+    if (failed) {
+        path->lease.failures++;
+        p->n_failed++;
+    }
+}
+
+int plan_expire(plan *p, int64_t now_ms)
+{
+    int n = 0;
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            plan_lease *lease = &p->arms[a].paths[i].lease;
+            if (!lease->active || lease->deadline_ms > now_ms)
+                continue;
+            lease->active = false;
+            n++;
+        }
+    p->n_expired += (uint64_t)n;
+    return n;
+}
+
+void plan_release_worker(plan *p, int worker)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            plan_lease *lease = &p->arms[a].paths[i].lease;
+            if (lease->active && lease->worker == worker)
+                lease->active = false;
+        }
+}
+
+bool plan_arm_finished(const plan_arm *arm)
+{
+    for (int i = 0; i < arm->n_tasks; i++)
+        if (arm->paths[i].phase < arm->arm.inner.phases)
+            return false;
+    for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
+        if (arm->versions[m] == UINT64_MAX ||
+            arm->versions[m] < (uint64_t)arm->arm.inner.phases)
+            return false;
+    return true;
+}

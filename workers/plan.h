@@ -1,0 +1,76 @@
+/* Private to workers: which task is next.
+ *
+ * Pure state without sockets or clocks of its own. A task (arm, path, replica) in
+ * phase t is ready when the path has finished t phases and every module of it has
+ * reached version t. No other barrier exists.
+ */
+#ifndef PL_WORKERS_PLAN_H
+#define PL_WORKERS_PLAN_H
+#include "outer/outer.h"
+
+typedef struct plan_lease {
+    bool active;
+    uint64_t token;
+    int64_t phase;
+    int64_t deadline_ms;
+    int worker; /* index of the holder */
+    int step;   /* last reported inner step */
+    double loss;
+    int failures; /* of this task in this phase */
+} plan_lease;
+
+typedef struct plan_path {
+    char name[PL_MODULE_NAME_MAX];
+    int64_t phase;
+    uint64_t n_tokens;
+    double loss, seconds;
+    int last_worker; /* -1: nobody yet */
+    plan_lease lease;
+} plan_path;
+
+typedef struct plan_arm {
+    pl_arm arm;
+    pl_hash blob;
+    pl_topology *topology;
+    uint64_t *versions; /* [M]; UINT64_MAX: no such module yet */
+    plan_path *paths;   /* [P*R] */
+    int n_tasks;
+} plan_arm;
+
+typedef struct plan {
+    plan_arm *arms;
+    int n_arms;
+    uint64_t epoch;   /* high half of tokens */
+    uint32_t counter; /* low half */
+    uint64_t n_granted, n_expired, n_failed;
+} plan;
+
+typedef struct plan_task {
+    int arm, index; /* index = path * R + replica */
+} plan_task;
+
+void plan_clear(plan *p);
+plan_arm *plan_find_arm(plan *p, const char *name);
+/* Takes ownership of the arm's contents. Adding one twice is fine. */
+pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
+void plan_set_version(plan *p, const char *module, uint64_t version);
+plan_path *plan_find_path(plan *p, const char *name);
+/* Progress that a home or a worker reports; older news is ignored. */
+void plan_finish(plan_path *path, int64_t phase);
+
+bool plan_ready(const plan *p, const plan_arm *arm, int index);
+/* The best ready task for this worker: longest remaining chain first, then the path
+ * the worker knows, then one that nobody knows. False if there is none. */
+bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
+/* True if the task was taken from another holder: homes must then be told. */
+bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
+/* A lease held under `token`, or a free task that may be taken up again under it. */
+bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
+                int64_t now_ms, int ttl_ms);
+void plan_release(plan *p, plan_path *path, uint64_t token, bool failed);
+/* Leases past their deadline become free for others; returns how many. */
+int plan_expire(plan *p, int64_t now_ms);
+void plan_release_worker(plan *p, int worker);
+bool plan_arm_finished(const plan_arm *arm);
+
+#endif

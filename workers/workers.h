@@ -1,0 +1,75 @@
+/* The door of workers: who trains what, and the processes that do it.
+ *
+ * hub      leases tasks (arm, path, replica, phase) to workers. It keeps nothing on
+ *          disk: the homes know which phases are done, so a hub that starts again
+ *          asks them and goes on.
+ * worker   leases a task, fetches what it lacks by hash, trains tau inner steps,
+ *          sends one update a module to that module's home, then the path's state.
+ * launch   starts these as processes and keeps them alive.
+ *
+ * Read in this order: plan (which task is next: pure state, no sockets), hub,
+ * train (the inner loop), worker, launch.
+ */
+#ifndef PL_WORKERS_WORKERS_H
+#define PL_WORKERS_WORKERS_H
+#include "modules/modules.h"
+#include <signal.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- hub ---- */
+typedef struct pl_hub_options {
+    const char *bind;
+    const char *const *homes; /* addresses, in placement order */
+    int n_homes;
+    int ttl_ms;             /* a lease not renewed for so long is given to others */
+    const char *ready_file; /* gets the bound address; "" for none */
+    volatile sig_atomic_t *stop;
+} pl_hub_options;
+PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
+
+/* ---- worker ---- */
+typedef struct pl_worker_options {
+    const char *hub;
+    const char *name;  /* stands in every contribution */
+    const char *cache; /* folder for data shards, shared by workers of a machine */
+    pl_backend_options backend;
+    uint64_t cache_bytes; /* of modules and optimizer states kept in memory */
+    int patience_ms;      /* how long hub or homes may be away */
+    volatile sig_atomic_t *stop; /* 1: finish the task, then return */
+} pl_worker_options;
+PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
+
+/* ---- launch: child processes of this program ---- */
+enum { PL_CHILDREN_MAX = 256 };
+typedef struct pl_launcher pl_launcher;
+
+/* `program` is executed for every child; logs go to folder/NAME.log (appended).
+ * Children die with this process (PR_SET_PDEATHSIG) and ignore the terminal's Ctrl+C. */
+PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
+                                           pl_launcher **out);
+/* Kills what still runs, at once. */
+void pl_launcher_destroy(pl_launcher **launcher);
+/* argv[0] is replaced by `program`; NULL-terminated. With `ready_file` the child
+ * counts as started when that file exists, and its content is the child's address:
+ * on a restart the same address is asked for in the argument after "--bind". */
+PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
+                                          const char *const *argv, const char *ready_file);
+/* Waits for `name` to be ready; its address. ERR_TIMEOUT, or the child's own error. */
+PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
+                                            int timeout_ms, char *address, size_t size);
+/* Reaps and restarts children that died; call it often. A child that ends by itself with
+ * a sysexits code (a configuration, data or disk error) is not restarted: its error is
+ * returned. One that keeps crashing (5 times in 10 s) is an error too. */
+PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
+int pl_launcher_restarts(const pl_launcher *launcher);
+int pl_launcher_pid(const pl_launcher *launcher, const char *name); /* 0: none */
+/* SIGTERM to every child whose name starts with `prefix`; waits up to timeout_ms, then
+ * SIGKILL. Returns how many had to be killed. */
+int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
