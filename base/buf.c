@@ -1,5 +1,6 @@
 /* A growable byte buffer. */
 #include "base/buf.h"
+#include "base/text.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,4 +61,22 @@ const char *pl_buf_text(pl_buf *buf)
     pl_buf_reserve(buf, 1);
     buf->data[buf->len] = 0;
     return (const char *)buf->data;
+}
+
+void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
+{
+    pl_buf_append(buf, "\"", 1);
+    for (size_t i = 0; i < len;) {
+        size_t n = pl_utf8_length(text + i, len - i);
+        if (n == 0)
+            pl_buf_append(buf, "\xef\xbf\xbd", 3); /* U+FFFD */
+        else if (text[i] == '"' || text[i] == '\\')
+            pl_buf_printf(buf, "\\%c", text[i]);
+        else if (n == 1 && text[i] < 0x20)
+            pl_buf_printf(buf, "\\u%04x", (unsigned)text[i]);
+        else
+            pl_buf_append(buf, text + i, n);
+        i += n ? n : 1;
+    }
+    pl_buf_append(buf, "\"", 1);
 }

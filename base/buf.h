@@ -20,6 +20,9 @@ void pl_buf_destroy(pl_buf *buf); /* frees and zeroes */
 void pl_buf_printf(pl_buf *buf, const char *format, ...) PL_PRINTF(2, 3);
 const char *pl_buf_text(pl_buf *buf); /* terminated view, "" when empty */
 
+/* Appends text as a JSON string, quotes included; ill-formed UTF-8 becomes U+FFFD. */
+void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash). */
 #include "base/hash.h"
+#include "base/mem.h"
 #include <assert.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -108,4 +109,18 @@ pl_status pl_hash_parse(const char *text, pl_hash *out)
 uint64_t pl_checksum(const void *data, size_t len)
 {
     return XXH3_64bits(data, len);
+}
+
+/* The state lies on the heap because the library keeps its size to itself. */
+uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        pl_memory_exhausted(1);
+    XXH3_64bits_reset(state);
+    for (size_t i = 0; i < n_pieces; i++)
+        XXH3_64bits_update(state, pieces[i].data, pieces[i].len);
+    uint64_t sum = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return sum;
 }

@@ -37,6 +37,13 @@ PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DA
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
+/* The same over pieces, as if they lay one behind the other. */
+typedef struct pl_piece {
+    const void *data;
+    size_t len;
+} pl_piece;
+uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,8 +18,13 @@ void pl_json_destroy(pl_json **json);
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
+bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
+bool pl_json_bool(const pl_json *value, bool *out);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
+/* Walks an object's keys in order: the key after `key` (a pointer that this
+ * function gave), the first one after NULL; NULL at the end. */
+const char *pl_json_next_key(const pl_json *object, const char *key);
 
 /* Building: set/push take ownership of `value`. Invalid UTF-8 text becomes U+FFFD. */
 pl_json *pl_json_object(void);

@@ -36,24 +36,6 @@ static void time_text(char out[32])
     snprintf(out + used, 32 - used, ".%03dZ", (int)(ms % 1000));
 }
 
-static void put_json_text(pl_buf *line, const char *text, size_t len)
-{
-    pl_buf_append(line, "\"", 1);
-    for (size_t i = 0; i < len;) {
-        size_t n = pl_utf8_length(text + i, len - i);
-        if (n == 0)
-            pl_buf_append(line, "\xef\xbf\xbd", 3); /* U+FFFD */
-        else if (text[i] == '"' || text[i] == '\\')
-            pl_buf_printf(line, "\\%c", text[i]);
-        else if ((unsigned char)text[i] < 0x20)
-            pl_buf_printf(line, "\\u%04x", (unsigned)text[i]);
-        else
-            pl_buf_append(line, text + i, n);
-        i += n ? n : 1;
-    }
-    pl_buf_append(line, "\"", 1);
-}
-
 /* JSON's own number grammar leaves out "+1", ".5", "007" and hexadecimal. */
 static bool is_json_number(const char *text, size_t len)
 {
@@ -72,13 +54,17 @@ static bool is_json_number(const char *text, size_t len)
     return fraction > 0 && at + 1 + fraction == len;
 }
 
-/* The end of a value in double quotes: the quote that a blank or the end follows,
- * so that a sentence may contain quotes of its own. */
+/* The end of a value in double quotes: the quote that the end or the next key=
+ * follows, so that a sentence may contain quotes of its own. */
 static const char *closing_quote(const char *text)
 {
-    for (const char *c = text; *c; c++)
-        if (*c == '"' && (c[1] == ' ' || !c[1]))
+    for (const char *c = text; *c; c++) {
+        if (*c != '"')
+            continue;
+        size_t key_len = c[1] == ' ' ? strcspn(c + 2, " =\"") : 0;
+        if (!c[1] || (key_len && c[2 + key_len] == '='))
             return c;
+    }
     return text + strlen(text);
 }
 
@@ -88,7 +74,7 @@ static void put_json_pairs(pl_buf *line, const char *pairs)
     while (*(pairs += strspn(pairs, " "))) {
         size_t key_len = strcspn(pairs, "= ");
         pl_buf_append(line, ",", 1);
-        put_json_text(line, pairs, key_len);
+        pl_buf_json_text(line, pairs, key_len);
         pairs += key_len;
         if (*pairs != '=') {
             pl_buf_printf(line, ":true");
@@ -102,7 +88,7 @@ static void put_json_pairs(pl_buf *line, const char *pairs)
         if (!quoted && is_json_number(pairs, len))
             pl_buf_append(line, pairs, len);
         else
-            put_json_text(line, pairs, len);
+            pl_buf_json_text(line, pairs, len);
         pairs += len;
         pairs += quoted && *pairs == '"';
     }
@@ -124,9 +110,9 @@ static void put_json_line(pl_buf *line, const char *when, pl_log_level level,
 {
     pl_buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"role\":", when,
                   level_names[level]);
-    put_json_text(line, settings.role, strlen(settings.role));
+    pl_buf_json_text(line, settings.role, strlen(settings.role));
     pl_buf_printf(line, ",\"event\":");
-    put_json_text(line, event, strlen(event));
+    pl_buf_json_text(line, event, strlen(event));
     put_json_pairs(line, pairs);
     pl_buf_append(line, "}\n", 2);
 }

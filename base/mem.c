@@ -11,7 +11,7 @@
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
 
-static _Noreturn void exhausted(size_t bytes)
+void pl_memory_exhausted(size_t bytes)
 {
     fprintf(stderr, "pathloom: out of memory (%zu bytes asked for)\n", bytes);
     abort();
@@ -21,7 +21,7 @@ void *pl_alloc(size_t bytes)
 {
     void *memory = calloc(1, bytes ? bytes : 1);
     if (!memory)
-        exhausted(bytes);
+        pl_memory_exhausted(bytes);
     return memory;
 }
 
@@ -29,7 +29,7 @@ void *pl_grow(void *old, size_t bytes)
 {
     void *memory = realloc(old, bytes ? bytes : 1);
     if (!memory)
-        exhausted(bytes);
+        pl_memory_exhausted(bytes);
     return memory;
 }
 

@@ -15,6 +15,10 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts when exhausted */
 char *pl_strdup(const char *text);      /* NULL gives NULL */
 void pl_free(void *memory);             /* accepts NULL */
 
+/* The abort of the functions above, for wrappers of libraries that allocate by
+ * themselves. */
+void pl_memory_exhausted(size_t bytes) PL_NORETURN;
+
 /* Zeroed, 64-byte aligned (2 MiB aligned and huge-page advised from 4 MiB on);
  * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);

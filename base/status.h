@@ -53,8 +53,10 @@ typedef enum pl_status {
 #endif
 #if defined(__GNUC__)
 #define PL_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define PL_NORETURN     __attribute__((noreturn))
 #else
 #define PL_PRINTF(f, a)
+#define PL_NORETURN
 #endif
 
 /* Writes the thread's last error (at most 1023 bytes) and returns `status`.

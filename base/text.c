@@ -175,6 +175,16 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
+char *pl_format_real(double value, char out[32])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
+            break;
+    }
+    return out;
+}
+
 bool pl_copy_text(char *out, size_t size, const char *text)
 {
     size_t len = strlen(text);

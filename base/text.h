@@ -27,6 +27,9 @@ char *pl_human_bytes(double bytes, char out[16]);
 char *pl_human_seconds(double seconds, char out[16]);
 char *pl_human_count(double count, char out[16]);
 
+/* The shortest decimal that reads back as the same double. Returns out. */
+char *pl_format_real(double value, char out[32]);
+
 /* Copies at most size-1 bytes and terminates; true if it fitted. */
 bool pl_copy_text(char *out, size_t size, const char *text);
 bool pl_starts_with(const char *text, const char *prefix);

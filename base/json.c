@@ -1,0 +1,266 @@
+/* JSON over jansson. A pl_json is a json_t under another name.
+ *
+ * Writing is ours: jansson prints 0.1 as 0.10000000000000001, and a digest of a
+ * text should not depend on a library's taste.
+ */
+#include "base/json.h"
+#include "base/text.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+static json_t *inner(pl_json *json)
+{
+    return (json_t *)json;
+}
+
+static const json_t *inner_const(const pl_json *json)
+{
+    return (const json_t *)json;
+}
+
+static pl_json *made(json_t *json)
+{
+    if (!json)
+        pl_memory_exhausted(sizeof *json);
+    return (pl_json *)json;
+}
+
+pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
+{
+    json_error_t error;
+    size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    *out = (pl_json *)json_loadb(text, len, flags, &error);
+    if (!*out)
+        return pl_fail(PL_ERR_DATA, "the JSON text is wrong at line %d column %d: %s",
+                       error.line, error.column, error.text);
+    return PL_OK;
+}
+
+void pl_json_destroy(pl_json **json)
+{
+    json_decref(inner(*json));
+    *json = NULL;
+}
+
+const pl_json *pl_json_get(const pl_json *object, const char *key)
+{
+    return (const pl_json *)json_object_get(inner_const(object), key);
+}
+
+const char *pl_json_text(const pl_json *value, size_t *len)
+{
+    if (len)
+        *len = json_string_length(inner_const(value));
+    return json_string_value(inner_const(value));
+}
+
+bool pl_json_number(const pl_json *value, double *out)
+{
+    bool is_number = json_is_number(inner_const(value));
+    *out = is_number ? json_number_value(inner_const(value)) : 0.0;
+    return is_number;
+}
+
+bool pl_json_int(const pl_json *value, int64_t *out)
+{
+    const json_t *json = inner_const(value);
+    *out = 0;
+    if (json_is_integer(json)) {
+        *out = json_integer_value(json);
+        return true;
+    }
+    double real = json_real_value(json); /* 1e3 is written as a real and is whole */
+    if (!json_is_real(json) || real != floor(real) || fabs(real) > 0x1p53)
+        return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+bool pl_json_bool(const pl_json *value, bool *out)
+{
+    *out = json_is_true(inner_const(value));
+    return json_is_boolean(inner_const(value));
+}
+
+size_t pl_json_count(const pl_json *array)
+{
+    return json_array_size(inner_const(array));
+}
+
+const pl_json *pl_json_at(const pl_json *array, size_t i)
+{
+    return (const pl_json *)json_array_get(inner_const(array), i);
+}
+
+/* jansson walks through mutable objects only, but changes nothing. */
+const char *pl_json_next_key(const pl_json *object, const char *key)
+{
+    json_t *json = (json_t *)(uintptr_t)object;
+    void *at = key ? json_object_iter_next(json, json_object_key_to_iter(key))
+                   : json_object_iter(json);
+    return at ? json_object_iter_key(at) : NULL;
+}
+
+pl_json *pl_json_object(void)
+{
+    return made(json_object());
+}
+
+pl_json *pl_json_array(void)
+{
+    return made(json_array());
+}
+
+/* The text with U+FFFD for what is not UTF-8: jansson refuses to hold that. */
+static const char *cleaned(const char *text, pl_buf *out)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len;) {
+        size_t n = pl_utf8_length(text + i, len - i);
+        if (n)
+            pl_buf_append(out, text + i, n);
+        else
+            pl_buf_append(out, "\xef\xbf\xbd", 3);
+        i += n ? n : 1;
+    }
+    return pl_buf_text(out);
+}
+
+void pl_json_set(pl_json *object, const char *key, pl_json *value)
+{
+    pl_buf clean = {0};
+    if (json_object_set_new(inner(object), cleaned(key, &clean), inner(value)) != 0)
+        pl_memory_exhausted(sizeof(json_t));
+    pl_buf_destroy(&clean);
+}
+
+void pl_json_set_text(pl_json *object, const char *key, const char *text)
+{
+    pl_json_set(object, key, pl_json_make_text(text));
+}
+
+void pl_json_set_int(pl_json *object, const char *key, int64_t value)
+{
+    pl_json_set(object, key, pl_json_make_int(value));
+}
+
+void pl_json_set_real(pl_json *object, const char *key, double value)
+{
+    pl_json_set(object, key, pl_json_make_real(value));
+}
+
+void pl_json_set_bool(pl_json *object, const char *key, bool value)
+{
+    pl_json_set(object, key, made(json_boolean(value)));
+}
+
+void pl_json_push(pl_json *array, pl_json *value)
+{
+    if (json_array_append_new(inner(array), inner(value)) != 0)
+        pl_memory_exhausted(sizeof(json_t));
+}
+
+pl_json *pl_json_make_text(const char *text)
+{
+    pl_buf clean = {0};
+    pl_json *json = made(json_string(cleaned(text, &clean)));
+    pl_buf_destroy(&clean);
+    return json;
+}
+
+pl_json *pl_json_make_real(double value)
+{
+    return made(isfinite(value) ? json_real(value) : json_null());
+}
+
+pl_json *pl_json_make_int(int64_t value)
+{
+    return made(json_integer(value));
+}
+
+typedef struct json_writer {
+    pl_buf *out;
+    int indent;
+} json_writer;
+
+static void write_value(const json_writer *writer, const json_t *json, int depth);
+
+static void new_line(const json_writer *writer, int depth)
+{
+    if (writer->indent > 0)
+        pl_buf_printf(writer->out, "\n%*s", writer->indent * depth, "");
+}
+
+static void write_object(const json_writer *writer, const json_t *json, int depth)
+{
+    const char *colon = writer->indent > 0 ? ": " : ":";
+    const char *comma = "";
+    pl_buf_printf(writer->out, "{");
+    const pl_json *object = (const pl_json *)json;
+    const char *key = NULL;
+    while ((key = pl_json_next_key(object, key))) {
+        pl_buf_printf(writer->out, "%s", comma);
+        new_line(writer, depth + 1);
+        pl_buf_json_text(writer->out, key, strlen(key));
+        pl_buf_printf(writer->out, "%s", colon);
+        write_value(writer, json_object_get(json, key), depth + 1);
+        comma = ",";
+    }
+    if (*comma)
+        new_line(writer, depth);
+    pl_buf_printf(writer->out, "}");
+}
+
+static void write_array(const json_writer *writer, const json_t *json, int depth)
+{
+    size_t count = json_array_size(json);
+    pl_buf_printf(writer->out, "[");
+    for (size_t i = 0; i < count; i++) {
+        pl_buf_printf(writer->out, "%s", i ? "," : "");
+        new_line(writer, depth + 1);
+        write_value(writer, json_array_get(json, i), depth + 1);
+    }
+    if (count)
+        new_line(writer, depth);
+    pl_buf_printf(writer->out, "]");
+}
+
+/* Recursion is bounded: the parser refuses what is nested deeper than 2048. */
+static void write_value(const json_writer *writer, const json_t *json, int depth)
+{
+    char number[32];
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        write_object(writer, json, depth);
+        break;
+    case JSON_ARRAY:
+        write_array(writer, json, depth);
+        break;
+    case JSON_STRING:
+        pl_buf_json_text(writer->out, json_string_value(json),
+                         json_string_length(json));
+        break;
+    case JSON_INTEGER:
+        pl_buf_printf(writer->out, "%lld", (long long)json_integer_value(json));
+        break;
+    case JSON_REAL:
+        pl_buf_printf(writer->out, "%s", pl_format_real(json_real_value(json), number));
+        break;
+    case JSON_TRUE:
+        pl_buf_printf(writer->out, "true");
+        break;
+    case JSON_FALSE:
+        pl_buf_printf(writer->out, "false");
+        break;
+    case JSON_NULL:
+        pl_buf_printf(writer->out, "null");
+        break;
+    }
+}
+
+void pl_json_write(const pl_json *json, int indent, pl_buf *out)
+{
+    json_writer writer = {out, indent};
+    write_value(&writer, inner_const(json), 0);
+}

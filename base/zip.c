@@ -1,0 +1,63 @@
+/* zstd frames and byte planes. */
+#include "base/zip.h"
+#include <zstd.h>
+
+pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
+{
+    if (level < 1 || level > 19)
+        return pl_fail(PL_ERR_ARG, "zstd level %d is outside 1..19", level);
+    size_t bound = ZSTD_compressBound(len);
+    pl_buf_reserve(out, bound);
+    size_t used = ZSTD_compress(out->data + out->len, bound, data, len, level);
+    if (ZSTD_isError(used))
+        return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
+                       ZSTD_getErrorName(used));
+    out->len += used;
+    return PL_OK;
+}
+
+/* Exactly one frame that declares exactly `expected` bytes. */
+static pl_status check_frame(const void *data, size_t len, size_t expected)
+{
+    unsigned long long declared = ZSTD_getFrameContentSize(data, len);
+    if (declared == ZSTD_CONTENTSIZE_ERROR || declared == ZSTD_CONTENTSIZE_UNKNOWN)
+        return pl_fail(PL_ERR_DAMAGED, "%zu bytes are not a zstd frame with its size",
+                       len);
+    if (declared != expected)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "a zstd frame declares %llu bytes where %zu belong", declared,
+                       expected);
+    size_t frame = ZSTD_findFrameCompressedSize(data, len);
+    if (ZSTD_isError(frame) || frame != len)
+        return pl_fail(PL_ERR_DAMAGED, "a zstd frame does not fill its %zu bytes", len);
+    return PL_OK;
+}
+
+pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
+{
+    PL_RETURN_IF(check_frame(data, len, expected));
+    pl_buf_reserve(out, expected ? expected : 1); /* zstd wants a pointer even so */
+    size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);
+    if (ZSTD_isError(got))
+        return pl_fail(PL_ERR_DAMAGED, "a zstd frame of %zu bytes is damaged: %s", len,
+                       ZSTD_getErrorName(got));
+    if (got != expected)
+        return pl_fail(PL_ERR_DAMAGED, "a zstd frame gave %zu bytes where %zu belong",
+                       got, expected);
+    out->len += got;
+    return PL_OK;
+}
+
+void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out)
+{
+    for (size_t plane = 0; plane < width; plane++)
+        for (size_t i = 0; i < n; i++)
+            out[plane * n + i] = in[i * width + plane];
+}
+
+void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out)
+{
+    for (size_t plane = 0; plane < width; plane++)
+        for (size_t i = 0; i < n; i++)
+            out[i * width + plane] = in[plane * n + i];
+}
