@@ -1,13 +1,67 @@
-# The engine and its GEMM libraries; the CUDA backend where nvcc is found.
+# The engine. GEMM libraries are link-tested: Debian's cblas.h declares more than its
+# OpenBLAS exports. The cpu backend's operations are compiled once per instruction set.
+include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
 find_library(DNNL_LIBRARY dnnl)
-set(PL_MODULES_LIBS)
+find_package(OpenMP COMPONENTS C)
+
+function(pl_check_library library source result)
+  set(CMAKE_REQUIRED_LIBRARIES ${library})
+  check_c_source_compiles("${source}" ${result})
+endfunction()
+if(OPENBLAS_LIBRARY)
+  pl_check_library(${OPENBLAS_LIBRARY} "#include <cblas.h>
+    int main(void) { openblas_set_num_threads(1); float x = 1, y = 0;
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1, 1, 1, x, &x, 1, &x, 1, y, &y, 1);
+      return openblas_get_config()[0] == openblas_get_corename()[0]; }" PL_OPENBLAS_LINKS)
+endif()
 if(DNNL_LIBRARY)
+  pl_check_library(${DNNL_LIBRARY} "#include <dnnl.h>
+    int main(void) { dnnl_matmul_desc_t d;
+      return dnnl_version()->major != 2 || dnnl_matmul_desc_init(&d, 0, 0, 0, 0); }"
+    PL_DNNL_LINKS)
+endif()
+
+set(PL_MODULES_LIBS)
+set(PL_MODULES_SKIP "modules/cpu/(table|attention|decode|norm|rope|swiglu|classifier|embed|adamw)_cpu")
+if(PL_DNNL_LINKS)
   list(APPEND PL_MODULES_LIBS ${DNNL_LIBRARY})
   target_compile_definitions(pl_options INTERFACE PL_HAVE_DNNL)
+else()
+  list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_dnnl")
 endif()
-if(OPENBLAS_LIBRARY)
+if(PL_OPENBLAS_LINKS)
   list(APPEND PL_MODULES_LIBS ${OPENBLAS_LIBRARY})
   target_compile_definitions(pl_options INTERFACE PL_HAVE_OPENBLAS)
+else()
+  list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_blas")
 endif()
-pl_folder(modules DEPENDS base LIBS ${PL_MODULES_LIBS})
+if(OpenMP_C_FOUND)
+  list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
+endif()
+pl_folder(modules DEPENDS base LIBS ${PL_MODULES_LIBS} EXCLUDE ${PL_MODULES_SKIP})
+
+# The files that PL_MODULES_SKIP names first, with CPU_ISA and the compiler's flags.
+function(pl_cpu_operations isa)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cpu/*_cpu.c)
+  list(FILTER sources EXCLUDE REGEX "(backend|matmul)_cpu")
+  add_library(pl_cpu_${isa} OBJECT ${sources})
+  target_compile_definitions(pl_cpu_${isa} PRIVATE CPU_ISA=${isa})
+  target_link_libraries(pl_cpu_${isa} PRIVATE pl_options)
+  if(OpenMP_C_FOUND)
+    target_link_libraries(pl_cpu_${isa} PRIVATE OpenMP::OpenMP_C)
+  else()
+    target_compile_options(pl_cpu_${isa} PRIVATE -Wno-unknown-pragmas)
+  endif()
+  target_compile_options(pl_cpu_${isa} PRIVATE ${ARGN})
+  set_source_files_properties(${sources} PROPERTIES
+    COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
+  target_sources(pl_modules PRIVATE $<TARGET_OBJECTS:pl_cpu_${isa}>)
+endfunction()
+pl_cpu_operations(portable)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  pl_cpu_operations(avx2 -mavx2 -mfma)
+  set(avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+  pl_cpu_operations(avx512 ${avx512})
+  pl_cpu_operations(avx512_bf16 ${avx512} -mavx512bf16)
+endif()

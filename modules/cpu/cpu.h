@@ -1,4 +1,4 @@
-/* The production backend without a GPU; see modules/backend.h. */
+/* The production backend without a GPU: library GEMM, own vector kernels. */
 #ifndef PL_MODULES_CPU_CPU_H
 #define PL_MODULES_CPU_CPU_H
 #include "modules/backend.h"
@@ -6,10 +6,21 @@
 extern "C" {
 #endif
 
-/* Called by pl_backend_open, which has checked that n_threads >= 1. */
+/* precision "auto" is bf16 where this machine multiplies bf16 faster than f32 (AMX,
+ * or AMD with avx512_bf16; Intel's avx512_bf16 without AMX is slower than f32), f32
+ * elsewhere. One thread uses a backend at a time. ERR_CONFIG for an unknown
+ * precision or n_threads < 1; ERR_UNSUPPORTED names what is missing.
+ *
+ * OpenBLAS obeys OPENBLAS_CORETYPE at its first use: a process that inherits it
+ * may run kernels of an older machine. The device text shows the core it chose. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
+
+/* The same with kernels of a given instruction set: "auto" (the best), "portable",
+ * "avx2", "avx512", "avx512_bf16". For tests and measurements. */
+PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
+                                               const char *isa, pl_backend **out);
 
 #ifdef __cplusplus
 }

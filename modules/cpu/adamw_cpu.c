@@ -1,0 +1,97 @@
+/* The optimizer: the norm of the gradient, and AdamW (arXiv:1711.05101) in one pass
+ * over four streams, which also clears the gradient. */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/simd.h"
+
+enum { CHUNK = 1 << 14, RUN = 1 << 10, STREAMS = 4 };
+
+/* At most RUN values in single precision. */
+static float run_squares(const float *g, size_t n)
+{
+    vfloat sum[STREAMS] = {{0}};
+    size_t i = 0;
+    for (; i + STREAMS * LANES <= n; i += STREAMS * LANES)
+        for (int s = 0; s < STREAMS; s++) {
+            const vfloat x = v_load(g + i + (size_t)(s * LANES));
+            sum[s] += x * x;
+        }
+    for (; i < n; i += LANES) {
+        const size_t left = n - i;
+        const vfloat x = v_load_n(g + i, left < LANES ? (int)left : LANES);
+        sum[0] += x * x;
+    }
+    return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+static double chunk_squares(const float *g, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i += RUN)
+        sum += (double)run_squares(g + i, n - i < RUN ? n - i : RUN);
+    return sum;
+}
+
+void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)
+{
+    const size_t n_chunks = (n + CHUNK - 1) / CHUNK;
+    double *parts = cpu_scratch(cpu_self(be), (n_chunks + 1) * sizeof *parts);
+    *out = 0;
+    if (parts == NULL)
+        return;
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (size_t c = 0; c < n_chunks; c++) {
+        const size_t left = n - c * CHUNK;
+        parts[c] = chunk_squares(g + c * CHUNK, left < CHUNK ? left : CHUNK);
+    }
+    for (size_t c = 0; c < n_chunks; c++)
+        *out += parts[c];
+}
+
+/* The equation's constants, computed once a call. */
+typedef struct rates {
+    float lr, beta1, beta2, eps, decay, grad_scale;
+    float m_scale, v_scale; /* 1/(1-b1^t), 1/(1-b2^t) */
+} rates;
+
+ALWAYS_INLINE void step_lanes(float *p, float *m, float *v, float *g, int n,
+                              const rates *r)
+{
+    const vfloat grad = v_load_n(g, n) * r->grad_scale;
+    const vfloat old = v_load_n(p, n);
+    const vfloat mean = v_load_n(m, n) * r->beta1 + grad * (1.0f - r->beta1);
+    const vfloat square = v_load_n(v, n) * r->beta2 + grad * grad * (1.0f - r->beta2);
+    const vfloat step = mean * r->m_scale / (v_sqrt(square * r->v_scale) + r->eps);
+    v_store_n(m, mean, n);
+    v_store_n(v, square, n);
+    v_store_n(p, old - (step + old * r->decay) * r->lr, n);
+    v_store_n(g, (vfloat){0}, n);
+}
+
+static void step_chunk(float *p, float *m, float *v, float *g, size_t n, const rates *r)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        step_lanes(p + i, m + i, v + i, g + i, LANES, r);
+    if (i < n)
+        step_lanes(p + i, m + i, v + i, g + i, (int)(n - i), r);
+}
+
+void OP(adamw)(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
+               float grad_scale, const pl_adamw *adam)
+{
+    const size_t n_chunks = (n + CHUNK - 1) / CHUNK;
+    const double t = (double)adam->step;
+    const rates r = {.lr = adam->lr,
+                     .beta1 = adam->beta1,
+                     .beta2 = adam->beta2,
+                     .eps = adam->eps,
+                     .decay = adam->weight_decay,
+                     .grad_scale = grad_scale,
+                     .m_scale = (float)(1.0 / (1.0 - pow((double)adam->beta1, t))),
+                     .v_scale = (float)(1.0 / (1.0 - pow((double)adam->beta2, t)))};
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (size_t c = 0; c < n_chunks; c++) {
+        const size_t i = c * CHUNK, left = n - i;
+        step_chunk(p + i, m + i, v + i, g + i, left < CHUNK ? left : CHUNK, &r);
+    }
+}

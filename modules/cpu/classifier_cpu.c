@@ -1,0 +1,94 @@
+/* Linear and cross-entropy together, ROWS rows at a time: logits in fp32 scratch, their
+ * gradient in the type of activations, then the two products of the backward pass.
+ * The chunk's logits and the weights stay in the outer cache. */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/simd.h"
+
+enum { ROWS = 256 };
+
+static float row_max(const float *row, int V)
+{
+    vfloat largest = v_set(-INFINITY);
+    int v = 0;
+    for (; v + LANES <= V; v += LANES)
+        largest = v_max(largest, v_load(row + v));
+    float most = v_largest(largest);
+    for (; v < V; v++)
+        most = row[v] > most ? row[v] : most;
+    return most;
+}
+
+/* row = e^(row - shift); returns the sum. */
+static float row_exp(float *row, float shift, int V)
+{
+    vfloat sum = {0};
+    for (int v = 0; v < V; v += LANES) {
+        const int left = v_left(v, V);
+        vfloat e = v_exp(v_load_n(row + v, left) - shift);
+        if (left < LANES)
+            e = v_keep(e, v_below(left));
+        sum += e;
+        v_store_n(row + v, e, left);
+    }
+    return v_sum(sum);
+}
+
+ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float scale,
+                             int V, const pl_type type)
+{
+    for (int v = 0; v < V; v += LANES) {
+        const int left = v_left(v, V);
+        v_store_act(out, at + (size_t)v, v_load_n(row + v, left) * scale, left, type);
+    }
+}
+
+/* Loss of row n and, where `dlogits` is given, scale * (softmax - one at the target),
+ * rounded only once, at the target too. */
+static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
+                        int32_t target, float scale, int V, pl_type type)
+{
+    const size_t at = (size_t)n * (size_t)V;
+    float *row = logits + at;
+    *loss = 0;
+    if (target < 0) {
+        if (dlogits != NULL)
+            memset(act_at(dlogits, at, type), 0, (size_t)V * pl_type_bytes(type));
+        return;
+    }
+    const float most = row_max(row, V), score = row[target];
+    const float sum = row_exp(row, most, V);
+    *loss = logf(sum) + (most - score);
+    if (dlogits == NULL)
+        return;
+    row[target] -= sum;
+    if (type == PL_BF16)
+        row_scale(dlogits, at, row, scale / sum, V, PL_BF16);
+    else
+        row_scale(dlogits, at, row, scale / sum, V, PL_F32);
+}
+
+void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
+                    const pl_weight *w, const int32_t *targets, float scale, int N,
+                    int V, int C)
+{
+    cpu_state *self = cpu_self(be);
+    const size_t logits_bytes = (size_t)ROWS * (size_t)V * sizeof(float);
+    char *scratch = cpu_scratch(self, logits_bytes * (dx != NULL ? 2 : 1));
+    if (scratch == NULL)
+        return;
+    float *logits = (float *)(void *)scratch;
+    pl_act *dlogits = dx != NULL ? (pl_act *)(void *)(scratch + logits_bytes) : NULL;
+    for (int n0 = 0; n0 < N; n0 += ROWS) {
+        const int rows = N - n0 < ROWS ? N - n0 : ROWS;
+        const size_t at = (size_t)n0 * (size_t)C;
+        cpu_logits(be, logits, act_in(x, at, be->act), w, rows, V, C);
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+        for (int n = 0; n < rows; n++)
+            softmax_row(loss + n0 + n, dlogits, logits, n, targets[n0 + n], scale, V,
+                        be->act);
+        if (dx == NULL)
+            continue;
+        cpu_matmul_dx(be, act_at(dx, at, be->act), dlogits, w, rows, V, C, false);
+        cpu_matmul_dw(be, dw, dlogits, act_in(x, at, be->act), rows, V, C);
+    }
+}

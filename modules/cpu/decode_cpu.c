@@ -1,0 +1,86 @@
+/* Attention of one new token per sequence against its cached keys and values. */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/simd.h"
+
+typedef struct decode {
+    pl_type type;
+    int S, H, G, D;
+    pl_act *out;
+    const pl_act *q, *keys, *values;
+} decode;
+
+/* scores[t] = scale q . key t for t < n; returns the largest. */
+static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv_at,
+                          int n)
+{
+    const float scale = 1.0f / sqrtf((float)c->D);
+    float most = -INFINITY;
+    for (int t = 0; t < n; t++) {
+        const size_t key = kv_at + (size_t)t * (size_t)(c->G * c->D);
+        vfloat sum = {0};
+        for (int d = 0; d < c->D; d += LANES) {
+            const int left = v_left(d, c->D);
+            sum += v_load_act(c->q, q_at + (size_t)d, left, c->type) *
+                   v_load_act(c->keys, key + (size_t)d, left, c->type);
+        }
+        scores[t] = v_sum(sum) * scale;
+        most = scores[t] > most ? scores[t] : most;
+    }
+    return most;
+}
+
+/* scores = e^(scores - most); returns the sum. */
+static float scores_exp(float *scores, float most, int n)
+{
+    vfloat sum = {0};
+    for (int t = 0; t < n; t += LANES) {
+        const int left = v_left(t, n);
+        const vfloat e = v_exp(v_load_n(scores + t, left) - most);
+        sum += v_keep(e, v_below(left));
+        v_store_n(scores + t, e, left);
+    }
+    return v_sum(sum);
+}
+
+static void weigh_values(const decode *c, const float *p, float factor, size_t out_at,
+                         size_t kv_at, int n)
+{
+    for (int d = 0; d < c->D; d += LANES) {
+        const int left = v_left(d, c->D);
+        vfloat sum = {0};
+        for (int t = 0; t < n; t++) {
+            const size_t value = kv_at + (size_t)t * (size_t)(c->G * c->D) + (size_t)d;
+            sum += v_load_act(c->values, value, left, c->type) * p[t];
+        }
+        v_store_act(c->out, out_at + (size_t)d, sum * factor, left, c->type);
+    }
+}
+
+static void decode_head(const decode *c, float *scores, int b, int h, int n)
+{
+    const int g = h / (c->H / c->G);
+    const size_t at = ((size_t)b * (size_t)c->H + (size_t)h) * (size_t)c->D;
+    const size_t kv_at =
+        ((size_t)b * (size_t)c->S * (size_t)c->G + (size_t)g) * (size_t)c->D;
+    const float most = query_scores(c, scores, at, kv_at, n);
+    const float sum = scores_exp(scores, most, n);
+    weigh_values(c, scores, 1.0f / sum, at, kv_at, n);
+}
+
+void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *q,
+                          const pl_act *keys, const pl_act *values, const int32_t *pos,
+                          int B, int S, int H, int G, int D)
+{
+    const decode c = {be->act, S, H, G, D, out, q, keys, values};
+    const int n_threads = be->n_threads, n_tasks = B * H;
+    const size_t part = cpu_lines((size_t)S * sizeof(float));
+    char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
+    if (scratch == NULL)
+        return;
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++) {
+        float *scores = (float *)(void *)(scratch + (size_t)i * part);
+        for (int task = i; task < n_tasks; task += n_threads)
+            decode_head(&c, scores, task / H, task % H, pos[task / H] + 1);
+    }
+}

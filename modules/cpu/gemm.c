@@ -1,0 +1,22 @@
+/* Which library multiplies. */
+#include "modules/cpu/gemm.h"
+
+/* oneDNN 2.6 in f32 loses up to half on long K (transposed operands); OpenBLAS does
+ * not, so that f32 goes there. OpenBLAS has no bf16. */
+pl_status gemm_open(pl_type type, int n_threads, gemm **out)
+{
+    *out = NULL;
+#ifdef PL_HAVE_OPENBLAS
+    if (type == PL_F32)
+        return gemm_blas_open(n_threads, out);
+#endif
+#ifdef PL_HAVE_DNNL
+    return gemm_dnnl_open(type, n_threads, out);
+#else
+    (void)n_threads;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "this build cannot multiply %s matrices: build with oneDNN%s",
+                   type == PL_F32 ? "f32" : "bf16",
+                   type == PL_F32 ? " or OpenBLAS" : ", or use precision f32");
+#endif
+}

@@ -1,0 +1,39 @@
+/* Matrix products by a foreign library, behind one small table.
+ *
+ *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
+ *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
+ *   TN: c[m,n] = sum_k a[k,m] b[k,n]     dw = dout^T x
+ *
+ * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
+ * is that type or fp32; products are accumulated in fp32, and `add` makes it c +=.
+ */
+#ifndef PL_MODULES_CPU_GEMM_H
+#define PL_MODULES_CPU_GEMM_H
+#include "modules/backend.h"
+
+typedef enum gemm_kind { GEMM_NT, GEMM_NN, GEMM_TN } gemm_kind;
+
+typedef struct gemm_call {
+    gemm_kind kind;
+    int M, N, K;
+    pl_type c_type;
+    bool add;
+} gemm_call;
+
+typedef struct gemm gemm;
+struct gemm {
+    char text[48]; /* "onednn 2.6.3" */
+    pl_status (*run)(gemm *g, const gemm_call *call, void *c, const void *a,
+                     const void *b);
+    void (*close)(gemm **g);
+};
+
+/* The library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN where only
+ * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
+PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
+
+/* The two libraries, each behind its own file. */
+PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
+PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
+
+#endif

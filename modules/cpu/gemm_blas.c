@@ -1,0 +1,63 @@
+/* f32 products by OpenBLAS.
+ *
+ * OpenBLAS's own threads stay off: the rows of c are divided here, in the same
+ * team as every other operation, so that one pool runs and a row's sums do not
+ * depend on who computes it.
+ */
+#include "modules/cpu/gemm.h"
+#include <cblas.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct gemm_blas {
+    gemm head;
+    int n_threads;
+} gemm_blas;
+
+/* Rows m0 .. m0+rows of c. */
+static void blas_rows(const gemm_call *call, float *c, const float *a, const float *b,
+                      int m0, int rows)
+{
+    const int M = call->M, N = call->N, K = call->K;
+    const bool ta = call->kind == GEMM_TN, tb = call->kind == GEMM_NT;
+    const float *first = ta ? a + m0 : a + (size_t)m0 * (size_t)K;
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
+                tb ? CblasTrans : CblasNoTrans, rows, N, K, 1.0f, first, ta ? M : K, b,
+                tb ? K : N, call->add ? 1.0f : 0.0f, c + (size_t)m0 * (size_t)N, N);
+}
+
+static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a,
+                          const void *b)
+{
+    const int n = ((const gemm_blas *)g)->n_threads;
+    const int share = (call->M + n - 1) / n;
+#pragma omp parallel for schedule(static) num_threads(n)
+    for (int i = 0; i < n; i++) {
+        const int m0 = i * share;
+        const int rows = call->M - m0 < share ? call->M - m0 : share;
+        if (rows > 0)
+            blas_rows(call, c, a, b, m0, rows);
+    }
+    return PL_OK;
+}
+
+static void blas_close(gemm **g)
+{
+    pl_free(*g);
+    *g = NULL;
+}
+
+pl_status gemm_blas_open(int n_threads, gemm **out)
+{
+    gemm_blas *g = pl_alloc(sizeof *g);
+    char name[16] = "openblas", version[16] = "?";
+    openblas_set_num_threads(1);
+    sscanf(openblas_get_config(), "%15s %15s", name, version);
+    snprintf(g->head.text, sizeof g->head.text, "openblas %s %.16s", version,
+             openblas_get_corename());
+    g->head.run = blas_run;
+    g->head.close = blas_close;
+    g->n_threads = n_threads;
+    *out = &g->head;
+    return PL_OK;
+}

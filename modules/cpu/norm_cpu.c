@@ -1,0 +1,113 @@
+/* RMSNorm (arXiv:1910.07467, eq. 4) with the residual addition before it. */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/simd.h"
+
+/* The residual stream is stored before the norm reads it, so that forward and backward
+ * see the same rounded x. */
+ALWAYS_INLINE float add_residual(pl_act *x, const pl_act *residual, size_t row, int C,
+                                 const pl_type type)
+{
+    vfloat squares = {0};
+    for (int c = 0; c < C; c += LANES) {
+        const int left = v_left(c, C);
+        const size_t at = row + (size_t)c;
+        vfloat v = v_load_act(x, at, left, type);
+        if (residual != NULL) {
+            v += v_load_act(residual, at, left, type);
+            if (type == PL_BF16)
+                v = v_from_half(v_to_half(v));
+            v_store_act(x, at, v, left, type);
+        }
+        squares += v * v;
+    }
+    return v_sum(squares);
+}
+
+ALWAYS_INLINE void forward_row(pl_act *out, float *rstd, pl_act *x,
+                               const pl_act *residual, const float *w, int n, int C,
+                               float eps, const pl_type type)
+{
+    const size_t row = (size_t)n * (size_t)C;
+    const float squares = add_residual(x, residual, row, C, type);
+    const float r = 1.0f / sqrtf(squares / (float)C + eps);
+    rstd[n] = r;
+    for (int c = 0; c < C; c += LANES) {
+        const int left = v_left(c, C);
+        const vfloat v = v_load_act(x, row + (size_t)c, left, type);
+        v_store_act(out, row + (size_t)c, v * r * v_load_n(w + c, left), left, type);
+    }
+}
+
+void OP(rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
+                         const pl_act *residual, const float *w, int N, int C,
+                         float eps)
+{
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (int n = 0; n < N; n++) {
+        if (be->act == PL_BF16)
+            forward_row(out, rstd, x, residual, w, n, C, eps, PL_BF16);
+        else
+            forward_row(out, rstd, x, residual, w, n, C, eps, PL_F32);
+    }
+}
+
+/* With y = x rstd:  d loss / d x = rstd (w dout - y mean(w dout y)). */
+ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
+                                const pl_act *x, const float *w, float rstd, size_t row,
+                                int C, const pl_type type)
+{
+    vfloat product = {0};
+    for (int c = 0; c < C; c += LANES) {
+        const int left = v_left(c, C);
+        const vfloat grad = v_load_act(dout, row + (size_t)c, left, type);
+        const vfloat gx = grad * v_load_act(x, row + (size_t)c, left, type);
+        product += gx * v_load_n(w + c, left);
+        v_store_n(dw + c, v_load_n(dw + c, left) + gx * rstd, left);
+    }
+    const float mean = v_sum(product) * rstd * rstd / (float)C;
+    for (int c = 0; c < C; c += LANES) {
+        const int left = v_left(c, C);
+        const size_t at = row + (size_t)c;
+        const vfloat grad = v_load_act(dout, at, left, type) * v_load_n(w + c, left);
+        const vfloat change = (grad - v_load_act(x, at, left, type) * mean) * rstd;
+        v_store_act(dx, at, v_load_act(dx, at, left, type) + change, left, type);
+    }
+}
+
+/* Rows are summed into dw in groups, each into its own partial sum, added in order:
+ * the result does not depend on the number of threads. */
+enum { GROUP = 64 };
+
+static void backward_group(pl_act *dx, float *part, const pl_act *dout, const pl_act *x,
+                           const float *w, const float *rstd, int n0, int n1, int C,
+                           pl_type type)
+{
+    memset(part, 0, (size_t)C * sizeof *part);
+    for (int n = n0; n < n1; n++) {
+        const size_t row = (size_t)n * (size_t)C;
+        if (type == PL_BF16)
+            backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_BF16);
+        else
+            backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_F32);
+    }
+}
+
+void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
+                          const pl_act *x, const float *w, const float *rstd, int N,
+                          int C)
+{
+    const int n_groups = (N + GROUP - 1) / GROUP;
+    const size_t stride = cpu_lines((size_t)C * sizeof(float)) / sizeof(float);
+    float *parts = cpu_scratch(cpu_self(be), (size_t)n_groups * stride * sizeof(float));
+    if (parts == NULL)
+        return;
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (int i = 0; i < n_groups; i++) {
+        const int n0 = i * GROUP, n1 = N - n0 < GROUP ? N : n0 + GROUP;
+        backward_group(dx, parts + (size_t)i * stride, dout, x, w, rstd, n0, n1, C,
+                       be->act);
+    }
+    for (int i = 0; i < n_groups; i++)
+        for (int c = 0; c < C; c++)
+            dw[c] += parts[(size_t)i * stride + (size_t)c];
+}

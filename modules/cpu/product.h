@@ -1,0 +1,153 @@
+/* Small products on packed operands: the inside of attention.
+ *
+ * Everything is counted in words of 4 bytes: one float, or two bf16 neighbours along
+ * the axis that is summed over. So fp32 and bf16 share one kernel, and only the
+ * multiplication of two words differs (v_dot).
+ *
+ *   c[m,n] (+)= sum_k a(m,k) . b(k,n)      m < M, n < N, k < K words
+ *
+ * `a` is read word by word at any two strides. `b` is packed in panels of NR columns:
+ * word (k,n) lies at panel n / NR, then [k][n % NR]. M is a multiple of MR and N of NR:
+ * callers pad with zeros.
+ */
+#ifndef PL_MODULES_CPU_PRODUCT_H
+#define PL_MODULES_CPU_PRODUCT_H
+#include "modules/cpu/simd.h"
+
+/* A tile of MR rows and two vectors stays in registers. */
+enum { MR = LANES == 16 ? 8 : 4, NR = 2 * LANES };
+enum { WORD = 4 };
+
+typedef struct product {
+    float *c;
+    const void *a, *b;
+    size_t c_stride;      /* floats */
+    size_t a_row, a_step; /* bytes from m to m+1, from k to k+1 */
+    size_t b_panel;       /* bytes from a panel to the next */
+    int M, N, K;
+    bool add;
+} product;
+
+/* Elements of one word, and words of n elements (n is even in bf16). */
+ALWAYS_INLINE int word_size(pl_type type)
+{
+    return type == PL_F32 ? 1 : 2;
+}
+ALWAYS_INLINE int words_of(int n, pl_type type)
+{
+    return n / word_size(type);
+}
+
+ALWAYS_INLINE vfloat load_word(const char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return (vfloat)((vuint){0} + word);
+}
+ALWAYS_INLINE vfloat load_words(const char *p)
+{
+    vfloat words;
+    memcpy(&words, p, sizeof words);
+    return words;
+}
+
+ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
+                                const char *b, const pl_type type)
+{
+    vfloat sum[MR][2];
+    const size_t a_row = job->a_row, a_step = job->a_step;
+    for (int m = 0; m < MR; m++)
+        sum[m][0] = sum[m][1] = (vfloat){0};
+    for (int k = 0; k < job->K; k++, a += a_step, b += NR * WORD) {
+        const vfloat b0 = load_words(b), b1 = load_words(b + LANES * WORD);
+        for (int m = 0; m < MR; m++) {
+            const vfloat x = load_word(a + (size_t)m * a_row);
+            sum[m][0] = v_dot(sum[m][0], x, b0, type);
+            sum[m][1] = v_dot(sum[m][1], x, b1, type);
+        }
+    }
+    for (int m = 0; m < MR; m++, c += job->c_stride) {
+        v_store(c, job->add ? v_load(c) + sum[m][0] : sum[m][0]);
+        v_store(c + LANES, job->add ? v_load(c + LANES) + sum[m][1] : sum[m][1]);
+    }
+}
+
+ALWAYS_INLINE void product_typed(const product *job, const pl_type type)
+{
+    const char *a = job->a, *panel = job->b;
+    for (int n = 0; n < job->N; n += NR, panel += job->b_panel)
+        for (int m = 0; m < job->M; m += MR)
+            product_tile(job, job->c + (size_t)m * job->c_stride + n,
+                         a + (size_t)m * job->a_row, panel, type);
+}
+
+static void product_run(const product *job, pl_type type)
+{
+    if (type == PL_BF16)
+        product_typed(job, PL_BF16);
+    else
+        product_typed(job, PL_F32);
+}
+
+/* Packs b for sums over columns: b(k,n) = word k of row n of x. Rows R .. padded are
+ * zero; `padded` is a multiple of NR. */
+static void pack_rows(char *out, const pl_act *x, size_t at, size_t stride, int R,
+                      int padded, int K, pl_type type)
+{
+    const size_t step = pl_type_bytes(type);
+    for (int n0 = 0; n0 < padded; n0 += NR)
+        for (int k = 0; k < K; k++, out += NR * WORD)
+            for (int n = 0; n < NR; n++) {
+                const size_t from = (at + (size_t)(n0 + n) * stride) * step;
+                if (n0 + n < R)
+                    memcpy(out + n * WORD, (const char *)x + from + (size_t)k * WORD,
+                           WORD);
+                else
+                    memset(out + n * WORD, 0, WORD);
+            }
+}
+
+/* The word of two neighbours along k: `even` low, `odd` high. */
+ALWAYS_INLINE vfloat pair_words(vfloat even, vfloat odd)
+{
+    const vuint low = (vuint)v_from_half(v_to_half(even)) >> 16;
+    return (vfloat)(low | (vuint)v_from_half(v_to_half(odd)));
+}
+
+ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int row,
+                               int R, int left, const pl_type type)
+{
+    if (row >= R)
+        return (vfloat){0};
+    return v_load_act(x, at + (size_t)row * stride, left, type);
+}
+
+ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t stride,
+                                   int R, int padded, int D, const pl_type type)
+{
+    const int Dp = (D + NR - 1) / NR * NR, size = word_size(type);
+    for (int d0 = 0; d0 < Dp; d0 += NR)
+        for (int r = 0; r < padded; r += size)
+            for (int d = d0; d < d0 + NR; d += LANES, out += LANES * WORD) {
+                const int left = d < D ? v_left(d, D) : 0;
+                const size_t from = at + (size_t)d;
+                vfloat words = row_lanes(x, from, stride, r, R, left, type);
+                if (type == PL_BF16)
+                    words = pair_words(
+                        words, row_lanes(x, from, stride, r + 1, R, left, type));
+                memcpy(out, &words, sizeof words);
+            }
+}
+
+/* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at
+ * column n. Rows R .. padded and columns D .. a multiple of NR are zero. */
+static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int R,
+                      int padded, int D, pl_type type)
+{
+    if (type == PL_BF16)
+        pack_cols_typed(out, x, at, stride, R, padded, D, PL_BF16);
+    else
+        pack_cols_typed(out, x, at, stride, R, padded, D, PL_F32);
+}
+
+#endif

@@ -1,0 +1,243 @@
+/* Vectors of floats, as wide as the file is compiled for: 16, 8 or 4 lanes.
+ *
+ * GCC's and clang's vector types give arithmetic; the few things they lack (min, max,
+ * square root, rounding to bf16, the bf16 dot product) are written here for each
+ * instruction set. Memory is reached through memcpy, so that no alignment is
+ * assumed and no type is punned.
+ */
+#ifndef PL_MODULES_CPU_SIMD_H
+#define PL_MODULES_CPU_SIMD_H
+#include "modules/backend.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+typedef float vfloat __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
+typedef int32_t vint __attribute__((vector_size(4 * LANES)));
+typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
+
+/* Kernels are written once for a run-time type and specialised by inlining. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE vfloat v_set(float x)
+{
+    return x - (vfloat){0}; /* exact for every x, folded to a broadcast */
+}
+
+/* How many lanes are left from i to n. */
+ALWAYS_INLINE int v_left(int i, int n)
+{
+    return n - i < LANES ? n - i : LANES;
+}
+
+/* The mask of lanes below n. */
+ALWAYS_INLINE vint v_below(int n)
+{
+    static const int32_t number[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                       8, 9, 10, 11, 12, 13, 14, 15};
+    vint lane;
+    memcpy(&lane, number, sizeof lane);
+    return lane < n;
+}
+ALWAYS_INLINE vfloat v_keep(vfloat x, vint mask)
+{
+    return (vfloat)((vint)x & mask);
+}
+ALWAYS_INLINE vfloat v_select(vint mask, vfloat yes, vfloat no)
+{
+    return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
+}
+
+/* When x is not a number the result is x: put the bound first. */
+ALWAYS_INLINE vfloat v_max(vfloat bound, vfloat x)
+{
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_max_ps((__m512)bound, (__m512)x);
+#elif defined(__AVX2__)
+    return (vfloat)_mm256_max_ps((__m256)bound, (__m256)x);
+#else
+    return v_select(bound > x, bound, x);
+#endif
+}
+ALWAYS_INLINE vfloat v_min(vfloat bound, vfloat x)
+{
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_min_ps((__m512)bound, (__m512)x);
+#elif defined(__AVX2__)
+    return (vfloat)_mm256_min_ps((__m256)bound, (__m256)x);
+#else
+    return v_select(bound < x, bound, x);
+#endif
+}
+ALWAYS_INLINE vfloat v_sqrt(vfloat x)
+{
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+    return (vfloat)_mm256_sqrt_ps((__m256)x);
+#else
+    for (int i = 0; i < LANES; i++)
+        x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
+/* Sums in a fixed order: halves are folded, so that the order does not depend on
+ * how the compiler would vectorise a loop. */
+ALWAYS_INLINE float v_sum(vfloat x)
+{
+    float lane[LANES];
+    memcpy(lane, &x, sizeof x);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+ALWAYS_INLINE float v_largest(vfloat x)
+{
+    float lane[LANES];
+    memcpy(lane, &x, sizeof x);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+    return lane[0];
+}
+
+ALWAYS_INLINE vfloat v_load(const float *p)
+{
+    vfloat x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+ALWAYS_INLINE void v_store(float *p, vfloat x)
+{
+    memcpy(p, &x, sizeof x);
+}
+/* The first n lanes; the others are zero, or not written. */
+ALWAYS_INLINE vfloat v_load_n(const float *p, int n)
+{
+    if (n == LANES)
+        return v_load(p);
+    vfloat x = {0};
+    memcpy(&x, p, (size_t)n * sizeof *p);
+    return x;
+}
+ALWAYS_INLINE void v_store_n(float *p, vfloat x, int n)
+{
+    if (n == LANES)
+        v_store(p, x);
+    else
+        memcpy(p, &x, (size_t)n * sizeof *p);
+}
+
+/* ---- bf16: the upper half of a float, rounded to nearest even ---- */
+
+ALWAYS_INLINE vfloat v_from_half(vhalf h)
+{
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
+#elif defined(__AVX2__)
+    return (vfloat)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);
+#else
+    return (vfloat)(__builtin_convertvector(h, vuint) << 16);
+#endif
+}
+ALWAYS_INLINE vhalf v_to_half(vfloat x)
+{
+#if defined(__AVX512BF16__)
+    return (vhalf)_mm512_cvtneps_pbh((__m512)x);
+#else
+    const vuint bits = (vuint)x;
+    const vuint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const vuint quiet = (bits >> 16) | 0x40u;
+    const vuint nan = (vuint)(x != x);
+    return __builtin_convertvector((rounded & ~nan) | (quiet & nan), vhalf);
+#endif
+}
+
+/* Activations [i .. i+n) as floats. */
+ALWAYS_INLINE vfloat v_load_act(const pl_act *acts, size_t i, int n, pl_type type)
+{
+    const char *p = (const char *)acts + i * pl_type_bytes(type);
+    if (type == PL_F32) {
+        vfloat x = {0};
+        if (n == LANES)
+            memcpy(&x, p, sizeof x);
+        else
+            memcpy(&x, p, (size_t)n * 4);
+        return x;
+    }
+    vhalf h = {0};
+    if (n == LANES)
+        memcpy(&h, p, sizeof h);
+    else
+        memcpy(&h, p, (size_t)n * 2);
+    return v_from_half(h);
+}
+ALWAYS_INLINE void v_store_act(pl_act *acts, size_t i, vfloat x, int n, pl_type type)
+{
+    char *p = (char *)acts + i * pl_type_bytes(type);
+    if (type == PL_F32) {
+        if (n == LANES)
+            memcpy(p, &x, sizeof x);
+        else
+            memcpy(p, &x, (size_t)n * 4);
+        return;
+    }
+    const vhalf h = v_to_half(x);
+    if (n == LANES)
+        memcpy(p, &h, sizeof h);
+    else
+        memcpy(p, &h, (size_t)n * 2);
+}
+
+/* One step of a product over words: a word is one float, or two bf16 of which both
+ * products are added. acc += a * b. */
+ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
+{
+    if (type == PL_F32)
+        return acc + a * b;
+#if defined(__AVX512BF16__)
+    return (vfloat)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
+#else
+    const vuint high = (vuint){0} + 0xffff0000u;
+    acc += (vfloat)((vuint)a << 16) * (vfloat)((vuint)b << 16);
+    return acc + (vfloat)((vuint)a & high) * (vfloat)((vuint)b & high);
+#endif
+}
+
+/* e^x with a relative error below 2e-7 for -87 <= x <= 88; held at the ends beyond
+ * (so that e^-1000 is 1e-38, not 0); NaN gives NaN.
+ *
+ *   x = n ln2 + r, |r| <= ln2/2;  e^x = 2^n (1 + r + r^2 p(r))
+ *
+ * p is Cephes' polynomial (expf.c, Moshier). Adding 1.5 * 2^23 rounds to the nearest
+ * whole number and leaves it in the low bits. */
+ALWAYS_INLINE vfloat v_exp(vfloat x)
+{
+    x = v_min(v_set(88.3f), v_max(v_set(-87.3f), x));
+    const vfloat shifted = x * 1.44269504088896341f + 12582912.0f;
+    const vfloat n = shifted - 12582912.0f;
+    const vfloat r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    vfloat p = v_set(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    return p * (vfloat)(((vuint)shifted << 23) + 0x3f800000u);
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* What the operations of the cpu backend share.
+ *
+ * The files that hold operations (`*_cpu.c`) are compiled once per instruction set,
+ * with other compiler flags and another value of CPU_ISA; OP() appends it to every
+ * name with external linkage. The backend picks one table at create. Files without
+ * OP() are compiled once, for any machine.
+ */
+#ifndef PL_MODULES_CPU_STATE_H
+#define PL_MODULES_CPU_STATE_H
+#include "modules/cpu/gemm.h"
+
+#define CPU_JOIN_(a, b) a##_##b
+#define CPU_JOIN(a, b)  CPU_JOIN_(a, b)
+#define OP(name)        CPU_JOIN(name, CPU_ISA)
+
+extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_bf16;
+
+struct pl_weight {
+    const float *master; /* [O,I] */
+    void *copy;          /* bf16 [O,I]; NULL in f32, where the master itself serves */
+    int O, I;
+};
+
+typedef struct cpu_state {
+    pl_backend backend;
+    gemm *gemm;
+    /* One block that an operation may use until it returns; operations do not nest.
+     * It grows at the first call of a larger shape, then stays. */
+    void *scratch;
+    size_t scratch_bytes;
+    /* cos and sin of position * frequency: [n_positions, rope_size / 2] each. */
+    float *rope_cos, *rope_sin;
+    int rope_positions, rope_size;
+    double rope_theta;
+    /* The first failure of an operation, reported by sync. */
+    pl_status failure;
+    char failure_text[256];
+} cpu_state;
+
+static inline cpu_state *cpu_self(const pl_backend *be)
+{
+    return be->self;
+}
+
+/* Keeps the first failure and the thread's last error for sync. */
+void cpu_note_failure(cpu_state *self, pl_status status);
+
+/* The scratch block with at least `bytes`, 64-byte aligned; NULL (noted) if memory
+ * does not suffice. */
+void *cpu_scratch(cpu_state *self, size_t bytes);
+
+/* Rounds a size up to whole cache lines, so that parts of a block do not share one. */
+static inline size_t cpu_lines(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* Fills the rope table for positions 0 .. n_positions-1; false (noted) without
+ * memory. */
+bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions);
+
+static inline void cpu_gemm(cpu_state *self, const gemm_call *call, void *c,
+                            const void *a, const void *b)
+{
+    cpu_note_failure(self, self->gemm->run(self->gemm, call, c, a, b));
+}
+
+/* Compute copy of a weight, in the type of activations. */
+static inline const void *cpu_weight_data(const pl_weight *weight)
+{
+    return weight->copy != NULL ? weight->copy : weight->master;
+}
+
+/* Address of element i of a buffer of activations. */
+static inline pl_act *act_at(pl_act *acts, size_t i, pl_type type)
+{
+    return (pl_act *)(void *)((char *)acts + i * pl_type_bytes(type));
+}
+static inline const pl_act *act_in(const pl_act *acts, size_t i, pl_type type)
+{
+    return (const pl_act *)(const void *)((const char *)acts + i * pl_type_bytes(type));
+}
+
+#endif

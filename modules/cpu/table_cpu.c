@@ -1,0 +1,33 @@
+/* One table of operations per instruction set. */
+#include "modules/cpu/ops_cpu.h"
+
+const pl_ops OP(cpu_ops) = {
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .fill_zero = cpu_fill_zero,
+    .sync = cpu_sync,
+    .act_to_float = OP(act_to_float),
+    .act_from_float = OP(act_from_float),
+    .weight_create = cpu_weight_create,
+    .weight_destroy = cpu_weight_destroy,
+    .weights_refresh = cpu_weights_refresh,
+    .embed_forward = OP(embed_forward),
+    .embed_backward = OP(embed_backward),
+    .rmsnorm_forward = OP(rmsnorm_forward),
+    .rmsnorm_backward = OP(rmsnorm_backward),
+    .matmul_forward = cpu_matmul_forward,
+    .matmul_dx = cpu_matmul_dx,
+    .matmul_dw = cpu_matmul_dw,
+    .rope = OP(rope),
+    .attention_forward = OP(attention_forward),
+    .attention_backward = OP(attention_backward),
+    .attention_decode = OP(attention_decode),
+    .swiglu_forward = OP(swiglu_forward),
+    .swiglu_backward = OP(swiglu_backward),
+    .classifier = OP(classifier),
+    .logits = cpu_logits,
+    .sum_squares = OP(sum_squares),
+    .adamw = OP(adamw),
+};

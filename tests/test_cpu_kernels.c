@@ -1,0 +1,564 @@
+/* folder: modules; label: unit */
+/* The cpu backend's kernels on every instruction set this machine has, in both
+ * precisions, against the reference backend: awkward sizes, accumulation, threads. */
+#include "modules/cpu/cpu.h"
+#include "modules/modules.h"
+#include "modules/ref/ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef struct variant {
+    const char *isa, *precision;
+} variant;
+static const variant variants[] = {
+    {"portable", "f32"},  {"avx2", "f32"},  {"avx512", "f32"},  {"avx512_bf16", "f32"},
+    {"portable", "bf16"}, {"avx2", "bf16"}, {"avx512", "bf16"}, {"avx512_bf16", "bf16"},
+};
+enum { N_VARIANTS = sizeof variants / sizeof *variants };
+
+/* NULL where this build or machine lacks the variant. */
+static pl_backend *open_variant(const variant *v, int n_threads)
+{
+    const pl_backend_options options = {"cpu", n_threads, 0, v->precision};
+    pl_backend *be;
+    const pl_status status = cpu_backend_create_isa(&options, v->isa, &be);
+    assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
+    return be;
+}
+
+static pl_backend *open_ref(void)
+{
+    const pl_backend_options options = {"ref", 1, 0, "f32"};
+    pl_backend *be;
+    assert_int_equal(ref_backend_create(&options, &be), PL_OK);
+    return be;
+}
+
+static uint64_t stream; /* a new stream for each array of a test */
+
+static float *floats(size_t n, float scale)
+{
+    float *x = pl_alloc((n + 1) * sizeof *x);
+    stream++;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = scale * pl_random_normal(7, stream, i);
+        x[i] = pl_bf16_to_float(pl_bf16_from_float(x[i])); /* the same in both */
+    }
+    return x;
+}
+
+/* A block of activations of `be` with these values. */
+static pl_act *acts(pl_backend *be, const float *values, size_t n)
+{
+    pl_act *out = pl_alloc((n + 1) * sizeof(float));
+    be->ops->act_from_float(be, out, values, n);
+    return out;
+}
+
+static float *values_of(pl_backend *be, const pl_act *in, size_t n)
+{
+    float *out = pl_alloc((n + 1) * sizeof *out);
+    be->ops->act_to_float(be, out, in, n);
+    return out;
+}
+
+/* sum (a-b)^2 / sum b^2 */
+static double error(const float *a, const float *b, size_t n)
+{
+    double difference = 0, square = 1e-30;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        square += (double)b[i] * b[i];
+    }
+    return difference / square;
+}
+
+/* bf16 keeps 8 bits: 2^-9 relative, squared about 4e-6, times a few roundings. */
+static void assert_close(pl_backend *be, const float *a, const float *b, size_t n)
+{
+    const double limit = be->act == PL_BF16 ? 5e-5 : 2e-12, e = error(a, b, n);
+    if (!(e < limit))
+        fail_msg("%s: error %g is above %g", be->device, e, limit);
+}
+
+static void assert_acts_close(pl_backend *be, const pl_act *a, const pl_act *b,
+                              size_t n)
+{
+    float *left = values_of(be, a, n);
+    assert_close(be, left, (const float *)(const void *)b, n);
+    pl_free(left);
+}
+
+static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
+{
+    pl_backend *ref = open_ref();
+    for (int i = 0; i < N_VARIANTS; i++) {
+        pl_backend *be = open_variant(&variants[i], 1);
+        if (be == NULL)
+            continue;
+        check(be, ref);
+        assert_int_equal(be->ops->sync(be), PL_OK);
+        cpu_backend_destroy(&be);
+    }
+    ref_backend_destroy(&ref);
+}
+
+/* ---- exp, through SwiGLU with up = 1 + e^-g, of which e^-g cancels ---- */
+
+static void check_exp(pl_backend *be, pl_backend *ref)
+{
+    enum { N = 1 << 16 };
+    (void)ref;
+    if (be->act != PL_F32)
+        return;
+    float *gu = pl_alloc(2 * N * sizeof *gu), *out = pl_alloc(N * sizeof *out);
+    for (int i = 0; i < N; i++) {
+        gu[i] = -85.0f + 170.0f * (float)i / N;
+        gu[N + i] = 1.0f;
+    }
+    be->ops->swiglu_forward(be, (pl_act *)(void *)out, (pl_act *)(void *)gu, 1, N);
+    for (int i = 0; i < N; i++) {
+        const double right = gu[i] / (1.0 + exp(-(double)gu[i]));
+        assert_true(fabs(out[i] - right) <= 4e-7 * fabs(right));
+    }
+    pl_free(gu);
+    pl_free(out);
+}
+
+static void silu_is_exact_to_4e_7_between_minus_85_and_85(void **state)
+{
+    (void)state;
+    for_each_variant(check_exp);
+}
+
+/* ---- activations ---- */
+
+static void check_rounding(pl_backend *be, pl_backend *ref)
+{
+    enum { N = 1003 };
+    (void)ref;
+    float *x = pl_alloc(N * sizeof *x);
+    for (int i = 0; i < N; i++)
+        x[i] = pl_random_normal(1, 2, (uint64_t)i) * 100.0f;
+    x[5] = INFINITY;
+    x[6] = NAN;
+    x[7] = -0.0f;
+    pl_act *a = acts(be, x, N);
+    float *back = values_of(be, a, N);
+    for (int i = 0; i < N; i++) {
+        const float right =
+            be->act == PL_BF16 ? pl_bf16_to_float(pl_bf16_from_float(x[i])) : x[i];
+        assert_true(memcmp(&back[i], &right, sizeof right) == 0 || isnan(right));
+        assert_int_equal(isnan(back[i]) != 0, i == 6);
+    }
+    pl_free(x);
+    pl_free(a);
+    pl_free(back);
+}
+
+static void activations_round_to_nearest_even_and_keep_nan(void **state)
+{
+    (void)state;
+    for_each_variant(check_rounding);
+}
+
+/* ---- matrices ---- */
+
+static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, int I)
+{
+    const size_t no = (size_t)(N * O), ni = (size_t)(N * I), oi = (size_t)(O * I);
+    float *x = floats(ni, 1), *w = floats(oi, 0.2f), *dout = floats(no, 1),
+          *dx = floats(ni, 1), *dw = floats(oi, 1);
+    pl_backend *both[2] = {be, ref};
+    pl_act *out[2], *sum[2], *xs[2], *douts[2];
+    float *dws[2];
+    for (int i = 0; i < 2; i++) {
+        pl_backend *b = both[i];
+        pl_weight *weight;
+        assert_int_equal(b->ops->weight_create(b, w, O, I, &weight), PL_OK);
+        b->ops->weights_refresh(b, &weight, 1);
+        xs[i] = acts(b, x, ni);
+        douts[i] = acts(b, dout, no);
+        out[i] = acts(b, dout, no);
+        sum[i] = acts(b, dx, ni);
+        dws[i] = pl_alloc(oi * sizeof(float));
+        memcpy(dws[i], dw, oi * sizeof(float));
+        b->ops->matmul_forward(b, out[i], xs[i], weight, N, O, I);
+        b->ops->matmul_dx(b, sum[i], douts[i], weight, N, O, I, true);
+        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I);
+        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I);
+        b->ops->weight_destroy(b, &weight);
+        assert_null(weight);
+    }
+    assert_acts_close(be, out[0], out[1], no);
+    assert_acts_close(be, sum[0], sum[1], ni);
+    assert_close(be, dws[0], dws[1], oi);
+    for (int i = 0; i < 2; i++) {
+        pl_free(out[i]);
+        pl_free(sum[i]);
+        pl_free(xs[i]);
+        pl_free(douts[i]);
+        pl_free(dws[i]);
+    }
+    pl_free(x);
+    pl_free(w);
+    pl_free(dout);
+    pl_free(dx);
+    pl_free(dw);
+}
+
+static void check_matmul(pl_backend *be, pl_backend *ref)
+{
+    check_matmul_shape(be, ref, 1, 48, 32);
+    check_matmul_shape(be, ref, 37, 24, 40);
+    check_matmul_shape(be, ref, 128, 96, 64);
+}
+
+static void products_match_and_gradients_accumulate(void **state)
+{
+    (void)state;
+    for_each_variant(check_matmul);
+}
+
+static void check_refresh(pl_backend *be, pl_backend *ref)
+{
+    (void)ref;
+    float master[4] = {1, 0, 0, 1}, out[4];
+    const float x[4] = {3, 4, 5, 6};
+    pl_weight *weight;
+    assert_int_equal(be->ops->weight_create(be, master, 2, 2, &weight), PL_OK);
+    master[0] = 2;
+    be->ops->weights_refresh(be, &weight, 1);
+    pl_act *in = acts(be, x, 4);
+    be->ops->logits(be, out, in, weight, 2, 2, 2);
+    assert_float_equal(out[0], 6, 0);
+    assert_float_equal(out[1], 4, 0);
+    assert_float_equal(out[2], 10, 0);
+    be->ops->weight_destroy(be, &weight);
+    pl_free(in);
+}
+
+static void refreshed_weights_follow_their_master(void **state)
+{
+    (void)state;
+    for_each_variant(check_refresh);
+}
+
+/* ---- attention ---- */
+
+typedef struct extents {
+    int B, T, H, G, D;
+} extents;
+
+static void run_attention(pl_backend *be, const extents *e, const float *qkv,
+                          const float *dout, pl_act **out, float **lse, pl_act **dqkv)
+{
+    const size_t n_out = (size_t)(e->B * e->T * e->H * e->D);
+    const size_t n_qkv = (size_t)(e->B * e->T * (e->H + 2 * e->G) * e->D);
+    pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
+    *out = pl_alloc(n_out * sizeof(float));
+    *lse = pl_alloc((size_t)(e->B * e->H * e->T) * sizeof(float));
+    *dqkv = acts(be, qkv, n_qkv); /* must be overwritten */
+    be->ops->attention_forward(be, *out, *lse, in, e->B, e->T, e->H, e->G, e->D);
+    be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, e->B, e->T, e->H, e->G,
+                                e->D);
+    pl_free(in);
+    pl_free(grad);
+}
+
+static void check_attention_shape(pl_backend *be, pl_backend *ref, extents e)
+{
+    const size_t n_out = (size_t)(e.B * e.T * e.H * e.D);
+    const size_t n_qkv = (size_t)(e.B * e.T * (e.H + 2 * e.G) * e.D);
+    float *qkv = floats(n_qkv, 1.5f), *dout = floats(n_out, 1), *lse[2];
+    pl_act *out[2], *dqkv[2];
+    run_attention(be, &e, qkv, dout, &out[0], &lse[0], &dqkv[0]);
+    run_attention(ref, &e, qkv, dout, &out[1], &lse[1], &dqkv[1]);
+    assert_acts_close(be, out[0], out[1], n_out);
+    assert_acts_close(be, dqkv[0], dqkv[1], n_qkv);
+    assert_close(be, lse[0], lse[1], (size_t)(e.B * e.H * e.T));
+    for (int i = 0; i < 2; i++) {
+        pl_free(out[i]);
+        pl_free(lse[i]);
+        pl_free(dqkv[i]);
+    }
+    pl_free(qkv);
+    pl_free(dout);
+}
+
+static void check_attention(pl_backend *be, pl_backend *ref)
+{
+    const extents shapes[] = {{1, 1, 1, 1, 16},   {2, 33, 4, 2, 16},
+                              {1, 64, 2, 1, 64},  {1, 150, 2, 2, 24},
+                              {1, 257, 1, 1, 32}, {1, 100, 3, 1, 128}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_attention_shape(be, ref, shapes[i]);
+}
+
+static void attention_matches_with_odd_lengths_and_grouped_keys(void **state)
+{
+    (void)state;
+    for_each_variant(check_attention);
+}
+
+static void check_decode(pl_backend *be, pl_backend *ref)
+{
+    enum { B = 2, S = 70, H = 4, G = 2, D = 24 };
+    const int32_t pos[B] = {0, 69};
+    float *q = floats(B * H * D, 1.5f), *k = floats(B * S * G * D, 1),
+          *v = floats(B * S * G * D, 1);
+    pl_backend *both[2] = {be, ref};
+    pl_act *out[2];
+    for (int i = 0; i < 2; i++) {
+        pl_backend *b = both[i];
+        pl_act *qs = acts(b, q, B * H * D), *ks = acts(b, k, B * S * G * D),
+               *vs = acts(b, v, B * S * G * D);
+        out[i] = pl_alloc(B * H * D * sizeof(float));
+        b->ops->attention_decode(b, out[i], qs, ks, vs, pos, B, S, H, G, D);
+        pl_free(qs);
+        pl_free(ks);
+        pl_free(vs);
+    }
+    assert_acts_close(be, out[0], out[1], B * H * D);
+    pl_free(out[0]);
+    pl_free(out[1]);
+    pl_free(q);
+    pl_free(k);
+    pl_free(v);
+}
+
+static void decoding_matches_at_the_first_and_last_position(void **state)
+{
+    (void)state;
+    for_each_variant(check_decode);
+}
+
+/* ---- classifier ---- */
+
+static void check_classifier(pl_backend *be, pl_backend *ref)
+{
+    enum { N = 300, V = 101, C = 40 };
+    float *x = floats(N * C, 1), *w = floats(V * C, 0.3f), *dw = floats(V * C, 1);
+    int32_t targets[N];
+    for (int n = 0; n < N; n++)
+        targets[n] = n % 7 == 0 ? -1 : n % V;
+    pl_backend *both[2] = {be, ref};
+    pl_act *dx[2];
+    float *dws[2], *loss[2], alone[N];
+    for (int i = 0; i < 2; i++) {
+        pl_backend *b = both[i];
+        pl_weight *weight;
+        assert_int_equal(b->ops->weight_create(b, w, V, C, &weight), PL_OK);
+        pl_act *xs = acts(b, x, N * C);
+        dx[i] = acts(b, x, N * C);
+        loss[i] = pl_alloc(N * sizeof(float));
+        dws[i] = pl_alloc(V * C * sizeof(float));
+        memcpy(dws[i], dw, V * C * sizeof(float));
+        b->ops->classifier(b, loss[i], dx[i], dws[i], xs, weight, targets, 0.5f, N, V,
+                           C);
+        b->ops->classifier(b, alone, NULL, NULL, xs, weight, targets, 0.5f, N, V, C);
+        assert_memory_equal(alone, loss[i], sizeof alone);
+        assert_float_equal(loss[i][0], 0, 0);
+        b->ops->weight_destroy(b, &weight);
+        pl_free(xs);
+    }
+    assert_close(be, loss[0], loss[1], N);
+    assert_acts_close(be, dx[0], dx[1], N * C);
+    assert_close(be, dws[0], dws[1], V * C);
+    for (int i = 0; i < 2; i++) {
+        pl_free(dx[i]);
+        pl_free(loss[i]);
+        pl_free(dws[i]);
+    }
+    pl_free(x);
+    pl_free(w);
+    pl_free(dw);
+}
+
+static void classifier_skips_negative_targets_and_adds_to_dw(void **state)
+{
+    (void)state;
+    for_each_variant(check_classifier);
+}
+
+/* ---- threads ---- */
+
+static void run_reductions(pl_backend *be, float *dw, float *embed, double *squares,
+                           pl_act **dqkv)
+{
+    enum { N = 200, C = 50 };
+    const extents e = {3, 40, 2, 1, 16};
+    stream = 1000;
+    float *grad = floats(N * C, 1), *w = floats(C, 1), *qkv = floats(3 * 40 * 64, 1);
+    float rstd[N], *lse;
+    int32_t tokens[N];
+    for (int n = 0; n < N; n++) {
+        rstd[n] = 0.5f;
+        tokens[n] = n % 3;
+    }
+    pl_act *dout = acts(be, grad, N * C), *dx = acts(be, grad, N * C), *out;
+    be->ops->rmsnorm_backward(be, dx, dw, dout, dout, w, rstd, N, C);
+    be->ops->embed_backward(be, embed, dout, tokens, N, C);
+    be->ops->sum_squares(be, squares, grad, N * C);
+    run_attention(be, &e, qkv, grad, &out, &lse, dqkv);
+    pl_free(grad);
+    pl_free(w);
+    pl_free(qkv);
+    pl_free(dout);
+    pl_free(dx);
+    pl_free(out);
+    pl_free(lse);
+}
+
+static void three_threads_give_the_bits_of_one(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_VARIANTS; i++) {
+        float dw[2][50] = {{0}}, embed[2][150] = {{0}};
+        double squares[2] = {0, 0};
+        pl_act *dqkv[2];
+        for (int j = 0; j < 2; j++) {
+            pl_backend *be = open_variant(&variants[i], j == 0 ? 1 : 3);
+            if (be == NULL)
+                break;
+            run_reductions(be, dw[j], embed[j], &squares[j], &dqkv[j]);
+            cpu_backend_destroy(&be);
+        }
+        if (squares[0] <= 0) { /* only what every machine has must have run */
+            assert_true(i > 0);
+            continue;
+        }
+        assert_memory_equal(dw[0], dw[1], sizeof dw[0]);
+        assert_memory_equal(embed[0], embed[1], sizeof embed[0]);
+        assert_true(squares[0] == squares[1]);
+        assert_memory_equal(dqkv[0], dqkv[1], 3 * 40 * 64 * 2);
+        pl_free(dqkv[0]);
+        pl_free(dqkv[1]);
+    }
+}
+
+/* ---- optimizer ---- */
+
+static void check_adamw(pl_backend *be, pl_backend *ref)
+{
+    enum { N = (1 << 14) + 21 };
+    const pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3};
+    pl_backend *both[2] = {be, ref};
+    float *p[2], *m[2], *v[2], *g[2];
+    double squares[2];
+    for (int i = 0; i < 2; i++) {
+        stream = 2000;
+        p[i] = floats(N, 1);
+        m[i] = floats(N, 1);
+        v[i] = floats(N, 1);
+        g[i] = floats(N, 1);
+        for (int j = 0; j < N; j++)
+            v[i][j] = fabsf(v[i][j]);
+        both[i]->ops->sum_squares(both[i], &squares[i], g[i], N);
+        both[i]->ops->adamw(both[i], p[i], m[i], v[i], g[i], N, 0.5f, &adam);
+    }
+    assert_true(fabs(squares[0] - squares[1]) < 1e-6 * squares[1]);
+    assert_true(error(p[0], p[1], N) < 1e-12);
+    assert_true(error(m[0], m[1], N) < 1e-12);
+    assert_true(error(v[0], v[1], N) < 1e-12);
+    for (int j = 0; j < N; j++)
+        assert_true(g[0][j] == 0);
+    for (int i = 0; i < 2; i++) {
+        pl_free(p[i]);
+        pl_free(m[i]);
+        pl_free(v[i]);
+        pl_free(g[i]);
+    }
+}
+
+static void adamw_matches_and_clears_the_gradient(void **state)
+{
+    (void)state;
+    for_each_variant(check_adamw);
+}
+
+/* ---- norm and rope with sizes that fill no vector ---- */
+
+static void check_rows(pl_backend *be, pl_backend *ref)
+{
+    enum { N = 70, C = 42, H = 2, G = 1, D = 18, QKV = 2 * 35 * (H + 2 * G) * D };
+    float *x = floats(N * C, 1), *res = floats(N * C, 1), *w = floats(C, 1),
+          *qkv = floats(QKV, 1), dw[2][C] = {{0}}, rstd[2][N];
+    pl_backend *both[2] = {be, ref};
+    pl_act *xs[2], *out[2], *dx[2], *turned[2];
+    for (int i = 0; i < 2; i++) {
+        pl_backend *b = both[i];
+        pl_act *residual = acts(b, res, N * C);
+        xs[i] = acts(b, x, N * C);
+        out[i] = acts(b, x, N * C);
+        dx[i] = acts(b, x, N * C);
+        turned[i] = acts(b, qkv, QKV);
+        b->ops->rmsnorm_forward(b, out[i], rstd[i], xs[i], residual, w, N, C, 1e-5f);
+        b->ops->rmsnorm_backward(b, dx[i], dw[i], residual, xs[i], w, rstd[i], N, C);
+        b->ops->rope(b, turned[i], 2, 35, H, G, D, 10000.0, 3, 1);
+        pl_free(residual);
+    }
+    assert_acts_close(be, xs[0], xs[1], N * C);
+    assert_acts_close(be, out[0], out[1], N * C);
+    assert_acts_close(be, dx[0], dx[1], N * C);
+    assert_acts_close(be, turned[0], turned[1], QKV);
+    assert_close(be, dw[0], dw[1], C);
+    be->ops->rope(be, turned[0], 2, 35, H, G, D, 10000.0, 3, -1);
+    assert_acts_close(be, turned[0], (const pl_act *)(const void *)qkv, QKV);
+    for (int i = 0; i < 2; i++) {
+        pl_free(xs[i]);
+        pl_free(out[i]);
+        pl_free(dx[i]);
+        pl_free(turned[i]);
+    }
+    pl_free(x);
+    pl_free(res);
+    pl_free(w);
+    pl_free(qkv);
+}
+
+static void rows_that_fill_no_vector_match_and_rope_inverts(void **state)
+{
+    (void)state;
+    for_each_variant(check_rows);
+}
+
+/* ---- create ---- */
+
+static void wrong_options_are_refused(void **state)
+{
+    (void)state;
+    pl_backend *be;
+    pl_backend_options options = {"cpu", 1, 0, "int4"};
+    assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
+    assert_null(be);
+    options.precision = "f32";
+    options.n_threads = 0;
+    assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
+    options.n_threads = 1;
+    assert_int_equal(cpu_backend_create_isa(&options, "mmx", &be), PL_ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(silu_is_exact_to_4e_7_between_minus_85_and_85),
+        cmocka_unit_test(activations_round_to_nearest_even_and_keep_nan),
+        cmocka_unit_test(products_match_and_gradients_accumulate),
+        cmocka_unit_test(refreshed_weights_follow_their_master),
+        cmocka_unit_test(attention_matches_with_odd_lengths_and_grouped_keys),
+        cmocka_unit_test(decoding_matches_at_the_first_and_last_position),
+        cmocka_unit_test(classifier_skips_negative_targets_and_adds_to_dw),
+        cmocka_unit_test(three_threads_give_the_bits_of_one),
+        cmocka_unit_test(adamw_matches_and_clears_the_gradient),
+        cmocka_unit_test(rows_that_fill_no_vector_match_and_rope_inverts),
+        cmocka_unit_test(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
