@@ -1,0 +1,652 @@
+/* Configuration tables: values in and out of the caller's struct, YAML in and
+ * out. Values travel as text; the table says how to read each.
+ *
+ * Read in this order: finding rows, setting, getting, the YAML reader (libyaml
+ * events), the three writers.
+ */
+#include "base/conf.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+enum { KEY_NAME_MAX = 256, NESTING_MAX = 8 };
+
+static const pl_key *find_key(const pl_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->n_keys; i++)
+        if (table->keys[i].type != PL_KEY_SECTION &&
+            strcmp(table->keys[i].name, name) == 0)
+            return &table->keys[i];
+    return NULL;
+}
+
+static bool is_section(const pl_table *table, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const char *row = table->keys[i].name;
+        if (strncmp(row, name, len) != 0)
+            continue;
+        if (row[len] == '.' || (!row[len] && table->keys[i].type == PL_KEY_SECTION))
+            return true;
+    }
+    return false;
+}
+
+static const char *nearest_key(const pl_table *table, const char *name)
+{
+    const char **names = pl_alloc(table->n_keys * sizeof *names);
+    size_t n_names = 0;
+    for (size_t i = 0; i < table->n_keys; i++)
+        if (table->keys[i].type != PL_KEY_SECTION)
+            names[n_names++] = table->keys[i].name;
+    const char *nearest = pl_nearest(name, names, n_names);
+    pl_free(names);
+    return nearest;
+}
+
+static pl_status unknown_key(const pl_table *table, const char *name, const char *where)
+{
+    if (is_section(table, name))
+        return pl_fail(PL_ERR_CONFIG, "`%s` (%s) is a section and takes no value", name,
+                       where);
+    const char *nearest = nearest_key(table, name);
+    if (!nearest)
+        return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); no key resembles it",
+                       name, where);
+    return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); the nearest is `%s`",
+                   name, where, nearest);
+}
+
+/* Rows without bounds leave min and max at zero. */
+static bool is_bounded(const pl_key *key)
+{
+    bool number = key->type == PL_KEY_INT || key->type == PL_KEY_REAL;
+    return number && key->min < key->max;
+}
+
+/* "1..1000000", "at least 1", "at most 5"; a bound of 1e15 or more is no bound. */
+static void put_range(const pl_key *key, pl_buf *out)
+{
+    char min[32], max[32];
+    bool low = key->min > -1e15, high = key->max < 1e15;
+    pl_format_real(key->min, min);
+    pl_format_real(key->max, max);
+    if (low && high)
+        pl_buf_printf(out, "%s..%s", min, max);
+    else if (low)
+        pl_buf_printf(out, "at least %s", min);
+    else
+        pl_buf_printf(out, "at most %s", max);
+}
+
+/* What a value of this key must be, for people. */
+static void put_wanted(const pl_key *key, pl_buf *out)
+{
+    switch (key->type) {
+    case PL_KEY_INT:
+        pl_buf_printf(out, "a whole number");
+        break;
+    case PL_KEY_REAL:
+        pl_buf_printf(out, "a number");
+        break;
+    case PL_KEY_BOOL:
+        pl_buf_printf(out, "true or false");
+        break;
+    case PL_KEY_CHOICE:
+        pl_buf_printf(out, "one of %s", key->choices);
+        break;
+    case PL_KEY_TEXT:
+    case PL_KEY_SECTION:
+        pl_buf_printf(out, "text");
+        break;
+    }
+    if (is_bounded(key)) {
+        pl_buf_printf(out, ", ");
+        put_range(key, out);
+    }
+    if (key->unit && *key->unit)
+        pl_buf_printf(out, " %s", key->unit);
+}
+
+static pl_status bad_value(const pl_key *key, const char *value, const char *where)
+{
+    pl_buf wanted = {0};
+    put_wanted(key, &wanted);
+    if (key->type == PL_KEY_TEXT)
+        pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
+    pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", key->name, value,
+            where, pl_buf_text(&wanted));
+    pl_buf_destroy(&wanted);
+    return PL_ERR_CONFIG;
+}
+
+static bool in_range(const pl_key *key, double value)
+{
+    return !is_bounded(key) || (value >= key->min && value <= key->max);
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t len = strlen(value);
+    for (const char *at = choices; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strcspn(at, "|") == len && strncmp(at, value, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_utf8(const char *text)
+{
+    size_t left = strlen(text), n;
+    for (; left; text += n, left -= n)
+        if (!(n = pl_utf8_length(text, left)))
+            return false;
+    return true;
+}
+
+static bool set_text(char *field, const char *value)
+{
+    if (strlen(value) >= PL_KEY_TEXT_MAX || !is_utf8(value))
+        return false;
+    memset(field, 0, PL_KEY_TEXT_MAX); /* equal values are equal bytes */
+    memcpy(field, value, strlen(value));
+    return true;
+}
+
+/* Writes the field, or returns false and leaves it. */
+static bool set_field(const pl_key *key, void *target, const char *value)
+{
+    char *field = (char *)target + key->offset;
+    int64_t whole;
+    double real;
+    bool flag;
+    switch (key->type) {
+    case PL_KEY_INT:
+        if (pl_parse_int(value, &whole) != PL_OK || !in_range(key, (double)whole))
+            return false;
+        memcpy(field, &whole, sizeof whole);
+        return true;
+    case PL_KEY_REAL:
+        if (pl_parse_real(value, &real) != PL_OK || !in_range(key, real))
+            return false;
+        memcpy(field, &real, sizeof real);
+        return true;
+    case PL_KEY_BOOL:
+        if (pl_parse_bool(value, &flag) != PL_OK)
+            return false;
+        memcpy(field, &flag, sizeof flag);
+        return true;
+    case PL_KEY_CHOICE:
+        return is_choice(key->choices, value) && set_text(field, value);
+    case PL_KEY_TEXT:
+        return set_text(field, value);
+    case PL_KEY_SECTION:
+        break;
+    }
+    return false;
+}
+
+/* A default that its own row refuses is a bug of the table, not of the user. */
+void pl_conf_defaults(const pl_table *table, void *target)
+{
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const pl_key *key = &table->keys[i];
+        if (key->type != PL_KEY_SECTION && !set_field(key, target, key->initial)) {
+            fprintf(stderr, "pathloom: the default of %s is unusable: %s\n", key->name,
+                    key->initial);
+            abort();
+        }
+    }
+}
+
+pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
+                      const char *value, const char *where)
+{
+    const pl_key *row = find_key(table, key);
+    if (!row)
+        return unknown_key(table, key, where);
+    if (!set_field(row, target, value))
+        return bad_value(row, value, where);
+    return PL_OK;
+}
+
+pl_status pl_conf_set_pair(const pl_table *table, void *target,
+                           const char *key_equals_value, const char *where)
+{
+    char key[KEY_NAME_MAX];
+    size_t len = strcspn(key_equals_value, "=");
+    if (!key_equals_value[len] || len == 0 || len >= sizeof key)
+        return pl_fail(PL_ERR_CONFIG, "`%.64s` (%s) is not of the form key=value",
+                       key_equals_value, where);
+    memcpy(key, key_equals_value, len);
+    key[len] = 0;
+    return pl_conf_set(table, target, key, key_equals_value + len + 1, where);
+}
+
+static void put_value(const pl_key *key, const void *target, pl_buf *out)
+{
+    const char *field = (const char *)target + key->offset;
+    int64_t whole;
+    double real;
+    bool flag;
+    char text[32];
+    switch (key->type) {
+    case PL_KEY_INT:
+        memcpy(&whole, field, sizeof whole);
+        pl_buf_printf(out, "%lld", (long long)whole);
+        break;
+    case PL_KEY_REAL:
+        memcpy(&real, field, sizeof real);
+        pl_buf_printf(out, "%s", pl_format_real(real, text));
+        break;
+    case PL_KEY_BOOL:
+        memcpy(&flag, field, sizeof flag);
+        pl_buf_printf(out, "%s", flag ? "true" : "false");
+        break;
+    case PL_KEY_TEXT:
+    case PL_KEY_CHOICE:
+        pl_buf_printf(out, "%s", field);
+        break;
+    case PL_KEY_SECTION:
+        break;
+    }
+}
+
+bool pl_conf_get(const pl_table *table, const void *target, const char *key,
+                 pl_buf *out)
+{
+    const pl_key *row = find_key(table, key);
+    if (row)
+        put_value(row, target, out);
+    return row != NULL;
+}
+
+const char *pl_conf_difference(const pl_table *table, const void *a, const void *b)
+{
+    pl_buf left = {0}, right = {0};
+    const char *name = NULL;
+    for (size_t i = 0; i < table->n_keys && !name; i++) {
+        const pl_key *key = &table->keys[i];
+        if (key->local)
+            continue;
+        pl_buf_clear(&left);
+        pl_buf_clear(&right);
+        put_value(key, a, &left);
+        put_value(key, b, &right);
+        if (strcmp(pl_buf_text(&left), pl_buf_text(&right)) != 0)
+            name = key->name;
+    }
+    pl_buf_destroy(&left);
+    pl_buf_destroy(&right);
+    return name;
+}
+
+/* The YAML reader: one walk over libyaml's events, which calls pl_conf_set. */
+typedef struct yaml_reader {
+    const pl_table *table;
+    void *target;
+    const char *path;
+    bool *seen; /* one a row */
+    yaml_parser_t parser;
+    char where[KEY_NAME_MAX];
+} yaml_reader;
+
+static const char *locate(yaml_reader *reader, size_t line)
+{
+    snprintf(reader->where, sizeof reader->where, "%.200s line %zu", reader->path,
+             line + 1);
+    return reader->where;
+}
+
+static pl_status refuse(yaml_reader *reader, const yaml_event_t *event, const char *why)
+{
+    return pl_fail(PL_ERR_CONFIG, "%s: %s", locate(reader, event->start_mark.line),
+                   why);
+}
+
+/* The caller deletes the event, also after a failure. */
+static pl_status next_event(yaml_reader *reader, yaml_event_t *event)
+{
+    memset(event, 0, sizeof *event);
+    if (yaml_parser_parse(&reader->parser, event))
+        return PL_OK;
+    const char *problem = reader->parser.problem;
+    return pl_fail(PL_ERR_CONFIG, "%s is not YAML: %s",
+                   locate(reader, reader->parser.problem_mark.line),
+                   problem ? problem : "it is not UTF-8 text");
+}
+
+static const char *scalar(const yaml_event_t *event)
+{
+    return (const char *)event->data.scalar.value;
+}
+
+static bool has_nul(const yaml_event_t *event)
+{
+    return strlen(scalar(event)) != event->data.scalar.length;
+}
+
+static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
+                          size_t line)
+{
+    const char *where = locate(reader, line);
+    const pl_key *row = find_key(reader->table, name);
+    if (!row)
+        return unknown_key(reader->table, name, where);
+    bool *seen = &reader->seen[row - reader->table->keys];
+    if (*seen)
+        return pl_fail(PL_ERR_CONFIG, "`%s` stands a second time (%s)", name, where);
+    *seen = true;
+    return pl_conf_set(reader->table, reader->target, name, value, where);
+}
+
+/* A section whose keys are all commented out is an empty plain scalar. */
+static pl_status read_scalar(yaml_reader *reader, const char *name,
+                             const yaml_event_t *event)
+{
+    if (has_nul(event))
+        return refuse(reader, event, "a NUL character is not allowed");
+    bool empty = event->data.scalar.length == 0 &&
+                 event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (empty && !find_key(reader->table, name) && is_section(reader->table, name))
+        return PL_OK;
+    return set_once(reader, name, scalar(event), event->start_mark.line);
+}
+
+static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
+                             pl_buf *list)
+{
+    if (event->type != YAML_SCALAR_EVENT || has_nul(event) ||
+        strchr(scalar(event), ','))
+        return refuse(reader, event, "a list takes plain values without commas");
+    pl_buf_printf(list, "%s%s", list->len ? "," : "", scalar(event));
+    return PL_OK;
+}
+
+static pl_status read_list(yaml_reader *reader, const char *name, size_t line)
+{
+    pl_buf list = {0};
+    pl_status status = PL_OK;
+    for (bool ended = false; status == PL_OK && !ended;) {
+        yaml_event_t event;
+        status = next_event(reader, &event);
+        ended = event.type == YAML_SEQUENCE_END_EVENT;
+        if (status == PL_OK && !ended)
+            status = append_item(reader, &event, &list);
+        yaml_event_delete(&event);
+    }
+    if (status == PL_OK)
+        status = set_once(reader, name, pl_buf_text(&list), line);
+    pl_buf_destroy(&list);
+    return status;
+}
+
+static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth);
+
+static pl_status read_value(yaml_reader *reader, const char *name, int depth)
+{
+    yaml_event_t event;
+    pl_status status = next_event(reader, &event);
+    if (status != PL_OK)
+        goto done;
+    if (event.type == YAML_SCALAR_EVENT)
+        status = read_scalar(reader, name, &event);
+    else if (event.type == YAML_SEQUENCE_START_EVENT)
+        status = read_list(reader, name, event.start_mark.line);
+    else if (event.type == YAML_MAPPING_START_EVENT && depth < NESTING_MAX)
+        status = read_mapping(reader, name, depth + 1);
+    else if (event.type == YAML_MAPPING_START_EVENT)
+        status = refuse(reader, &event, "sections are nested too deeply");
+    else
+        status = refuse(reader, &event, "aliases (*name) are not supported");
+done:
+    yaml_event_delete(&event);
+    return status;
+}
+
+/* One `key: value` whose key event is at hand. */
+static pl_status read_pair(yaml_reader *reader, const char *prefix,
+                           const yaml_event_t *event, int depth)
+{
+    if (event->type != YAML_SCALAR_EVENT || has_nul(event))
+        return refuse(reader, event, "a key must be a plain name");
+    char name[KEY_NAME_MAX];
+    int len = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "",
+                       scalar(event));
+    if (len < 0 || len >= (int)sizeof name)
+        return refuse(reader, event, "a key is too long");
+    return read_value(reader, name, depth);
+}
+
+/* After the mapping's start, up to and with its end. */
+static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth)
+{
+    pl_status status = PL_OK;
+    for (bool ended = false; status == PL_OK && !ended;) {
+        yaml_event_t event;
+        status = next_event(reader, &event);
+        ended = event.type == YAML_MAPPING_END_EVENT;
+        if (status == PL_OK && !ended)
+            status = read_pair(reader, prefix, &event, depth);
+        yaml_event_delete(&event);
+    }
+    return status;
+}
+
+/* What stands at the top: one mapping, or nothing at all. */
+static pl_status read_stream(yaml_reader *reader)
+{
+    pl_status status = PL_OK;
+    int n_documents = 0;
+    for (bool ended = false; status == PL_OK && !ended;) {
+        yaml_event_t event;
+        status = next_event(reader, &event);
+        ended = event.type == YAML_STREAM_END_EVENT;
+        if (event.type == YAML_DOCUMENT_START_EVENT && ++n_documents > 1)
+            status = refuse(reader, &event, "a second document starts here");
+        else if (event.type == YAML_MAPPING_START_EVENT)
+            status = read_mapping(reader, "", 0);
+        else if (event.type == YAML_SEQUENCE_START_EVENT ||
+                 (event.type == YAML_SCALAR_EVENT && event.data.scalar.length))
+            status = refuse(reader, &event, "expected `key: value` lines");
+        yaml_event_delete(&event);
+    }
+    return status;
+}
+
+pl_status pl_conf_load(const pl_table *table, void *target, const char *path)
+{
+    pl_buf text = {0};
+    yaml_reader reader = {.table = table, .target = target, .path = path};
+    pl_status status = pl_read_file(path, &text);
+    if (status != PL_OK)
+        goto done;
+    if (!yaml_parser_initialize(&reader.parser))
+        pl_memory_exhausted(sizeof reader.parser);
+    reader.seen = pl_alloc(table->n_keys);
+    yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&reader.parser, (const uint8_t *)pl_buf_text(&text),
+                                 text.len);
+    status = read_stream(&reader);
+    yaml_parser_delete(&reader.parser);
+    pl_free(reader.seen);
+done:
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* A text that YAML reads back as itself without quotes, whatever its type. */
+static bool is_plain(const char *text)
+{
+    static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "0123456789_./+-";
+    return *text && !strchr("-+.", *text) && strspn(text, inside) == strlen(text);
+}
+
+static uint32_t code_point(const char *text, size_t n)
+{
+    static const uint8_t first_bits[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t point = (uint8_t)text[0] & first_bits[n];
+    for (size_t i = 1; i < n; i++)
+        point = point << 6 | ((uint8_t)text[i] & 0x3f);
+    return point;
+}
+
+/* Controls, line breaks and what the YAML reader does not accept as it is. */
+static bool needs_escape(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||
+           point == 0x2029 || point == 0xfeff || point == 0xfffe || point == 0xffff;
+}
+
+static void put_yaml_text(const char *text, pl_buf *out)
+{
+    if (is_plain(text)) {
+        pl_buf_printf(out, "%s", text);
+        return;
+    }
+    pl_buf_printf(out, "\"");
+    size_t n;
+    for (size_t left = strlen(text); left; text += n, left -= n) {
+        n = pl_utf8_length(text, left);
+        n = n ? n : 1;
+        uint32_t point = code_point(text, n);
+        if (point == '"' || point == '\\')
+            pl_buf_printf(out, "\\%c", (int)point);
+        else if (needs_escape(point))
+            pl_buf_printf(out, "\\u%04x", (unsigned)point);
+        else
+            pl_buf_append(out, text, n);
+    }
+    pl_buf_printf(out, "\"");
+}
+
+static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
+{
+    pl_buf value = {0};
+    put_value(key, target, &value);
+    bool text = key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE;
+    if (text)
+        put_yaml_text(pl_buf_text(&value), out);
+    else
+        pl_buf_append(out, value.data, value.len);
+    pl_buf_destroy(&value);
+}
+
+/* Length of the section part of a dotted name: 5 of "train.tau", 0 of "seed". */
+static size_t section_len(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) : 0;
+}
+
+static int depth_of(const char *name, size_t len)
+{
+    int depth = 0;
+    for (size_t i = 0; i < len; i++)
+        depth += name[i] == '.';
+    return depth;
+}
+
+/* Opens the headings of `name`'s section that `open` does not lie in already. */
+static void put_headings(const char *name, size_t len, const char *open, pl_buf *out)
+{
+    size_t start = 0;
+    while (start < len) {
+        size_t end = start + strcspn(name + start, ".");
+        bool is_open =
+            strncmp(open, name, end) == 0 && (!open[end] || open[end] == '.');
+        if (!is_open)
+            pl_buf_printf(out, "%*s%.*s:\n", 2 * depth_of(name, start), "",
+                          (int)(end - start), name + start);
+        start = end + 1;
+    }
+}
+
+static const char *help_of(const pl_key *key)
+{
+    return key->help ? key->help : "";
+}
+
+static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
+{
+    size_t section = section_len(key->name);
+    int indent = section ? 2 * (depth_of(key->name, section) + 1) : 0;
+    const char *last = key->name + section + (section ? 1 : 0);
+    pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
+    put_wanted(key, out);
+    pl_buf_printf(out, "; default %s)\n%*s%s: ", key->initial, indent, "", last);
+    put_yaml_value(key, target, out);
+    pl_buf_printf(out, "\n");
+}
+
+void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
+{
+    char open[KEY_NAME_MAX] = "";
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const pl_key *key = &table->keys[i];
+        if (key->type == PL_KEY_SECTION) {
+            int indent = 2 * depth_of(key->name, strlen(key->name));
+            pl_buf_printf(out, "%s%*s# %s\n", out->len ? "\n" : "", indent, "",
+                          help_of(key));
+            continue;
+        }
+        size_t section = section_len(key->name);
+        put_headings(key->name, section, open, out);
+        snprintf(open, sizeof open, "%.*s", (int)section, key->name);
+        put_key_line(key, target, out);
+    }
+}
+
+/* A bar would end a cell of the Markdown table. */
+static void put_cell(const char *text, pl_buf *out)
+{
+    for (; *text; text++)
+        pl_buf_printf(out, "%s%c", *text == '|' ? "\\" : "", *text);
+}
+
+static void put_reference_row(const pl_key *key, pl_buf *out)
+{
+    pl_buf wanted = {0};
+    put_wanted(key, &wanted);
+    pl_buf_printf(out, "| `%s` | ", key->name);
+    put_cell(pl_buf_text(&wanted), out);
+    pl_buf_printf(out, " | `%s` | ", *key->initial ? key->initial : "\"\"");
+    put_cell(help_of(key), out);
+    pl_buf_printf(out, "%s |\n", key->local ? " Does not change results." : "");
+    pl_buf_destroy(&wanted);
+}
+
+void pl_conf_write_reference(const pl_table *table, pl_buf *out)
+{
+    static const char head[] =
+        "| key | value | default | meaning |\n|---|---|---|---|\n";
+    bool in_table = false;
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const pl_key *key = &table->keys[i];
+        if (key->type == PL_KEY_SECTION)
+            pl_buf_printf(out, "%s## %s\n%s\n\n", out->len ? "\n" : "", key->name,
+                          help_of(key));
+        if (key->type == PL_KEY_SECTION || !in_table)
+            pl_buf_printf(out, "%s", head);
+        in_table = true;
+        if (key->type != PL_KEY_SECTION)
+            put_reference_row(key, out);
+    }
+}
+
+void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
+{
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const pl_key *key = &table->keys[i];
+        if (key->type == PL_KEY_SECTION || key->local)
+            continue;
+        pl_buf_printf(out, "%s: ", key->name);
+        put_yaml_value(key, target, out);
+        pl_buf_printf(out, "\n");
+    }
+}

@@ -1,0 +1,546 @@
+/* Messages over ZeroMQ: the header (docs/PROTOCOL.md section 1), sockets, frames
+ * in and out, and the question that waits for its answer.
+ */
+#include "base/wire.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <zmq.h>
+
+/* Header offsets. */
+enum {
+    AT_MAGIC = 0,
+    AT_MAJOR = 4,
+    AT_MINOR = 5,
+    AT_TYPE = 6,
+    AT_FLAGS = 8,
+    AT_HEADER_LEN = 10,
+    AT_BODY_LEN = 12,
+    AT_DATA_LEN = 16,
+    AT_RESERVED_1 = 20,
+    AT_REQUEST = 24,
+    AT_EPOCH = 32,
+    AT_TOKEN = 40,
+    AT_RESERVED_2 = 48,
+    AT_CHECKSUM = 56,
+    HEADER_BYTES = 64
+};
+static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
+
+enum {
+    LINGER_MS = 500,
+    RECONNECT_MS = 50,
+    RECONNECT_MAX_MS = 1000,
+    HEARTBEAT_MS = 1000,
+    HEARTBEAT_TIMEOUT_MS = 3000,
+    HANDSHAKE_MS = 5000,
+    HIGH_WATER = 1000,
+    FRAME_MAX = PL_WIRE_DATA_MAX + 4096,
+    BAD_IN_A_ROW = 64 /* dropped messages that one receive looks at */
+};
+
+struct pl_socket {
+    void *zmq;
+    bool is_server;
+    char address[PL_ADDRESS_MAX];
+    uint64_t dropped, bytes_sent, bytes_received;
+};
+
+static void put_le(uint8_t *out, uint64_t value, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_le(const uint8_t *in, size_t width)
+{
+    uint64_t value = 0;
+    for (size_t i = width; i-- > 0;)
+        value = value << 8 | in[i];
+    return value;
+}
+
+void pl_message_init(pl_message *message, uint16_t type)
+{
+    *message = (pl_message){.type = type};
+}
+
+void pl_message_destroy(pl_message *message)
+{
+    pl_buf_destroy(&message->body);
+    pl_buf_destroy(&message->data);
+    *message = (pl_message){0};
+}
+
+/* Over the header with its checksum field zero, the body and the data. */
+static uint64_t sum_of(const uint8_t header[HEADER_BYTES], const void *body,
+                       size_t body_len, const void *data, size_t data_len)
+{
+    uint8_t blank[HEADER_BYTES];
+    memcpy(blank, header, HEADER_BYTES);
+    memset(blank + AT_CHECKSUM, 0, HEADER_BYTES - AT_CHECKSUM);
+    pl_piece pieces[] = {{blank, HEADER_BYTES}, {body, body_len}, {data, data_len}};
+    return pl_checksum_pieces(pieces, 3);
+}
+
+static void header_encode(const pl_message *message, uint8_t out[HEADER_BYTES])
+{
+    memset(out, 0, HEADER_BYTES);
+    memcpy(out + AT_MAGIC, magic, sizeof magic);
+    out[AT_MAJOR] = PL_WIRE_VERSION;
+    put_le(out + AT_TYPE, message->type, 2);
+    put_le(out + AT_HEADER_LEN, HEADER_BYTES, 2);
+    put_le(out + AT_BODY_LEN, message->body.len, 4);
+    put_le(out + AT_DATA_LEN, message->data.len, 4);
+    put_le(out + AT_REQUEST, message->request, 8);
+    put_le(out + AT_EPOCH, message->epoch, 8);
+    put_le(out + AT_TOKEN, message->token, 8);
+    uint64_t sum = sum_of(out, message->body.data, message->body.len,
+                          message->data.data, message->data.len);
+    put_le(out + AT_CHECKSUM, sum, 8);
+}
+
+/* The frames of one message after the routing id. */
+enum { FRAMES_MAX = 3 };
+typedef struct frame_list {
+    zmq_msg_t frame[FRAMES_MAX];
+    size_t count; /* may exceed FRAMES_MAX: the rest was drained */
+    size_t bytes;
+} frame_list;
+
+static bool header_is_known(const uint8_t *header)
+{
+    return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
+           header[AT_MAJOR] == PL_WIRE_VERSION && get_le(header + AT_FLAGS, 2) == 0 &&
+           get_le(header + AT_HEADER_LEN, 2) == HEADER_BYTES &&
+           get_le(header + AT_RESERVED_1, 4) == 0 &&
+           get_le(header + AT_RESERVED_2, 8) == 0;
+}
+
+/* Every check that stands between the network and the caller. A message has one
+ * spelling: without data there is no third frame. */
+static bool frames_decode(frame_list *in, pl_message *out)
+{
+    if (in->count < 2 || in->count > FRAMES_MAX ||
+        zmq_msg_size(&in->frame[0]) != HEADER_BYTES)
+        return false;
+    const uint8_t *header = zmq_msg_data(&in->frame[0]);
+    const void *body = zmq_msg_data(&in->frame[1]);
+    size_t body_len = zmq_msg_size(&in->frame[1]);
+    bool has_data = in->count == FRAMES_MAX;
+    const void *data = has_data ? zmq_msg_data(&in->frame[2]) : NULL;
+    size_t data_len = has_data ? zmq_msg_size(&in->frame[2]) : 0;
+    if (!header_is_known(header) || body_len > PL_WIRE_BODY_MAX ||
+        data_len > PL_WIRE_DATA_MAX || has_data != (data_len > 0) ||
+        get_le(header + AT_BODY_LEN, 4) != body_len ||
+        get_le(header + AT_DATA_LEN, 4) != data_len ||
+        get_le(header + AT_CHECKSUM, 8) !=
+            sum_of(header, body, body_len, data, data_len))
+        return false;
+    out->type = (uint16_t)get_le(header + AT_TYPE, 2);
+    out->request = get_le(header + AT_REQUEST, 8);
+    out->epoch = get_le(header + AT_EPOCH, 8);
+    out->token = get_le(header + AT_TOKEN, 8);
+    pl_buf_clear(&out->body);
+    pl_buf_clear(&out->data);
+    pl_buf_append(&out->body, body, body_len);
+    pl_buf_append(&out->data, data, data_len);
+    return true;
+}
+
+/* One ZeroMQ context for the process, made by whoever needs it first. */
+static _Atomic(void *) process_context;
+
+static void *context(void)
+{
+    void *made = atomic_load(&process_context);
+    if (made)
+        return made;
+    void *fresh = zmq_ctx_new();
+    if (atomic_compare_exchange_strong(&process_context, &made, fresh))
+        return fresh;
+    zmq_ctx_term(fresh); /* another thread was first */
+    return made;
+}
+
+void pl_wire_shutdown(void)
+{
+    void *old = atomic_exchange(&process_context, NULL);
+    if (old)
+        while (zmq_ctx_term(old) != 0 && zmq_errno() == EINTR)
+            continue;
+}
+
+/* The port is digits or "*" and nothing else: ZeroMQ takes further addresses after
+ * a semicolon. */
+static bool is_port(const char *text)
+{
+    if (strcmp(text, "*") == 0)
+        return true;
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && !text[digits];
+}
+
+static pl_status check_address(const char *address)
+{
+    static const char *const local[] = {"tcp://127.0.0.1:", "tcp://[::1]:"};
+    if (strlen(address) >= PL_ADDRESS_MAX)
+        return pl_fail(PL_ERR_ARG, "the address %.64s... is longer than %d bytes",
+                       address, PL_ADDRESS_MAX - 1);
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+        if (pl_starts_with(address, local[i]) && is_port(address + strlen(local[i])))
+            return PL_OK;
+    if (pl_starts_with(address, "ipc://") && address[strlen("ipc://")])
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "%s: encryption is not built yet, so only loopback addresses are "
+                   "allowed (tcp://127.0.0.1:PORT, tcp://[::1]:PORT, ipc://PATH)",
+                   address);
+}
+
+static pl_status set_options(pl_socket *socket)
+{
+    const struct {
+        int name, value;
+        bool server_only, client_only;
+    } options[] = {
+        {ZMQ_LINGER, LINGER_MS, false, false},
+        {ZMQ_SNDHWM, HIGH_WATER, false, false},
+        {ZMQ_RCVHWM, HIGH_WATER, false, false},
+        {ZMQ_IPV6, 1, false, false},
+        {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
+        {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, false},
+        {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, false},
+        {ZMQ_HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS, false, false},
+        {ZMQ_ROUTER_MANDATORY, 1, true, false},
+        {ZMQ_ROUTER_HANDOVER, 0, true, false},
+        {ZMQ_IMMEDIATE, 0, false, true},
+        {ZMQ_RECONNECT_IVL, RECONNECT_MS, false, true},
+        {ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false, true},
+    };
+    int64_t frame_max = FRAME_MAX;
+    int failed =
+        zmq_setsockopt(socket->zmq, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max);
+    for (size_t i = 0; i < sizeof options / sizeof *options && !failed; i++) {
+        if (socket->is_server ? options[i].client_only : options[i].server_only)
+            continue;
+        failed = zmq_setsockopt(socket->zmq, options[i].name, &options[i].value,
+                                sizeof options[i].value);
+    }
+    if (failed)
+        return pl_fail(PL_ERR_INTERNAL, "ZeroMQ refuses a socket option: %s",
+                       zmq_strerror(zmq_errno()));
+    return PL_OK;
+}
+
+static pl_status open_socket(const char *address, bool is_server, pl_socket **out)
+{
+    *out = NULL;
+    PL_RETURN_IF(check_address(address));
+    pl_socket *socket = pl_alloc(sizeof *socket);
+    socket->is_server = is_server;
+    pl_copy_text(socket->address, sizeof socket->address, address);
+    socket->zmq = zmq_socket(context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
+    pl_status status;
+    if (!socket->zmq)
+        status = pl_fail(PL_ERR_OS, "cannot open a socket for %s: %s", address,
+                         zmq_strerror(zmq_errno()));
+    else
+        status = set_options(socket);
+    if (status != PL_OK)
+        pl_wire_close(&socket);
+    *out = socket;
+    return status;
+}
+
+static pl_status bind_failed(const char *address)
+{
+    int cause = zmq_errno();
+    if (cause == EADDRINUSE)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s is in use by another process; stop it or choose another port", address);
+    pl_status status = cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET;
+    return pl_fail(status, "cannot listen on %s: %s", address, zmq_strerror(cause));
+}
+
+pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
+{
+    bound[0] = 0;
+    PL_RETURN_IF(open_socket(address, true, out));
+    size_t size = PL_ADDRESS_MAX;
+    pl_status status = PL_OK;
+    if (zmq_bind((*out)->zmq, address) != 0 ||
+        zmq_getsockopt((*out)->zmq, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
+        status = bind_failed(address);
+    if (status != PL_OK)
+        pl_wire_close(out);
+    else
+        pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
+    return status;
+}
+
+pl_status pl_wire_connect(const char *address, pl_socket **out)
+{
+    PL_RETURN_IF(open_socket(address, false, out));
+    if (zmq_connect((*out)->zmq, address) == 0)
+        return PL_OK;
+    pl_status status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", address,
+                               zmq_strerror(zmq_errno()));
+    pl_wire_close(out);
+    return status;
+}
+
+void pl_wire_close(pl_socket **socket)
+{
+    if (!*socket)
+        return;
+    if ((*socket)->zmq)
+        zmq_close((*socket)->zmq);
+    pl_free(*socket);
+    *socket = NULL;
+}
+
+/* Never waits. Only the first frame of a message can find the queue full or the
+ * peer gone: ZeroMQ takes a message whole. */
+static bool send_frame(pl_socket *socket, const void *data, size_t len, bool more)
+{
+    int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
+    int sent;
+    do
+        sent = zmq_send(socket->zmq, data, len, flags);
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
+}
+
+static pl_status send_failed(const pl_socket *socket, const char *to)
+{
+    int cause = zmq_errno();
+    if (cause == EHOSTUNREACH)
+        return pl_fail(PL_ERR_NET, "%s at %s has gone", to, socket->address);
+    if (cause == EAGAIN)
+        return pl_fail(PL_ERR_NET, "%s at %s does not take messages: %d are waiting",
+                       to, socket->address, HIGH_WATER);
+    return pl_fail(PL_ERR_NET, "cannot send to %s at %s: %s", to, socket->address,
+                   zmq_strerror(cause));
+}
+
+static pl_status send_message(pl_socket *socket, const pl_peer *peer,
+                              const pl_message *message)
+{
+    const pl_buf *body = &message->body, *data = &message->data;
+    const char *to = peer ? "the peer" : "the server";
+    if (body->len > PL_WIRE_BODY_MAX || data->len > PL_WIRE_DATA_MAX)
+        return pl_fail(PL_ERR_ARG,
+                       "a message of type %u has a body of %zu and data of %zu bytes; "
+                       "%d and %d are the limits",
+                       (unsigned)message->type, body->len, data->len, PL_WIRE_BODY_MAX,
+                       PL_WIRE_DATA_MAX);
+    uint8_t header[HEADER_BYTES];
+    header_encode(message, header);
+    bool more = data->len > 0;
+    if ((peer && !send_frame(socket, peer->id, peer->len, true)) ||
+        !send_frame(socket, header, sizeof header, true) ||
+        !send_frame(socket, body->data, body->len, more) ||
+        (more && !send_frame(socket, data->data, data->len, false)))
+        return send_failed(socket, to);
+    socket->bytes_sent += HEADER_BYTES + body->len + data->len;
+    return PL_OK;
+}
+
+pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
+                          const pl_message *message)
+{
+    return send_message(socket, peer, message);
+}
+
+pl_status pl_wire_send(pl_socket *socket, const pl_message *message)
+{
+    return send_message(socket, NULL, message);
+}
+
+/* The next frame, which the caller closes; false if none waits. */
+static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
+{
+    zmq_msg_init(frame);
+    int got;
+    do
+        got = zmq_msg_recv(frame, socket->zmq, ZMQ_DONTWAIT);
+    while (got < 0 && zmq_errno() == EINTR);
+    return got >= 0;
+}
+
+/* Frames beyond the third are drained and only counted. A message arrives whole,
+ * so that after its first frame the others are there. */
+static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
+{
+    while (more) {
+        zmq_msg_t spare;
+        zmq_msg_t *frame = in->count < FRAMES_MAX ? &in->frame[in->count] : &spare;
+        if (!recv_frame(socket, frame)) {
+            zmq_msg_close(frame);
+            return false;
+        }
+        more = zmq_msg_more(frame);
+        in->bytes += zmq_msg_size(frame);
+        if (frame == &spare)
+            zmq_msg_close(&spare);
+        in->count++;
+    }
+    return true;
+}
+
+static void close_frames(frame_list *in)
+{
+    size_t kept = in->count < FRAMES_MAX ? in->count : FRAMES_MAX;
+    for (size_t i = 0; i < kept; i++)
+        zmq_msg_close(&in->frame[i]);
+}
+
+/* Reads the routing id; *more tells whether the message has frames after it. */
+static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
+{
+    zmq_msg_t id;
+    bool got = recv_frame(socket, &id);
+    size_t len = got ? zmq_msg_size(&id) : 0;
+    *more = got && zmq_msg_more(&id);
+    peer->len = len <= PL_WIRE_PEER_MAX ? len : 0;
+    memcpy(peer->id, zmq_msg_data(&id), peer->len);
+    zmq_msg_close(&id);
+    return got;
+}
+
+/* Takes one message off the socket, good or bad; false if none waits. */
+static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool *good)
+{
+    frame_list in = {.count = 0};
+    bool more = true;
+    *good = false;
+    if (socket->is_server && !recv_peer(socket, peer, &more))
+        return false;
+    bool whole = recv_frames(socket, &in, more);
+    if (!whole && !socket->is_server && in.count == 0)
+        return false;
+    *good = whole && (!socket->is_server || peer->len > 0) && frames_decode(&in, out);
+    if (*good)
+        socket->bytes_received += in.bytes;
+    else
+        socket->dropped++;
+    close_frames(&in);
+    return true;
+}
+
+pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
+{
+    pl_peer unused;
+    bool good = false;
+    for (int i = 0; i < BAD_IN_A_ROW && !good; i++)
+        if (!take_message(socket, peer ? peer : &unused, out, &good))
+            break;
+    if (good)
+        return PL_OK;
+    return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
+}
+
+int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
+                 size_t n_fds, int timeout_ms, bool *ready)
+{
+    size_t n_items = n_sockets + n_fds;
+    zmq_pollitem_t *items = pl_alloc(n_items * sizeof *items);
+    for (size_t i = 0; i < n_sockets; i++)
+        items[i] = (zmq_pollitem_t){.socket = sockets[i]->zmq, .events = ZMQ_POLLIN};
+    for (size_t i = 0; i < n_fds; i++)
+        items[n_sockets + i] = (zmq_pollitem_t){.fd = fds[i], .events = ZMQ_POLLIN};
+    int n_ready = zmq_poll(items, (int)n_items, timeout_ms);
+    for (size_t i = 0; i < n_items; i++)
+        ready[i] = n_ready > 0 && items[i].revents != 0;
+    pl_free(items);
+    return n_ready > 0 ? n_ready : 0;
+}
+
+uint64_t pl_wire_dropped(const pl_socket *socket)
+{
+    return socket->dropped;
+}
+
+uint64_t pl_wire_bytes_sent(const pl_socket *socket)
+{
+    return socket->bytes_sent;
+}
+
+uint64_t pl_wire_bytes_received(const pl_socket *socket)
+{
+    return socket->bytes_received;
+}
+
+uint64_t pl_wire_next_request(void)
+{
+    static _Atomic uint64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+enum { ERR_TAG_STATUS = 1, ERR_TAG_SENTENCE = 2, SENTENCE_MAX = 1024 };
+
+void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
+                   const char *sentence)
+{
+    out->type = PL_WIRE_ERR;
+    out->request = request;
+    pl_buf_clear(&out->body);
+    pl_buf_clear(&out->data);
+    pl_put_u64(&out->body, ERR_TAG_STATUS, (uint64_t)status);
+    pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
+}
+
+/* The peer's failure, in its own words, becomes ours. */
+static pl_status status_of_error(const pl_message *answer)
+{
+    pl_reader reader;
+    char sentence[SENTENCE_MAX];
+    pl_reader_open(&reader, "an ERR answer", answer->body.data, answer->body.len);
+    uint64_t status = pl_get_u64(&reader, ERR_TAG_STATUS, 0);
+    pl_get_text(&reader, ERR_TAG_SENTENCE, 0, sentence, sizeof sentence);
+    if (pl_reader_status(&reader) != PL_OK)
+        return pl_reader_status(&reader);
+    if (status == PL_OK || status >= PL_STATUS_COUNT)
+        return pl_fail(PL_ERR_PROTO, "an ERR answer has the unknown status %llu: %s",
+                       (unsigned long long)status, sentence);
+    return pl_fail((pl_status)status, "%s", sentence);
+}
+
+/* Takes what has arrived until the answer is among it. */
+static bool take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
+{
+    while (pl_wire_recv(socket, NULL, answer) == PL_OK)
+        if (answer->request == request)
+            return true;
+    return false;
+}
+
+pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
+                      int timeout_ms, pl_message *answer)
+{
+    int64_t now = pl_now_ms(), deadline = now + timeout_ms, next_send = now;
+    int n_sent = 0;
+    for (; now < deadline; now = pl_now_ms()) {
+        if (now >= next_send) {
+            pl_status sent = pl_wire_send(socket, question);
+            if (sent != PL_OK && sent != PL_ERR_NET)
+                return sent;
+            n_sent += sent == PL_OK; /* a full queue may yet drain */
+            next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
+        }
+        bool ready;
+        int64_t until = next_send < deadline ? next_send : deadline;
+        pl_wire_poll(&socket, 1, NULL, 0, (int)(until - now), &ready);
+        if (!ready || !take_answer(socket, question->request, answer))
+            continue;
+        return answer->type == PL_WIRE_ERR ? status_of_error(answer) : PL_OK;
+    }
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "%s did not answer message type %u within %d ms (sent %d times)",
+                   socket->address, (unsigned)question->type, timeout_ms, n_sent);
+}
