@@ -74,6 +74,7 @@ typedef enum pl_tag {
     PL_TAG_MODULE = 25,
     PL_TAG_VERSION = 26,
     PL_TAG_BASE = 27, /* hash of the version that an update was made from */
+    PL_TAG_TASK = 28, /* name of a path: "mix/p01.r0" */
     PL_TAG_BLOB = 30,
     PL_TAG_TOTAL = 31,
     PL_TAG_OFFSET = 32,

@@ -1,0 +1,386 @@
+/* The hub's loop: workers ask for tasks and keep their leases alive. A worker for
+ * which there is nothing yet waits with its question open, and is answered as soon
+ * as a module's new version makes a task ready. */
+#include "workers/hub_parts.h"
+
+enum { TICK_MS = 50, PARK_MS = 1500, FAILURES_MAX = 3 };
+
+static int find_worker(const hub *h, const char *name)
+{
+    for (int i = 0; i < h->n_workers; i++)
+        if (strcmp(h->workers[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int know_worker(hub *h, const char *name)
+{
+    int i = find_worker(h, name);
+    if (i >= 0)
+        return i;
+    h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
+    hub_worker *w = &h->workers[h->n_workers];
+    memset(w, 0, sizeof *w);
+    pl_copy_text(w->name, sizeof w->name, name);
+    return h->n_workers++;
+}
+
+static pl_status answer(hub *h, const pl_peer *peer, pl_message *a)
+{
+    pl_status status = pl_wire_send_to(h->socket, peer, a);
+    pl_message_destroy(a);
+    return status == PL_ERR_NET ? PL_OK : status; /* gone: it will ask again */
+}
+
+static void note_peer(hub *h, int worker, const pl_peer *peer)
+{
+    h->workers[worker].peer = *peer;
+    h->workers[worker].seen_ms = pl_now_ms();
+}
+
+static void end_wait(hub_worker *w)
+{
+    if (w->waiting)
+        w->idle_s += (double)(pl_now_ms() - w->waiting_since_ms) * 1e-3;
+    w->waiting = false;
+}
+
+/* ---- questions ---- */
+static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
+    uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    int w = know_worker(h, name);
+    note_peer(h, w, peer);
+    if (h->workers[w].pid != pid) { /* a new process: what the old one held is free */
+        plan_release_worker(&h->plan, w);
+        h->workers[w].task[0] = '\0';
+        h->workers[w].waiting = false;
+    }
+    h->workers[w].pid = pid;
+    pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
+    pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", name, device);
+    a->type = PL_MSG_WELCOME;
+    for (int i = 0; i < h->options->n_homes; i++)
+        pl_put_text(&a->body, PL_TAG_ADDRESS, h->options->homes[i]);
+    pl_put_u64(&a->body, PL_TAG_TTL_MS, (uint64_t)h->options->ttl_ms);
+    return PL_OK;
+}
+
+static pl_status send_task(hub *h, hub_worker *w)
+{
+    plan_arm *arm = &h->plan.arms[w->given.arm];
+    plan_path *path = &arm->paths[w->given.index];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    pl_message a;
+    pl_message_init(&a, PL_MSG_TASK);
+    a.request = w->answered;
+    a.token = w->given_token;
+    pl_put_text(&a.body, PL_TAG_ARM, arm->arm.name);
+    pl_put_hash(&a.body, PL_TAG_ARM_BLOB, &arm->blob);
+    pl_put_u64(&a.body, PL_TAG_PATH, (uint64_t)(w->given.index / replicas));
+    pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
+    pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)path->phase);
+    return answer(h, &w->peer, &a);
+}
+
+static pl_status give_task(hub *h, int worker, plan_task task)
+{
+    plan_arm *arm = &h->plan.arms[task.arm];
+    plan_path *path = &arm->paths[task.index];
+    hub_worker *w = &h->workers[worker];
+    if (plan_grant(&h->plan, task, worker, pl_now_ms(), h->options->ttl_ms))
+        PL_RETURN_IF(hub_fence(h, path));
+    end_wait(w);
+    w->answered = w->request;
+    w->given = task;
+    w->given_token = path->lease.token;
+    pl_copy_text(w->task, sizeof w->task, path->name);
+    w->phase = path->phase;
+    w->step = 0;
+    w->tau = arm->arm.inner.tau;
+    pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu", path->name,
+           (long long)path->phase, w->name, (unsigned long long)path->lease.token);
+    return send_task(h, w);
+}
+
+static pl_status say_no_work(hub *h, hub_worker *w)
+{
+    pl_message a;
+    end_wait(w);
+    w->answered = w->request;
+    w->given_token = 0;
+    pl_message_init(&a, PL_MSG_NO_WORK);
+    a.request = w->request;
+    pl_put_u64(&a.body, PL_TAG_RETRY_MS, 0);
+    return answer(h, &w->peer, &a);
+}
+
+/* After a restart workers may still hold leases: they get one ttl to say so. */
+static bool may_grant(const hub *h, int64_t now_ms)
+{
+    bool restarted = h->plan.epoch > 1 && now_ms - h->started_ms < h->options->ttl_ms;
+    return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
+}
+
+/* Every waiting worker for which there is a task by now. */
+static pl_status serve_waiting(hub *h)
+{
+    plan_task task;
+    int64_t now = pl_now_ms();
+    for (int i = 0; i < h->n_workers; i++) {
+        hub_worker *w = &h->workers[i];
+        if (!w->waiting)
+            continue;
+        if (may_grant(h, now) && plan_choose(&h->plan, i, now, &task))
+            PL_RETURN_IF(give_task(h, i, task));
+        else if (now - w->waiting_since_ms > PARK_MS)
+            PL_RETURN_IF(say_no_work(h, w));
+    }
+    return PL_OK;
+}
+
+static pl_status repeat_answer(hub *h, hub_worker *w)
+{
+    if (w->given_token == 0)
+        return say_no_work(h, w);
+    const plan_path *path = &h->plan.arms[w->given.arm].paths[w->given.index];
+    if (path->lease.active && path->lease.token == w->given_token)
+        return send_task(h, w);
+    w->given_token = 0; /* that lease is over: the next question gets another */
+    return say_no_work(h, w);
+}
+
+static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r)
+{
+    char name[PL_TEXT_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    int index = find_worker(h, name);
+    if (index < 0)
+        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has started again */
+    hub_worker *w = &h->workers[index];
+    note_peer(h, index, peer);
+    if (m->request == w->answered) { /* the answer was lost, or crossed the question */
+        w->request = m->request;
+        return repeat_answer(h, w);
+    }
+    if (!w->waiting)
+        w->waiting_since_ms = pl_now_ms();
+    w->waiting = true;
+    w->request = m->request;
+    w->task[0] = '\0';
+    return PL_OK;
+}
+
+/* Fields that RENEW, DONE and RELEASE share. */
+typedef struct report {
+    int worker;
+    plan_path *path;
+    int64_t phase;
+} report;
+
+static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *out)
+{
+    char name[PL_TEXT_MAX], path[PL_MODULE_NAME_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    out->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    pl_get_text(r, PL_TAG_TASK, 0, path, sizeof path);
+    PL_RETURN_IF(pl_reader_status(r));
+    out->worker = find_worker(h, name);
+    if (out->worker < 0)
+        return pl_fail(PL_ERR_STALE, "say HELLO first");
+    note_peer(h, out->worker, peer);
+    out->path = plan_find_path(&h->plan, path);
+    return PL_OK;
+}
+
+static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
+                          pl_message *a)
+{
+    report rep;
+    PL_RETURN_IF(read_report(h, peer, r, &rep));
+    uint64_t step = pl_get_u64_or(r, PL_TAG_STEP, 0);
+    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), rate = pl_get_f64(r, PL_TAG_RATE, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    hub_worker *w = &h->workers[rep.worker];
+    if (!rep.path && !hub_homes_ready(h)) { /* a hub that has just started: no verdict yet */
+        a->type = PL_MSG_RENEWED;
+        return PL_OK;
+    }
+    if (!rep.path || !plan_renew(&h->plan, rep.path, rep.phase, m->token, rep.worker,
+                                 pl_now_ms(), h->options->ttl_ms)) {
+        a->type = PL_MSG_LEASE_LOST;
+        return PL_OK;
+    }
+    rep.path->lease.step = (int)step;
+    rep.path->lease.loss = loss;
+    w->step = (int)step;
+    w->rate = rate;
+    w->phase = rep.phase;
+    pl_copy_text(w->task, sizeof w->task, rep.path->name);
+    a->type = PL_MSG_RENEWED;
+    return PL_OK;
+}
+
+static pl_status on_done(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    report rep;
+    PL_RETURN_IF(read_report(h, peer, r, &rep));
+    uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
+    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    hub_worker *w = &h->workers[rep.worker];
+    w->task[0] = '\0';
+    w->inner_s += inner;
+    w->overhead_s += overhead;
+    w->n_tokens += tokens;
+    w->n_tasks++;
+    if (inner > 0)
+        w->rate = (double)tokens / inner;
+    if (rep.path) {
+        rep.path->loss = loss;
+        plan_finish(rep.path, rep.phase + 1);
+        pl_log(PL_LOG_INFO, "task.done", "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f",
+               rep.path->name, (long long)rep.phase, w->name, loss, inner);
+    }
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
+                            pl_message *a)
+{
+    report rep;
+    char text[200] = "";
+    PL_RETURN_IF(read_report(h, peer, r, &rep));
+    if (pl_field_count(r, PL_TAG_TEXT) > 0)
+        pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    h->workers[rep.worker].task[0] = '\0';
+    a->type = PL_MSG_OK;
+    if (!rep.path)
+        return PL_OK;
+    plan_release(&h->plan, rep.path, m->token, text[0] != '\0');
+    pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
+           rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
+    if (rep.path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0')
+        snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
+                 rep.path->name, FAILURES_MAX, (long long)rep.phase, text);
+    return PL_OK;
+}
+
+static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m, pl_message *a)
+{
+    pl_reader r;
+    pl_reader_open(&r, "a question to the hub", m->body.data, m->body.len);
+    switch (m->type) {
+    case PL_MSG_HELLO:
+        return on_hello(h, peer, &r, a);
+    case PL_MSG_RENEW:
+        return on_renew(h, peer, m, &r, a);
+    case PL_MSG_DONE:
+        return on_done(h, peer, &r, a);
+    case PL_MSG_RELEASE:
+        return on_release(h, peer, m, &r, a);
+    case PL_MSG_STATUS:
+        a->type = PL_MSG_STATUS_IS;
+        hub_status_json(h, &a->data);
+        return PL_OK;
+    case PL_MSG_STOP:
+        a->type = PL_MSG_OK;
+        h->stopping = true;
+        return PL_OK;
+    default:
+        return pl_fail(PL_ERR_PROTO, "a hub does not understand message type %u", m->type);
+    }
+}
+
+static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_message a;
+    pl_status status;
+    pl_reader r;
+    pl_message_init(&a, PL_MSG_OK);
+    if (m->type == PL_MSG_TASK_REQ) { /* answered by serve_waiting */
+        pl_reader_open(&r, "TASK_REQ", m->body.data, m->body.len);
+        status = on_task_req(h, peer, m, &r);
+        if (status == PL_OK)
+            return PL_OK;
+    } else {
+        status = dispatch(h, peer, m, &a);
+    }
+    if (status != PL_OK) {
+        pl_message_destroy(&a);
+        pl_wire_error(&a, m->request, status, pl_last_error());
+    }
+    a.request = m->request;
+    return answer(h, peer, &a);
+}
+
+static pl_status hear_workers(hub *h, pl_message *m)
+{
+    pl_peer peer;
+    pl_status status;
+    while ((status = pl_wire_recv(h->socket, &peer, m)) == PL_OK)
+        PL_RETURN_IF(handle(h, &peer, m));
+    return status == PL_ERR_TIMEOUT ? PL_OK : status;
+}
+
+static void expire(hub *h, int64_t now_ms)
+{
+    int n = plan_expire(&h->plan, now_ms);
+    if (n > 0)
+        pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
+}
+
+static pl_status serve(hub *h)
+{
+    pl_status status = PL_OK;
+    pl_message m;
+    int n = 1 + h->options->n_homes;
+    pl_socket **sockets = pl_alloc((size_t)n * sizeof *sockets);
+    bool *ready = pl_alloc((size_t)n * sizeof *ready);
+    pl_message_init(&m, 0);
+    sockets[0] = h->socket;
+    for (int i = 1; i < n; i++)
+        sockets[i] = h->homes[i - 1].socket;
+    while (!h->stopping && !(h->options->stop && *h->options->stop)) {
+        pl_wire_poll(sockets, (size_t)n, NULL, 0, TICK_MS, ready);
+        int64_t now = pl_now_ms();
+        PL_TRY(hear_workers(h, &m));
+        for (int i = 0; i + 1 < n; i++)
+            PL_TRY(hub_hear_home(h, i, now));
+        PL_TRY(hub_tend_homes(h, now));
+        expire(h, now);
+        PL_TRY(serve_waiting(h));
+    }
+done:
+    pl_message_destroy(&m);
+    pl_free(sockets);
+    pl_free(ready);
+    return status;
+}
+
+pl_status pl_hub_run(const pl_hub_options *options)
+{
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = PL_OK;
+    hub h = {.options = options, .started_ms = pl_now_ms()};
+    PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
+    PL_TRY(hub_open_homes(&h));
+    if (options->ready_file && options->ready_file[0])
+        PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
+    pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
+    PL_TRY(serve(&h));
+done:
+    hub_close_homes(&h);
+    plan_clear(&h.plan);
+    pl_free(h.workers);
+    pl_wire_close(&h.socket);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* The hub's lines to the homes: HELLO for an epoch, the whole state, then events.
+ * Events may be lost; the state is asked for again every few seconds. */
+#include "workers/hub_parts.h"
+
+enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000 };
+
+pl_status hub_open_homes(hub *h)
+{
+    h->homes = pl_alloc((size_t)h->options->n_homes * sizeof *h->homes);
+    for (int i = 0; i < h->options->n_homes; i++)
+        PL_RETURN_IF(pl_wire_connect(h->options->homes[i], &h->homes[i].socket));
+    return PL_OK;
+}
+
+void hub_close_homes(hub *h)
+{
+    for (int i = 0; h->homes && i < h->options->n_homes; i++) {
+        pl_wire_close(&h->homes[i].socket);
+        pl_buf_destroy(&h->homes[i].state);
+    }
+    pl_free(h->homes);
+    h->homes = NULL;
+}
+
+bool hub_homes_ready(const hub *h)
+{
+    for (int i = 0; i < h->options->n_homes; i++)
+        if (!h->homes[i].welcome)
+            return false;
+    return true;
+}
+
+static pl_status send_home(hub_home *home, pl_message *m)
+{
+    m->request = pl_wire_next_request();
+    pl_status status = pl_wire_send(home->socket, m);
+    pl_message_destroy(m);
+    return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
+}
+
+static pl_status say_hello(hub_home *home)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    return send_home(home, &m);
+}
+
+static pl_status ask_state(hub_home *home, uint64_t offset)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_GET_STATE);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    return send_home(home, &m);
+}
+
+static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_GET_BLOB);
+    pl_put_hash(&m.body, PL_TAG_BLOB, blob);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    return send_home(home, &m);
+}
+
+pl_status hub_fence(hub *h, const plan_path *path)
+{
+    for (int i = 0; i < h->options->n_homes; i++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_FENCE);
+        m.token = path->lease.token;
+        pl_put_text(&m.body, PL_TAG_NAME, path->name);
+        PL_RETURN_IF(send_home(&h->homes[i], &m));
+    }
+    return PL_OK;
+}
+
+/* After a home's restart its memory of fences is gone: tell it again. */
+static pl_status fence_all(hub *h)
+{
+    for (int a = 0; a < h->plan.n_arms; a++)
+        for (int i = 0; i < h->plan.arms[a].n_tasks; i++)
+            if (h->plan.arms[a].paths[i].lease.token != 0)
+                PL_RETURN_IF(hub_fence(h, &h->plan.arms[a].paths[i]));
+    return PL_OK;
+}
+
+pl_status hub_tend_homes(hub *h, int64_t now_ms)
+{
+    for (int i = 0; i < h->options->n_homes; i++) {
+        hub_home *home = &h->homes[i];
+        if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
+            home->welcome = false;
+            pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
+                   (long long)(now_ms - home->heard_ms));
+        }
+        if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS))
+            continue;
+        home->asked_ms = now_ms;
+        PL_RETURN_IF(home->welcome ? ask_state(home, 0) : say_hello(home));
+    }
+    return PL_OK;
+}
+
+static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
+{
+    uint64_t epoch = pl_get_u64(r, PL_TAG_VERSION, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    home->welcome = true;
+    if (epoch > h->plan.epoch && epoch < UINT32_MAX)
+        h->plan.epoch = epoch;
+    PL_RETURN_IF(fence_all(h));
+    return ask_state(home, 0);
+}
+
+static void apply_path(hub *h, pl_reader *r)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int64_t phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
+    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    plan_path *path = plan_find_path(&h->plan, name);
+    if (pl_reader_status(r) != PL_OK || !path)
+        return;
+    path->n_tokens = tokens;
+    path->loss = loss;
+    path->seconds = seconds;
+    plan_finish(path, phase);
+}
+
+/* One record of the state, or one event: an arm, a module, or a path. */
+static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len)
+{
+    pl_reader r;
+    char name[PL_MODULE_NAME_MAX];
+    pl_reader_open(&r, "state of a home", data, len);
+    if (pl_field_count(&r, PL_TAG_ARM) > 0) {
+        pl_get_text(&r, PL_TAG_ARM, 0, name, sizeof name);
+        pl_hash blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
+        PL_RETURN_IF(pl_reader_status(&r));
+        if (!plan_find_arm(&h->plan, name))
+            return ask_arm(home, &blob, 0);
+    } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
+        pl_get_text(&r, PL_TAG_MODULE, 0, name, sizeof name);
+        uint64_t version = pl_get_u64(&r, PL_TAG_VERSION, 0);
+        PL_RETURN_IF(pl_reader_status(&r));
+        plan_set_version(&h->plan, name, version);
+    } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
+        apply_path(h, &r);
+    }
+    return pl_reader_status(&r);
+}
+
+static pl_status apply_state(hub *h, hub_home *home)
+{
+    pl_reader r;
+    pl_reader_open(&r, "STATE_IS", home->state.data, home->state.len);
+    size_t n = pl_field_count(&r, PL_TAG_RECORD);
+    for (size_t i = 0; i < n; i++) {
+        size_t len = 0;
+        const uint8_t *record = pl_get_bytes(&r, PL_TAG_RECORD, i, &len);
+        PL_RETURN_IF(apply_record(h, home, record, len));
+    }
+    return pl_reader_status(&r);
+}
+
+static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
+{
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    uint64_t total = pl_get_u64(r, PL_TAG_TOTAL, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (offset == 0)
+        pl_buf_clear(&home->state);
+    if (offset != home->state.len || m->data.len > total - offset)
+        return PL_OK; /* pieces of an older answer */
+    pl_buf_append(&home->state, m->data.data, m->data.len);
+    if (home->state.len < total)
+        return ask_state(home, home->state.len);
+    return apply_state(h, home);
+}
+
+/* Arm definitions are small: one piece. */
+static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
+{
+    pl_arm arm;
+    pl_hash blob;
+    uint64_t total = pl_get_u64(r, PL_TAG_TOTAL, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (m->data.len != total)
+        return pl_fail(PL_ERR_PROTO, "an arm definition of %llu bytes is too long",
+                       (unsigned long long)total);
+    pl_blob_hash(m->data.data, m->data.len, &blob);
+    PL_RETURN_IF(pl_arm_decode(m->data.data, m->data.len, &arm));
+    pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d", arm.name,
+           arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
+    PL_RETURN_IF(plan_add_arm(&h->plan, &arm, &blob));
+    return ask_state(home, 0);
+}
+
+static pl_status hear(hub *h, hub_home *home, const pl_message *m)
+{
+    pl_reader r;
+    pl_reader_open(&r, "message of a home", m->body.data, m->body.len);
+    switch (m->type) {
+    case PL_MSG_WELCOME:
+        return on_welcome(h, home, &r);
+    case PL_MSG_STATE_IS:
+        return on_state(h, home, m, &r);
+    case PL_MSG_EVENT:
+        return apply_record(h, home, m->body.data, m->body.len);
+    case PL_MSG_BLOB:
+        return on_arm_blob(h, home, m, &r);
+    default:
+        return PL_OK;
+    }
+}
+
+/* A home that has started again has forgotten who listens and what is fenced. */
+static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
+{
+    if (epoch == 0 || epoch == home->epoch)
+        return PL_OK;
+    bool restarted = home->epoch != 0;
+    home->epoch = epoch;
+    if (!restarted)
+        return PL_OK;
+    pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu", (unsigned long long)epoch);
+    PL_RETURN_IF(fence_all(h));
+    return ask_state(home, 0);
+}
+
+pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
+{
+    hub_home *home = &h->homes[index];
+    pl_message m;
+    pl_status status;
+    pl_message_init(&m, 0);
+    while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK) {
+        home->heard_ms = now_ms;
+        PL_RETURN_IF(note_epoch(h, home, m.epoch));
+        if (hear(h, home, &m) != PL_OK)
+            pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"", index, m.type,
+                   pl_last_error());
+    }
+    pl_message_destroy(&m);
+    return status == PL_ERR_TIMEOUT ? PL_OK : status;
+}

@@ -1,0 +1,62 @@
+/* Private to the hub: its state and the parts of its loop. */
+#ifndef PL_WORKERS_HUB_PARTS_H
+#define PL_WORKERS_HUB_PARTS_H
+#include "workers/plan.h"
+#include "workers/workers.h"
+
+/* A worker as the hub knows it. Entries are never removed: a worker that comes
+ * back under its name is the same worker. */
+typedef struct hub_worker {
+    char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    uint64_t pid;
+    pl_peer peer;
+    int64_t seen_ms;
+    bool waiting; /* asked for a task and has not been answered */
+    uint64_t request;  /* of the open question */
+    uint64_t answered; /* request of the last answer to TASK_REQ */
+    plan_task given;   /* and what it gave, if given_token is not 0 */
+    uint64_t given_token;
+    int64_t waiting_since_ms;
+    char task[PL_MODULE_NAME_MAX]; /* "" when idle */
+    int64_t phase;
+    int step, tau;
+    double rate;              /* tokens per second of inner steps */
+    double inner_s, overhead_s; /* sums over finished tasks */
+    double idle_s;              /* waited for work */
+    uint64_t n_tasks, n_tokens;
+} hub_worker;
+
+/* The hub's line to one home. */
+typedef struct hub_home {
+    pl_socket *socket;
+    uint64_t epoch;   /* of its store; another one means that it has started again */
+    bool welcome;     /* HELLO answered since the home was last heard of */
+    int64_t heard_ms; /* any message */
+    int64_t asked_ms; /* last HELLO or GET_STATE */
+    pl_buf state;     /* pieces of STATE_IS received so far */
+} hub_home;
+
+typedef struct hub {
+    const pl_hub_options *options;
+    pl_socket *socket;
+    hub_home *homes;
+    hub_worker *workers;
+    int n_workers;
+    plan plan;
+    int64_t started_ms;
+    char failure[256]; /* why the run cannot go on; "" while it can */
+    bool stopping;
+} hub;
+
+/* hub_homes.c */
+pl_status hub_open_homes(hub *h);
+void hub_close_homes(hub *h);
+pl_status hub_tend_homes(hub *h, int64_t now_ms);
+pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
+pl_status hub_fence(hub *h, const plan_path *path);
+bool hub_homes_ready(const hub *h);
+
+/* hub_status.c */
+void hub_status_json(hub *h, pl_buf *out);
+
+#endif

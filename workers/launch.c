@@ -1,0 +1,259 @@
+/* Child processes: started, watched, started again, stopped; none left behind. */
+#include "workers/workers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ARGS_MAX = 48, CRASHES_MAX = 5, CRASH_WINDOW_MS = 10000 };
+
+typedef struct child {
+    char name[64];
+    char *argv[ARGS_MAX]; /* owned */
+    char ready_file[PL_PATH_MAX];
+    char address[PL_ADDRESS_MAX]; /* got at the first start, asked for again */
+    pid_t pid;                    /* 0: not running */
+    bool stopping;
+    int crashes;
+    int64_t first_crash_ms;
+} child;
+
+struct pl_launcher {
+    char program[PL_PATH_MAX], logs[PL_PATH_MAX];
+    child *children;
+    int n, restarts;
+};
+
+pl_status pl_launcher_create(const char *program, const char *log_folder, pl_launcher **out)
+{
+    *out = NULL;
+    PL_RETURN_IF(pl_make_folders(log_folder));
+    pl_launcher *l = pl_alloc(sizeof *l);
+    l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
+    pl_copy_text(l->program, sizeof l->program, program);
+    pl_copy_text(l->logs, sizeof l->logs, log_folder);
+    *out = l;
+    return PL_OK;
+}
+
+void pl_launcher_destroy(pl_launcher **launcher)
+{
+    pl_launcher *l = *launcher;
+    if (!l)
+        return;
+    pl_launcher_stop(l, "", 0);
+    for (int i = 0; i < l->n; i++)
+        for (int a = 0; l->children[i].argv[a]; a++)
+            pl_free(l->children[i].argv[a]);
+    pl_free(l->children);
+    pl_free(l);
+    *launcher = NULL;
+}
+
+/* In the child, between fork and exec: only async-signal-safe calls. */
+static void become(const char *program, char *const *argv, const char *log, pid_t parent)
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDONLY);
+    int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(71);
+    if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        _exit(74);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGINT, SIG_IGN); /* Ctrl+C is the launcher's to handle */
+    execv(program, argv);
+    _exit(71);
+}
+
+static pl_status spawn(pl_launcher *l, child *c)
+{
+    char log[PL_PATH_MAX], file[80];
+    pid_t parent = getpid();
+    snprintf(file, sizeof file, "%s.log", c->name);
+    pl_join(log, l->logs, file);
+    if (c->ready_file[0])
+        PL_RETURN_IF(pl_remove_tree(c->ready_file));
+    c->pid = fork();
+    if (c->pid == 0)
+        become(l->program, c->argv, log, parent);
+    if (c->pid < 0) {
+        c->pid = 0;
+        return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name, strerror(errno));
+    }
+    return PL_OK;
+}
+
+static child *find_child(const pl_launcher *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(l->children[i].name, name) == 0)
+            return &l->children[i];
+    return NULL;
+}
+
+pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const *argv,
+                            const char *ready_file)
+{
+    int n = 0;
+    if (l->n == PL_CHILDREN_MAX)
+        return pl_fail(PL_ERR_CONFIG, "more than %d processes on one machine", PL_CHILDREN_MAX);
+    child *c = &l->children[l->n];
+    memset(c, 0, sizeof *c);
+    pl_copy_text(c->name, sizeof c->name, name);
+    pl_copy_text(c->ready_file, sizeof c->ready_file, ready_file ? ready_file : "");
+    for (; argv[n] && n + 1 < ARGS_MAX; n++)
+        c->argv[n] = pl_strdup(argv[n]);
+    l->n++;
+    return spawn(l, c);
+}
+
+/* The address asked for at a restart is the one that the others know. */
+static void pin_address(child *c)
+{
+    for (int i = 0; c->argv[i] && c->argv[i + 1]; i++)
+        if (strcmp(c->argv[i], "--bind") == 0 && c->address[0]) {
+            pl_free(c->argv[i + 1]);
+            c->argv[i + 1] = pl_strdup(c->address);
+        }
+}
+
+pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms, char *address,
+                              size_t size)
+{
+    int64_t start = pl_now_ms();
+    child *c = find_child(l, name);
+    if (!c || !c->ready_file[0])
+        return pl_fail(PL_ERR_ARG, "%s has no address", name);
+    while (pl_now_ms() - start < timeout_ms) {
+        pl_buf text = {0};
+        if (pl_path_exists(c->ready_file) && pl_read_file(c->ready_file, &text) == PL_OK) {
+            pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
+            pl_buf_destroy(&text);
+            pl_copy_text(address, size, c->address);
+            pin_address(c);
+            return PL_OK;
+        }
+        pl_buf_destroy(&text);
+        PL_RETURN_IF(pl_launcher_tend(l));
+        pl_sleep_ms(10);
+    }
+    return pl_fail(PL_ERR_TIMEOUT, "%s did not start within %d s; see %s/%s.log", name,
+                   timeout_ms / 1000, l->logs, name);
+}
+
+/* The last line of a child's log says why it ended. */
+static void last_words(const pl_launcher *l, const char *name, char out[400])
+{
+    pl_buf text = {0};
+    char path[PL_PATH_MAX], file[80];
+    out[0] = '\0';
+    snprintf(file, sizeof file, "%s.log", name);
+    pl_join(path, l->logs, file);
+    if (pl_read_file(path, &text) == PL_OK && text.len > 0) {
+        size_t end = text.len;
+        while (end > 0 && text.data[end - 1] == '\n')
+            end--;
+        size_t start = end;
+        while (start > 0 && text.data[start - 1] != '\n')
+            start--;
+        snprintf(out, 400, "%.*s", (int)(end - start), (const char *)text.data + start);
+    }
+    pl_buf_destroy(&text);
+}
+
+/* An exit code from sysexits is a decision, not an accident. 75 asks for a restart. */
+static bool is_final(int code)
+{
+    return code >= 64 && code <= 78 && code != 75;
+}
+
+static pl_status after_death(pl_launcher *l, child *c, int how)
+{
+    char words[400];
+    int64_t now = pl_now_ms();
+    c->pid = 0;
+    if (c->stopping)
+        return PL_OK;
+    last_words(l, c->name, words);
+    if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
+        return pl_fail(PL_ERR_OS, "process %s gave up (exit code %d): %s", c->name,
+                       WEXITSTATUS(how), words);
+    if (c->crashes == 0 || now - c->first_crash_ms > CRASH_WINDOW_MS) {
+        c->crashes = 0;
+        c->first_crash_ms = now;
+    }
+    bool killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    if (!killed && ++c->crashes >= CRASHES_MAX)
+        return pl_fail(PL_ERR_OS, "process %s ended %d times within %d s: %s", c->name,
+                       c->crashes, CRASH_WINDOW_MS / 1000, words);
+    l->restarts++;
+    return spawn(l, c);
+}
+
+pl_status pl_launcher_tend(pl_launcher *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        int how = 0;
+        child *c = &l->children[i];
+        if (c->pid > 0 && waitpid(c->pid, &how, WNOHANG) == c->pid)
+            PL_RETURN_IF(after_death(l, c, how));
+    }
+    return PL_OK;
+}
+
+int pl_launcher_restarts(const pl_launcher *launcher)
+{
+    return launcher->restarts;
+}
+
+int pl_launcher_pid(const pl_launcher *launcher, const char *name)
+{
+    const child *c = find_child(launcher, name);
+    return c ? (int)c->pid : 0;
+}
+
+static int count_alive(pl_launcher *l, const char *prefix)
+{
+    int alive = 0;
+    for (int i = 0; i < l->n; i++) {
+        child *c = &l->children[i];
+        if (c->pid <= 0 || !pl_starts_with(c->name, prefix))
+            continue;
+        if (waitpid(c->pid, NULL, WNOHANG) == c->pid)
+            c->pid = 0;
+        else
+            alive++;
+    }
+    return alive;
+}
+
+static void signal_all(pl_launcher *l, const char *prefix, int signal_number)
+{
+    for (int i = 0; i < l->n; i++) {
+        child *c = &l->children[i];
+        if (!pl_starts_with(c->name, prefix))
+            continue;
+        c->stopping = true;
+        if (c->pid > 0)
+            kill(c->pid, signal_number);
+    }
+}
+
+int pl_launcher_stop(pl_launcher *l, const char *prefix, int timeout_ms)
+{
+    int64_t start = pl_now_ms();
+    signal_all(l, prefix, timeout_ms > 0 ? SIGTERM : SIGKILL);
+    while (count_alive(l, prefix) > 0 && pl_now_ms() - start < timeout_ms)
+        pl_sleep_ms(10);
+    int left = count_alive(l, prefix);
+    if (left > 0)
+        signal_all(l, prefix, SIGKILL);
+    while (count_alive(l, prefix) > 0)
+        pl_sleep_ms(5);
+    return left;
+}

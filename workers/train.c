@@ -1,0 +1,225 @@
+/* The inner loop: tau AdamW steps of one path on its data shard. */
+#include "workers/train.h"
+
+struct trainer {
+    pl_backend_options options;
+    pl_backend *backend;
+    pl_model *model;
+    pl_topology *topology; /* the model's own: same layout as every job's */
+    int batch, context;
+    pl_queue *jobs, *results;
+    pl_thread *thread;
+    /* written by the trainer's thread, read by the worker's */
+    atomic_int step;
+    atomic_int cancelled;
+    _Atomic double loss, rate;
+};
+
+static bool same_layout(const pl_topology *a, const pl_topology *b)
+{
+    int n = pl_topology_n_tensors(a);
+    if (memcmp(pl_topology_shape(a), pl_topology_shape(b), sizeof(pl_shape)) != 0 ||
+        n != pl_topology_n_tensors(b))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (pl_topology_tensor(a, i)->offset != pl_topology_tensor(b, i)->offset)
+            return false;
+    return true;
+}
+
+/* Arms of a run share one layout, so the model is made once and loaded anew. */
+static pl_status fit_model(trainer *t, const train_job *job)
+{
+    const pl_inner *in = &job->arm->inner;
+    if (t->model && t->batch == in->batch && t->context == in->context &&
+        same_layout(t->topology, job->topology))
+        return PL_OK;
+    pl_model_destroy(&t->model);
+    pl_topology_destroy(&t->topology);
+    PL_RETURN_IF(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
+    pl_model_options options = {.batch = in->batch, .context = in->context, .training = true};
+    t->batch = in->batch;
+    t->context = in->context;
+    return pl_model_create(t->backend, t->topology, &options, &t->model);
+}
+
+typedef struct batch {
+    pl_sampler *sampler;
+    int32_t *tokens, *targets;
+} batch;
+
+static pl_status open_batch(const train_job *job, batch *b)
+{
+    const pl_inner *in = &job->arm->inner;
+    size_t n = (size_t)in->batch * (size_t)in->context;
+    pl_sampler_options options = {.context = in->context,
+                                  .seed = job->arm->seed,
+                                  .stream = pl_arm_stream(job->arm, job->path),
+                                  .replica = job->replica,
+                                  .n_replicas = pl_topology_n_replicas(job->topology),
+                                  .skip_prefix = in->skip_prefix};
+    b->tokens = pl_alloc(n * sizeof *b->tokens);
+    b->targets = pl_alloc(n * sizeof *b->targets);
+    return pl_sampler_create(job->shard, &options, &b->sampler);
+}
+
+static void close_batch(batch *b)
+{
+    pl_sampler_destroy(&b->sampler);
+    pl_free(b->tokens);
+    pl_free(b->targets);
+}
+
+static pl_adamw adam_at(const pl_inner *in, int64_t step)
+{
+    int64_t total = (int64_t)in->tau * in->phases;
+    pl_adamw adam = {
+        .lr = (float)pl_learning_rate(step, in->warmup, total, in->lr, in->lr_floor),
+        .beta1 = (float)in->beta1,
+        .beta2 = (float)in->beta2,
+        .eps = (float)in->eps,
+        .weight_decay = (float)in->weight_decay,
+        .step = step + 1};
+    return adam;
+}
+
+static void report(trainer *t, const train_job *job, int step, double loss, double start)
+{
+    double elapsed = pl_now() - start;
+    atomic_store(&t->step, step);
+    atomic_store(&t->loss, loss);
+    if (elapsed > 0)
+        atomic_store(&t->rate, (double)job->n_tokens / elapsed);
+}
+
+static pl_status run_steps(trainer *t, train_job *job, batch *b)
+{
+    const pl_inner *in = &job->arm->inner;
+    double start = pl_now(), nats = 0;
+    int64_t first_step = job->phase * in->tau;
+    job->first_sample = (uint64_t)first_step * (uint64_t)in->batch;
+    job->n_samples = (uint64_t)in->tau * (uint64_t)in->batch;
+    for (int i = 0; i < in->tau; i++) {
+        pl_step_result r;
+        pl_adamw adam = adam_at(in, first_step + i);
+        uint64_t sample = job->first_sample + (uint64_t)i * (uint64_t)in->batch;
+        if (atomic_load(&t->cancelled))
+            return pl_fail(PL_ERR_CANCELLED, "the task was cancelled");
+        pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
+        PL_RETURN_IF(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
+                                         in->context, &adam, (float)in->clip, &r));
+        job->n_tokens += (uint64_t)r.n_tokens;
+        nats += r.loss * (double)r.n_tokens;
+        report(t, job, i + 1, r.loss, start);
+    }
+    job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
+    job->seconds = pl_now() - start;
+    return PL_OK;
+}
+
+static pl_status run_job(trainer *t, train_job *job)
+{
+    pl_status status = PL_OK;
+    batch b = {0};
+    size_t n = pl_topology_path_params(job->topology);
+    PL_TRY(fit_model(t, job));
+    PL_TRY(open_batch(job, &b));
+    PL_TRY(pl_try_alloc(n * sizeof(float), "a path", (void **)&job->params));
+    PL_TRY(pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&job->moments_out));
+    PL_TRY(pl_model_load(t->model, job->start));
+    PL_TRY(pl_model_load_moments(t->model, job->moments, job->moments ? job->moments + n : NULL));
+    PL_TRY(run_steps(t, job, &b));
+    PL_TRY(pl_model_save(t->model, job->params));
+    PL_TRY(pl_model_save_moments(t->model, job->moments_out, job->moments_out + n));
+done:
+    close_batch(&b);
+    return status;
+}
+
+static void run(void *context)
+{
+    trainer *t = context;
+    for (;;) {
+        train_job *job = pl_queue_pop(t->jobs, -1);
+        if ((void *)job == (void *)t) /* the mark of destroy */
+            return;
+        if (!job)
+            continue;
+        job->status = run_job(t, job);
+        if (job->status != PL_OK)
+            pl_copy_text(job->error, sizeof job->error, pl_last_error());
+        pl_queue_push(t->results, job);
+    }
+}
+
+pl_status trainer_create(const pl_backend_options *backend, trainer **out, char device[96])
+{
+    pl_status status = PL_OK;
+    trainer *t = pl_alloc(sizeof *t);
+    t->options = *backend;
+    PL_TRY(pl_backend_open(backend, &t->backend));
+    pl_copy_text(device, 96, t->backend->device);
+    PL_TRY(pl_queue_create(&t->jobs));
+    PL_TRY(pl_queue_create(&t->results));
+    PL_TRY(pl_thread_start("trainer", run, t, &t->thread));
+    *out = t;
+    t = NULL;
+done:
+    trainer_destroy(&t);
+    return status;
+}
+
+void trainer_destroy(trainer **trainer_)
+{
+    trainer *t = *trainer_;
+    if (!t)
+        return;
+    if (t->thread) {
+        trainer_cancel(t);
+        pl_queue_push(t->jobs, t);
+        pl_thread_join(&t->thread);
+    }
+    pl_model_destroy(&t->model);
+    pl_topology_destroy(&t->topology);
+    pl_backend_close(&t->backend);
+    pl_queue_destroy(&t->jobs);
+    pl_queue_destroy(&t->results);
+    pl_free(t);
+    *trainer_ = NULL;
+}
+
+void trainer_start(trainer *t, train_job *job)
+{
+    atomic_store(&t->cancelled, 0);
+    atomic_store(&t->step, 0);
+    pl_queue_push(t->jobs, job);
+}
+
+train_job *trainer_take(trainer *t)
+{
+    return pl_queue_pop(t->results, 0);
+}
+
+int trainer_fd(const trainer *t)
+{
+    return pl_queue_fd(t->results);
+}
+
+void trainer_cancel(trainer *t)
+{
+    atomic_store(&t->cancelled, 1);
+}
+
+void trainer_progress(const trainer *t, int *step, double *loss, double *tokens_per_second)
+{
+    *step = atomic_load(&t->step);
+    *loss = atomic_load(&t->loss);
+    *tokens_per_second = atomic_load(&t->rate);
+}
+
+void train_job_clear(train_job *job)
+{
+    pl_free_aligned(job->params);
+    pl_free_aligned(job->moments_out);
+    job->params = job->moments_out = NULL;
+}
