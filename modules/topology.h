@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 48, PL_BLOCKS_MAX = 256 };
+enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
 enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 }; /* l >= 1 is level l */
 
 typedef struct pl_topology_spec {
@@ -92,15 +92,16 @@ void pl_topology_module_name(const pl_topology *t, int module,
 int pl_topology_find_module(const pl_topology *t,
                             const char *name); /* -1; "embed" = "embed.E0" */
 void pl_topology_path_name(const pl_topology *t, int path,
-                           char out[PL_NAME_MAX]); /* "p01" or "p0" */
+                           char out[PL_NAME_MAX]); /* e_1 e_2 ..: "p01" or "p0" */
 
 /* Paths through a module in rising order (P_{l,e} of them; times replicas are
  * its contributors). Returns the count; `paths` may be NULL. */
 int pl_topology_module_paths(const pl_topology *t, int module, int *paths);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
-/* Deterministic initial values of one module's region: normal(0, init_std),
- * keyed (seed, slot, tensor), the same for every expert of a slot. */
+/* Deterministic initial values of one module's region: normal(0, init_std), keyed
+ * (seed, tensor name): the same for every expert of a slot, and for every topology
+ * of the same shape. `params` has the slot's n_params floats. */
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
 
 /* Forward+backward FLOPs of one token of one path at sequence length T (6 a

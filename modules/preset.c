@@ -1,0 +1,143 @@
+/* Presets: the paper's topologies (arXiv:2403.10616, tables 1 and 4) and small ones.
+ *
+ * The paper's model uses a plain feed-forward layer of inner width 4 * 896 and its
+ * own position scheme. Here the block is SwiGLU with the inner width that keeps its
+ * size (3 * 896 * 2368 = 6.4M for 2 * 896 * 3584), so that a block has 10.0M
+ * parameters and a path 149M. The paper's totals (1.2B for 8x8) show that nothing
+ * is common to all paths there: the embedding follows level 1, the final norm the
+ * last level.
+ */
+#include "modules/topology.h"
+#include <string.h>
+
+enum { FAMILY_MAX = 1 << 12 }; /* largest P of flat-moe-P and diloco-P */
+
+static const pl_shape laptop = {.vocab = 2048,
+                                .width = 128,
+                                .n_heads = 4,
+                                .n_kv_heads = 4,
+                                .head_size = 32,
+                                .ffn = 344,
+                                .n_blocks = 4,
+                                .context = 128,
+                                .tied = true,
+                                .rope_theta = 10000.0,
+                                .norm_eps = 1e-5};
+
+static const pl_shape base_150m = {.vocab = 32000,
+                                   .width = 896,
+                                   .n_heads = 16,
+                                   .n_kv_heads = 16,
+                                   .head_size = 64,
+                                   .ffn = 2368,
+                                   .n_blocks = 12,
+                                   .context = 1024,
+                                   .tied = true,
+                                   .rope_theta = 10000.0,
+                                   .norm_eps = 1e-5};
+
+static const pl_shape dense_1b = {.vocab = 32000,
+                                  .width = 2048,
+                                  .n_heads = 16,
+                                  .n_kv_heads = 16,
+                                  .head_size = 128,
+                                  .ffn = 5504,
+                                  .n_blocks = 24,
+                                  .context = 1024,
+                                  .tied = true,
+                                  .rope_theta = 10000.0,
+                                  .norm_eps = 1e-5};
+
+/* X(name, shape, levels, private blocks, embed choice, head choice). A name that
+ * ends in -P is a family: a number stands in its place. */
+#define PRESET_TABLE(X)                                                                \
+    X("laptop", laptop, "2x2", "", 1, 2)                                               \
+    X("dipaco-150m-2x2", base_150m, "2x2", "", 1, 2)                                   \
+    X("dipaco-150m-2x4", base_150m, "2x4", "", 1, 2)                                   \
+    X("dipaco-150m-8x8", base_150m, "8x8", "", 1, 2)                                   \
+    X("dipaco-150m-16x16", base_150m, "16x16", "", 1, 2)                               \
+    X("dipaco-150m-16x16-ps", base_150m, "16x16", "0,5,6,11", PL_CHOICE_PRIVATE,       \
+      PL_CHOICE_PRIVATE)                                                               \
+    X("flat-moe-P", base_150m, "1", "", 1, 1)                                          \
+    X("diloco-P", base_150m, "1", "", PL_CHOICE_COMMON, PL_CHOICE_COMMON)              \
+    X("dense-150m", base_150m, "1", "", PL_CHOICE_COMMON, PL_CHOICE_COMMON)            \
+    X("dense-1b", dense_1b, "1", "", PL_CHOICE_COMMON, PL_CHOICE_COMMON)
+
+typedef struct preset {
+    const char *name;
+    const pl_shape *shape;
+    const char *levels, *private_blocks;
+    int embed_choice, head_choice;
+} preset;
+
+#define PRESET_ROW(name, shape, levels, blocks, embed, head)                           \
+    {name, &shape, levels, blocks, embed, head},
+static const preset presets[] = {PRESET_TABLE(PRESET_ROW)};
+#undef PRESET_ROW
+
+#define PRESET_NAME(name, shape, levels, blocks, embed, head) name,
+static const char *const names[] = {PRESET_TABLE(PRESET_NAME) NULL};
+#undef PRESET_NAME
+
+enum { N_PRESETS = sizeof presets / sizeof presets[0] };
+
+const char *const *pl_preset_names(void)
+{
+    return names;
+}
+
+/* Whether `name` is this preset; for a family also its number (as text). */
+static bool matches(const preset *p, const char *name, const char **number)
+{
+    size_t len = strlen(p->name);
+    *number = NULL;
+    if (p->name[len - 1] != 'P')
+        return strcmp(p->name, name) == 0;
+    if (strncmp(p->name, name, len - 1) != 0)
+        return false;
+    *number = name + len - 1;
+    return true;
+}
+
+static pl_status parse_family(const char *name, const char *number, int *out)
+{
+    int64_t value;
+    if (pl_parse_int(number, &value) != PL_OK || value < 1 || value > FAMILY_MAX)
+        return pl_fail(PL_ERR_CONFIG,
+                       "preset \"%s\" must end in a number of 1..%d, as in flat-moe-8",
+                       name, FAMILY_MAX);
+    *out = (int)value;
+    return PL_OK;
+}
+
+static pl_status fill(const preset *p, int family, pl_shape *shape,
+                      pl_topology_spec *spec)
+{
+    *shape = *p->shape;
+    *spec = (pl_topology_spec){
+        .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
+    PL_RETURN_IF(pl_topology_parse_levels(p->levels, spec));
+    PL_RETURN_IF(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
+    /* of a family's one level: copies of a common path, or a module for each path */
+    if (p->embed_choice == PL_CHOICE_COMMON)
+        spec->replicas = family;
+    else if (spec->n_levels == 1)
+        spec->experts[0] = family;
+    return PL_OK;
+}
+
+pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
+{
+    for (int i = 0; i < N_PRESETS; i++) {
+        const char *number;
+        int family = 1;
+        if (!matches(&presets[i], name, &number))
+            continue;
+        if (number)
+            PL_RETURN_IF(parse_family(name, number, &family));
+        return fill(&presets[i], family, shape, spec);
+    }
+    const char *near = pl_nearest(name, names, N_PRESETS);
+    return pl_fail(PL_ERR_CONFIG, "there is no preset \"%s\"; did you mean \"%s\"?",
+                   name, near ? near : names[0]);
+}

@@ -1,0 +1,62 @@
+/* What the numbers of a shape must satisfy. */
+#include "modules/shape.h"
+#include <math.h>
+
+enum { EXTENT_MAX = 1 << 24, BLOCKS_MAX = 256, HEADS_MAX = 1 << 12 };
+
+static pl_status check_extent(const char *name, int value, int max)
+{
+    if (value < 1 || value > max)
+        return pl_fail(PL_ERR_CONFIG, "model %s is %d; it must be between 1 and %d",
+                       name, value, max);
+    return PL_OK;
+}
+
+static pl_status check_heads(const pl_shape *shape)
+{
+    if (shape->n_kv_heads > shape->n_heads || shape->n_heads % shape->n_kv_heads != 0)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "n_heads %d is not a multiple of n_kv_heads %d; choose n_kv_heads "
+            "among its divisors",
+            shape->n_heads, shape->n_kv_heads);
+    if (shape->head_size % 2 != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "head_size %d is odd; rotary embedding pairs its elements, so "
+                       "choose %d",
+                       shape->head_size, shape->head_size + 1);
+    return PL_OK;
+}
+
+/* Row widths are ints in every operation. */
+static pl_status check_products(const pl_shape *shape)
+{
+    int64_t heads = (int64_t)shape->n_heads + 2 * (int64_t)shape->n_kv_heads;
+    if (heads * shape->head_size > EXTENT_MAX)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "n_heads %d of head_size %d are wider than %d; reduce one of them",
+            shape->n_heads, shape->head_size, EXTENT_MAX);
+    return PL_OK;
+}
+
+pl_status pl_shape_check(const pl_shape *shape)
+{
+    PL_RETURN_IF(check_extent("vocab", shape->vocab, EXTENT_MAX));
+    PL_RETURN_IF(check_extent("width", shape->width, EXTENT_MAX));
+    PL_RETURN_IF(check_extent("n_heads", shape->n_heads, HEADS_MAX));
+    PL_RETURN_IF(check_extent("n_kv_heads", shape->n_kv_heads, HEADS_MAX));
+    PL_RETURN_IF(check_extent("head_size", shape->head_size, EXTENT_MAX));
+    PL_RETURN_IF(check_extent("ffn", shape->ffn, EXTENT_MAX / 2));
+    PL_RETURN_IF(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
+    PL_RETURN_IF(check_extent("context", shape->context, EXTENT_MAX));
+    PL_RETURN_IF(check_heads(shape));
+    PL_RETURN_IF(check_products(shape));
+    if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
+        return pl_fail(PL_ERR_CONFIG, "rope_theta is %g; it must be positive, as 10000",
+                       shape->rope_theta);
+    if (!(shape->norm_eps > 0.0) || !isfinite(shape->norm_eps))
+        return pl_fail(PL_ERR_CONFIG, "norm_eps is %g; it must be positive, as 1e-5",
+                       shape->norm_eps);
+    return PL_OK;
+}

@@ -1,0 +1,25 @@
+/* Initial values of a module.
+ *
+ * The random stream is keyed by the seed and the tensor's name alone: every expert
+ * of a slot starts equal, as the paper's paths do, and so do a dense model and a
+ * mixture of the same shape, whose comparison then starts from one point.
+ */
+#include "modules/topology.h"
+
+static void fill_tensor(const pl_tensor *tensor, uint64_t seed, float *values)
+{
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+    uint64_t stream = pl_stream(tensor->name, 0, 0);
+    float std = (float)tensor->init_std;
+    for (size_t i = 0; i < n; i++)
+        values[i] = std > 0.0f ? std * pl_random_normal(seed, stream, i) : 1.0f;
+}
+
+void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params)
+{
+    const pl_slot *s = pl_topology_slot(t, slot);
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        fill_tensor(tensor, seed, params + (tensor->offset - s->offset));
+    }
+}

@@ -1,0 +1,158 @@
+/* Reading a topology's specification from text, and checking that it adds up. */
+#include "modules/topology_spec.h"
+#include <ctype.h>
+#include <string.h>
+
+/* Reads a decimal of at most six digits at *text and steps over it; -1 if there is
+ * none. Six digits cannot overflow and exceed every limit here. */
+static int take_number(const char **text)
+{
+    int value = 0, n_digits = 0;
+    for (; isdigit((unsigned char)**text) && n_digits < 7; (*text)++, n_digits++)
+        value = value * 10 + (**text - '0');
+    return n_digits == 0 || n_digits > 6 ? -1 : value;
+}
+
+pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
+{
+    const char *at = text;
+    int experts[PL_LEVELS_MAX] = {0}, n = 0;
+    for (;; at++) {
+        int k = take_number(&at);
+        if (k < 1)
+            return pl_fail(PL_ERR_CONFIG,
+                           "levels \"%s\" are not numbers of modules joined by x; "
+                           "write for example 2x2, 16x16 or 1",
+                           text);
+        if (n == PL_LEVELS_MAX)
+            return pl_fail(PL_ERR_CONFIG, "levels \"%s\" are more than %d", text,
+                           PL_LEVELS_MAX);
+        experts[n++] = k;
+        if (*at != 'x')
+            break;
+    }
+    if (*at != '\0')
+        return pl_fail(PL_ERR_CONFIG,
+                       "levels \"%s\" go wrong at \"%s\"; write for example 2x2", text,
+                       at);
+    spec->n_levels = n;
+    memcpy(spec->experts, experts, sizeof experts);
+    return PL_OK;
+}
+
+pl_status pl_topology_parse_private(const char *text, int n_blocks,
+                                    pl_topology_spec *spec)
+{
+    bool chosen[PL_BLOCKS_MAX] = {false};
+    for (const char *at = text; *at != '\0';) {
+        int block = take_number(&at);
+        if (block < 0 || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
+            return pl_fail(PL_ERR_CONFIG,
+                           "private blocks \"%s\" are not numbers joined by commas; "
+                           "write for example 0,5,6,11",
+                           text);
+        if (block >= n_blocks || block >= PL_BLOCKS_MAX)
+            return pl_fail(PL_ERR_CONFIG,
+                           "private block %d does not exist; the model has %d blocks, "
+                           "numbered from 0",
+                           block, n_blocks);
+        chosen[block] = true;
+        at += *at == ',';
+    }
+    memcpy(spec->private_block, chosen, sizeof chosen);
+    return PL_OK;
+}
+
+static pl_status check_choice(const char *slot, int choice, int n_levels)
+{
+    if (choice < PL_CHOICE_PRIVATE || choice > n_levels)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s is to follow level %d; choose a level of 1..%d, 0 (common) "
+                       "or -1 (private)",
+                       slot, choice, n_levels);
+    return PL_OK;
+}
+
+static pl_status check_counts(const pl_topology_spec *spec)
+{
+    if (spec->n_levels < 1 || spec->n_levels > PL_LEVELS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "the topology has %d levels; it must have 1..%d",
+                       spec->n_levels, PL_LEVELS_MAX);
+    int64_t paths = 1;
+    for (int l = 0; l < spec->n_levels; l++) {
+        if (spec->experts[l] < 1)
+            return pl_fail(PL_ERR_CONFIG,
+                           "level %d has %d modules; it needs at least 1", l + 1,
+                           spec->experts[l]);
+        paths *= spec->experts[l];
+        if (paths > PATHS_MAX)
+            return pl_fail(PL_ERR_CONFIG,
+                           "levels 1..%d make more than %d paths; use fewer modules",
+                           l + 1, PATHS_MAX);
+    }
+    if (spec->replicas < 1 || spec->replicas > REPLICAS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "replicas is %d; it must be between 1 and %d",
+                       spec->replicas, REPLICAS_MAX);
+    PL_RETURN_IF(check_choice("the embedding", spec->embed_choice, spec->n_levels));
+    return check_choice("the head", spec->head_choice, spec->n_levels);
+}
+
+/* blocks[] as given, or n_blocks / L each when all are 0. */
+static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
+{
+    int64_t sum = 0;
+    for (int l = 0; l < spec->n_levels; l++)
+        sum += spec->blocks[l];
+    if (sum == 0) {
+        if (n_blocks % spec->n_levels != 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "%d blocks do not split evenly into %d levels; give the "
+                           "blocks of each level or change n_blocks",
+                           n_blocks, spec->n_levels);
+        for (int l = 0; l < spec->n_levels; l++)
+            spec->blocks[l] = n_blocks / spec->n_levels;
+        sum = n_blocks;
+    }
+    for (int l = 0; l < spec->n_levels; l++)
+        if (spec->blocks[l] < 1)
+            return pl_fail(PL_ERR_CONFIG, "level %d has %d blocks; it needs at least 1",
+                           l + 1, spec->blocks[l]);
+    if (sum != n_blocks)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the levels have %lld blocks in all, but the model has %d; make "
+                       "them equal",
+                       (long long)sum, n_blocks);
+    return PL_OK;
+}
+
+/* A level whose blocks are all private has no module of its own: its choice would
+ * mean nothing. */
+static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
+{
+    for (int b = n_blocks; b < PL_BLOCKS_MAX; b++)
+        if (spec->private_block[b])
+            return pl_fail(PL_ERR_CONFIG,
+                           "private block %d does not exist; the model has %d blocks",
+                           b, n_blocks);
+    for (int l = 0, b = 0; l < spec->n_levels; l++) {
+        int n_shared = 0;
+        for (int end = b + spec->blocks[l]; b < end; b++)
+            n_shared += !spec->private_block[b];
+        if (n_shared == 0)
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "all %d blocks of level %d are private; leave one shared, or "
+                "use one level with a module for each path",
+                spec->blocks[l], l + 1);
+    }
+    return PL_OK;
+}
+
+pl_status topology_spec_complete(const pl_shape *shape, const pl_topology_spec *spec,
+                                 pl_topology_spec *out)
+{
+    PL_RETURN_IF(check_counts(spec));
+    *out = *spec;
+    PL_RETURN_IF(fill_blocks(shape->n_blocks, out));
+    return check_private(shape->n_blocks, out);
+}

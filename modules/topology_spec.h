@@ -1,0 +1,19 @@
+/* The checks of a topology's specification, made before anything is built on it. */
+#ifndef PL_MODULES_TOPOLOGY_SPEC_H
+#define PL_MODULES_TOPOLOGY_SPEC_H
+#include "modules/topology.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PATHS_MAX = 1 << 20, REPLICAS_MAX = 1 << 16 };
+
+/* Checks spec against shape and writes it with `blocks` filled in. ERR_CONFIG. */
+PL_MUST_CHECK pl_status topology_spec_complete(const pl_shape *shape,
+                                               const pl_topology_spec *spec,
+                                               pl_topology_spec *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
