@@ -1,0 +1,45 @@
+/* Which backend does the operations. */
+#include "modules/backend.h"
+#include "modules/cpu/cpu.h"
+#include "modules/ref/ref.h"
+#include <string.h>
+
+static pl_status check_precision(const char *precision)
+{
+    static const char *const known[] = {"auto", "f32", "bf16"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!precision || strcmp(precision, known[i]) == 0)
+            return PL_OK;
+    return pl_fail(PL_ERR_CONFIG, "precision \"%s\" is none of auto, f32, bf16",
+                   precision);
+}
+
+pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
+{
+    *out = NULL;
+    const char *name = options->name;
+    if (options->n_threads < 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the backend is to run %d threads; give at least 1",
+                       options->n_threads);
+    PL_RETURN_IF(check_precision(options->precision));
+    if (strcmp(name, "ref") == 0)
+        return ref_backend_create(options, out);
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
+        return cpu_backend_create(options, out);
+    if (strcmp(name, "cuda") == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this build has no cuda backend; choose backend cpu");
+    return pl_fail(PL_ERR_CONFIG, "backend \"%s\" is none of auto, cpu, cuda, ref",
+                   name);
+}
+
+void pl_backend_close(pl_backend **backend)
+{
+    if (!*backend)
+        return;
+    if (strcmp((*backend)->name, "ref") == 0)
+        ref_backend_destroy(backend);
+    else
+        cpu_backend_destroy(backend);
+}

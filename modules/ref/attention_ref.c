@@ -1,0 +1,150 @@
+/* Causal attention with grouped keys (query head h reads kv head h / (H/G)).
+ *
+ *   score[t,s] = q[t].k[s] / sqrt(D)   for s <= t
+ *   lse[t]     = log sum_s exp score[t,s]
+ *   p[t,s]     = exp(score[t,s] - lse[t])
+ *   out[t]     = sum_s p[t,s] v[s]
+ *
+ * Backward, with delta[t] = dout[t].out[t] (= sum_s p dp):
+ *
+ *   dv[s] += p dout[t]     dp = dout[t].v[s]     ds = p (dp - delta[t]) / sqrt(D)
+ *   dq[t] += ds k[s]       dk[s] += ds q[t]
+ *
+ * Nothing of size T x T is kept: backward computes p again from lse.
+ */
+#include "modules/ref/ref.h"
+#include <math.h>
+#include <string.h>
+
+/* One sequence of one head; strides are in floats between positions. */
+typedef struct head_view {
+    const float *q, *k, *v;
+    size_t stride; /* of q, k, v */
+    int D;
+    float scale;
+} head_view;
+
+static float score(const head_view *head, const float *q, int s)
+{
+    return head->scale * ref_dot(q, head->k + (size_t)s * head->stride, head->D);
+}
+
+/* log sum over s < n of exp(score), in one pass: the sum is kept relative to the
+ * largest score so far. */
+static float log_sum_exp(const head_view *head, const float *q, int n)
+{
+    float largest = score(head, q, 0);
+    double sum = 1.0;
+    for (int s = 1; s < n; s++) {
+        float x = score(head, q, s);
+        if (x > largest) {
+            sum = sum * exp((double)(largest - x)) + 1.0;
+            largest = x;
+        } else {
+            sum += exp((double)(x - largest));
+        }
+    }
+    return largest + (float)log(sum);
+}
+
+/* Attends from q to positions 0..n-1; returns the row's lse. */
+static float attend(const head_view *head, float *out, const float *q, int n)
+{
+    float lse = log_sum_exp(head, q, n);
+    memset(out, 0, (size_t)head->D * sizeof *out);
+    for (int s = 0; s < n; s++)
+        ref_axpy(out, expf(score(head, q, s) - lse), head->v + (size_t)s * head->stride,
+                 head->D);
+    return lse;
+}
+
+/* Views head h of sequence b inside packed qkv [B,T,(H+2G)*D]. */
+static head_view view_qkv(const pl_act *qkv, int b, int h, int T, int H, int G, int D)
+{
+    head_view head = {.stride = (size_t)(H + 2 * G) * (size_t)D,
+                      .D = D,
+                      .scale = (float)(1.0 / sqrt(D))};
+    int g = h / (H / G);
+    const float *sequence = ref_view(qkv) + (size_t)b * (size_t)T * head.stride;
+    head.q = sequence + h * D;
+    head.k = sequence + (H + g) * D;
+    head.v = sequence + (H + G + g) * D;
+    return head;
+}
+
+void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
+                           int B, int T, int H, int G, int D)
+{
+    (void)be;
+    size_t width = (size_t)H * (size_t)D;
+    for (int b = 0; b < B; b++)
+        for (int h = 0; h < H; h++) {
+            head_view head = view_qkv(qkv, b, h, T, H, G, D);
+            float *row = ref_floats(out) + (size_t)b * (size_t)T * width + h * D;
+            for (int t = 0; t < T; t++, row += width)
+                *lse++ = attend(&head, row, head.q + (size_t)t * head.stride, t + 1);
+        }
+}
+
+/* Where the gradients of one head go, with the strides of its head_view. */
+typedef struct head_grads {
+    float *dq, *dk, *dv;
+} head_grads;
+
+static void attend_backward(const head_view *head, const head_grads *to, int t,
+                            const float *dout, const float *out, float lse)
+{
+    size_t at = (size_t)t * head->stride;
+    const float *q = head->q + at;
+    float delta = ref_dot(dout, out, head->D);
+    for (int s = 0; s <= t; s++) {
+        size_t from = (size_t)s * head->stride;
+        float p = expf(score(head, q, s) - lse);
+        float dp = ref_dot(dout, head->v + from, head->D);
+        float ds = p * (dp - delta) * head->scale;
+        ref_axpy(to->dv + from, p, dout, head->D);
+        ref_axpy(to->dk + from, ds, q, head->D);
+        ref_axpy(to->dq + at, ds, head->k + from, head->D);
+    }
+}
+
+void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
+                            const pl_act *qkv, const pl_act *out, const float *lse,
+                            int B, int T, int H, int G, int D)
+{
+    (void)be;
+    size_t width = (size_t)H * (size_t)D;
+    size_t n_rows = (size_t)B * (size_t)T;
+    float *base = ref_floats(dqkv);
+    memset(base, 0, n_rows * (size_t)(H + 2 * G) * (size_t)D * sizeof *base);
+    for (int b = 0; b < B; b++)
+        for (int h = 0; h < H; h++) {
+            head_view head = view_qkv(qkv, b, h, T, H, G, D);
+            head_grads to = {base + (head.q - ref_view(qkv)),
+                             base + (head.k - ref_view(qkv)),
+                             base + (head.v - ref_view(qkv))};
+            size_t row = (size_t)b * (size_t)T * width + (size_t)(h * D);
+            for (int t = 0; t < T; t++, row += width)
+                attend_backward(&head, &to, t, ref_view(dout) + row,
+                                ref_view(out) + row, *lse++);
+        }
+}
+
+void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *q,
+                          const pl_act *keys, const pl_act *values, const int32_t *pos,
+                          int B, int S, int H, int G, int D)
+{
+    (void)be;
+    size_t row = (size_t)G * (size_t)D;
+    for (int b = 0; b < B; b++)
+        for (int h = 0; h < H; h++) {
+            size_t cache = (size_t)b * (size_t)S * row + (size_t)(h / (H / G) * D);
+            size_t query = ((size_t)b * (size_t)H + (size_t)h) * (size_t)D;
+            head_view head = {.k = ref_view(keys) + cache,
+                              .v = ref_view(values) + cache,
+                              .stride = row,
+                              .D = D,
+                              .scale = (float)(1.0 / sqrt(D))};
+            attend(&head, ref_floats(out) + query, ref_view(q) + query, pos[b] + 1);
+        }
+}

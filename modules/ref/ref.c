@@ -1,0 +1,128 @@
+/* The reference backend: its memory, its weights and its table. */
+#include "modules/ref/ref.h"
+#include <string.h>
+
+typedef struct ref_weight {
+    const float *master; /* borrowed from the model's parameter block */
+} ref_weight;
+
+const float *ref_master(const pl_weight *weight)
+{
+    return ((const ref_weight *)weight)->master;
+}
+
+static pl_status ref_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
+{
+    (void)be;
+    return pl_try_alloc(bytes, what, out);
+}
+
+static void ref_release(pl_backend *be, void *memory)
+{
+    (void)be;
+    pl_free_aligned(memory);
+}
+
+/* Device memory is host memory: both directions are a copy. */
+static void ref_copy(pl_backend *be, void *to, const void *from, size_t bytes)
+{
+    (void)be;
+    memcpy(to, from, bytes);
+}
+
+static void ref_fill_zero(pl_backend *be, void *device, size_t bytes)
+{
+    (void)be;
+    memset(device, 0, bytes);
+}
+
+static pl_status ref_sync(pl_backend *be)
+{
+    (void)be;
+    return PL_OK;
+}
+
+static void ref_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n)
+{
+    ref_copy(be, out, in, n * sizeof *out);
+}
+
+static void ref_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
+{
+    ref_copy(be, out, in, n * sizeof *in);
+}
+
+static pl_status ref_weight_create(pl_backend *be, const float *master, int O, int I,
+                                   pl_weight **out)
+{
+    (void)be, (void)O, (void)I;
+    ref_weight *weight = pl_alloc(sizeof *weight);
+    weight->master = master;
+    *out = (pl_weight *)weight;
+    return PL_OK;
+}
+
+static void ref_weight_destroy(pl_backend *be, pl_weight **weight)
+{
+    (void)be;
+    pl_free(*weight);
+    *weight = NULL;
+}
+
+static void ref_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
+{
+    (void)be, (void)weights, (void)n;
+}
+
+static const pl_ops ref_ops = {
+    .alloc = ref_alloc,
+    .release = ref_release,
+    .upload = ref_copy,
+    .download = ref_copy,
+    .fill_zero = ref_fill_zero,
+    .sync = ref_sync,
+    .act_to_float = ref_act_to_float,
+    .act_from_float = ref_act_from_float,
+    .weight_create = ref_weight_create,
+    .weight_destroy = ref_weight_destroy,
+    .weights_refresh = ref_weights_refresh,
+    .embed_forward = ref_embed_forward,
+    .embed_backward = ref_embed_backward,
+    .rmsnorm_forward = ref_rmsnorm_forward,
+    .rmsnorm_backward = ref_rmsnorm_backward,
+    .matmul_forward = ref_matmul_forward,
+    .matmul_dx = ref_matmul_dx,
+    .matmul_dw = ref_matmul_dw,
+    .rope = ref_rope,
+    .attention_forward = ref_attention_forward,
+    .attention_backward = ref_attention_backward,
+    .attention_decode = ref_attention_decode,
+    .swiglu_forward = ref_swiglu_forward,
+    .swiglu_backward = ref_swiglu_backward,
+    .classifier = ref_classifier,
+    .logits = ref_logits,
+    .sum_squares = ref_sum_squares,
+    .adamw = ref_adamw,
+};
+
+pl_status ref_backend_create(const pl_backend_options *options, pl_backend **out)
+{
+    *out = NULL;
+    if (options->precision && strcmp(options->precision, "bf16") == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED, "the ref backend computes in f32 only; set "
+                                           "precision f32 or choose backend cpu");
+    pl_backend *be = pl_alloc(sizeof *be);
+    be->ops = &ref_ops;
+    be->name = "ref";
+    pl_copy_text(be->device, sizeof be->device, "ref f32");
+    be->act = PL_F32;
+    be->n_threads = 1;
+    *out = be;
+    return PL_OK;
+}
+
+void ref_backend_destroy(pl_backend **backend)
+{
+    pl_free(*backend);
+    *backend = NULL;
+}
