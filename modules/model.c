@@ -1,0 +1,260 @@
+/* The model's memory: create, destroy, and parameters in and out. */
+#include "modules/model_inside.h"
+#include <limits.h>
+#include <string.h>
+
+/* ---- what lies where ---- */
+
+/* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
+ * (topology.c keeps the parts together). */
+static void note_tensor(pl_model *m, const pl_tensor *tensor)
+{
+    static const struct {
+        const char *suffix;
+        size_t field;
+    } places[] = {
+        {".input_layernorm.weight", offsetof(block_params, attn_norm)},
+        {".post_attention_layernorm.weight", offsetof(block_params, ffn_norm)},
+        {".q_proj.weight", offsetof(block_params, qkv)},
+        {".o_proj.weight", offsetof(block_params, o)},
+        {".gate_proj.weight", offsetof(block_params, gate_up)},
+        {".down_proj.weight", offsetof(block_params, down)},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (pl_ends_with(tensor->name, places[i].suffix)) {
+            uint8_t *block = (uint8_t *)&m->at[tensor->block];
+            memcpy(block + places[i].field, &tensor->offset, sizeof tensor->offset);
+        }
+}
+
+static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
+{
+    if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
+        m->at_embed = tensor->offset;
+        if (m->shape->tied)
+            m->at_classifier = tensor->offset;
+    } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
+        m->at_norm = tensor->offset;
+    } else {
+        m->at_classifier = tensor->offset;
+    }
+}
+
+static void extend_runs(pl_model *m, const pl_tensor *tensor)
+{
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+    if (m->n_runs > 0 && m->runs[m->n_runs - 1].decay == tensor->decay)
+        m->runs[m->n_runs - 1].n += n;
+    else
+        m->runs[m->n_runs++] = (decay_run){tensor->offset, n, tensor->decay};
+}
+
+static void read_topology(pl_model *m)
+{
+    int n = pl_topology_n_tensors(m->topology);
+    m->at = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->at);
+    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
+    for (int i = 0; i < n; i++) {
+        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
+        if (tensor->block >= 0)
+            note_tensor(m, tensor);
+        else
+            note_outer_tensor(m, tensor);
+        extend_runs(m, tensor);
+    }
+}
+
+/* ---- creation ---- */
+
+static pl_status check_options(const pl_shape *shape, const pl_model_options *options)
+{
+    if (options->batch < 1 || options->context < 1)
+        return pl_fail(PL_ERR_ARG, "a model for %d sequences of %d tokens is empty",
+                       options->batch, options->context);
+    if (options->context > shape->context)
+        return pl_fail(PL_ERR_CONFIG,
+                       "sequences of %d tokens exceed the model's context %d",
+                       options->context, shape->context);
+    if ((int64_t)options->batch * options->context > INT_MAX / 2)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%d sequences of %d tokens are too many for one call; reduce the "
+            "batch",
+            options->batch, options->context);
+    return PL_OK;
+}
+
+static pl_status fail_with_plan(const pl_model *m, pl_status status)
+{
+    pl_model_plan plan;
+    char text[4][16];
+    pl_model_plan_bytes(m->topology, &m->options, m->be->act, &plan);
+    return pl_fail_in(status,
+                      "the model needs %s for parameters, %s for gradients, %s for "
+                      "moments, %s for activations of %d x %d tokens",
+                      pl_human_bytes((double)plan.params_bytes, text[0]),
+                      pl_human_bytes((double)plan.grads_bytes, text[1]),
+                      pl_human_bytes((double)plan.moments_bytes, text[2]),
+                      pl_human_bytes((double)plan.acts_bytes, text[3]),
+                      m->options.batch, m->options.context);
+}
+
+static pl_status alloc_floats(pl_model *m, size_t n, const char *what, float **out)
+{
+    void *memory = NULL;
+    pl_status status = m->ops->alloc(m->be, n * sizeof(float), what, &memory);
+    *out = memory;
+    return status;
+}
+
+static pl_status alloc_blocks(pl_model *m)
+{
+    size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
+    size_t features = (size_t)m->options.context * (size_t)m->shape->width;
+    size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
+    void *host = NULL;
+    PL_RETURN_IF(alloc_floats(m, m->n_params, "parameters", &m->params));
+    if (m->options.training) {
+        PL_RETURN_IF(alloc_floats(m, m->n_params, "gradients", &m->grads));
+        PL_RETURN_IF(alloc_floats(m, 2 * m->n_params, "moments", &m->moments));
+    }
+    PL_RETURN_IF(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
+    PL_RETURN_IF(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
+                              "losses and features", &host));
+    m->host_rows = host;
+    m->acts.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->acts.blocks);
+    model_layout(m->shape, &m->options, m->be->act, m->act_block, &m->acts);
+    return PL_OK;
+}
+
+static pl_status add_weight(pl_model *m, size_t at, int O, int I)
+{
+    PL_RETURN_IF(
+        m->ops->weight_create(m->be, m->params + at, O, I, &m->weights[m->n_weights]));
+    m->n_weights++;
+    return PL_OK;
+}
+
+static pl_status create_weights(pl_model *m)
+{
+    const pl_shape *s = m->shape;
+    int q = s->n_heads * s->head_size;
+    int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
+    size_t n = WEIGHTS_PER_BLOCK * (size_t)s->n_blocks + 1;
+    m->weights = pl_alloc(n * sizeof(pl_weight *));
+    for (int b = 0; b < s->n_blocks; b++) {
+        PL_RETURN_IF(add_weight(m, m->at[b].qkv, qkv, s->width));
+        PL_RETURN_IF(add_weight(m, m->at[b].o, s->width, q));
+        PL_RETURN_IF(add_weight(m, m->at[b].gate_up, 2 * s->ffn, s->width));
+        PL_RETURN_IF(add_weight(m, m->at[b].down, s->width, s->ffn));
+    }
+    return add_weight(m, m->at_classifier, s->vocab, s->width);
+}
+
+pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
+                          const pl_model_options *options, pl_model **out)
+{
+    *out = NULL;
+    const pl_shape *shape = pl_topology_shape(topology);
+    PL_RETURN_IF(check_options(shape, options));
+    pl_model *m = pl_alloc(sizeof *m);
+    m->be = backend;
+    m->ops = backend->ops;
+    m->topology = topology;
+    m->shape = shape;
+    m->options = *options;
+    m->n_params = pl_topology_path_params(topology);
+    read_topology(m);
+    pl_status status = alloc_blocks(m);
+    if (status == PL_OK)
+        status = create_weights(m);
+    if (status != PL_OK) {
+        status = fail_with_plan(m, status);
+        pl_model_destroy(&m);
+        return status;
+    }
+    *out = m;
+    return PL_OK;
+}
+
+static void release(pl_model *m, void *memory)
+{
+    if (memory)
+        m->ops->release(m->be, memory);
+}
+
+void pl_model_destroy(pl_model **model)
+{
+    pl_model *m = *model;
+    if (!m)
+        return;
+    for (int i = 0; i < m->n_weights; i++)
+        m->ops->weight_destroy(m->be, &m->weights[i]);
+    pl_free(m->weights);
+    release(m, m->act_block);
+    release(m, m->moments);
+    release(m, m->grads);
+    release(m, m->params);
+    pl_free_aligned(m->host_rows);
+    pl_free(m->acts.blocks);
+    pl_free(m->runs);
+    pl_free(m->at);
+    pl_free(m);
+    *model = NULL;
+}
+
+/* ---- parameters in and out ---- */
+
+static pl_status check_training(const pl_model *m, const char *what)
+{
+    if (!m->options.training)
+        return pl_fail(PL_ERR_ARG, "a model made for inference has no %s", what);
+    return PL_OK;
+}
+
+pl_status pl_model_load(pl_model *m, const float *params)
+{
+    m->ops->upload(m->be, m->params, params, m->n_params * sizeof(float));
+    m->ops->weights_refresh(m->be, m->weights, m->n_weights);
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_model_save(pl_model *m, float *params)
+{
+    m->ops->download(m->be, params, m->params, m->n_params * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_model_load_moments(pl_model *m, const float *first, const float *second)
+{
+    PL_RETURN_IF(check_training(m, "moments"));
+    size_t bytes = m->n_params * sizeof(float);
+    m->ops->fill_zero(m->be, m->moments, 2 * bytes);
+    if (first)
+        m->ops->upload(m->be, m->moments, first, bytes);
+    if (second)
+        m->ops->upload(m->be, m->moments + m->n_params, second, bytes);
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
+{
+    PL_RETURN_IF(check_training(m, "moments"));
+    size_t bytes = m->n_params * sizeof(float);
+    m->ops->download(m->be, first, m->moments, bytes);
+    m->ops->download(m->be, second, m->moments + m->n_params, bytes);
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_model_save_grads(pl_model *m, float *grads)
+{
+    PL_RETURN_IF(check_training(m, "gradients"));
+    m->ops->download(m->be, grads, m->grads, m->n_params * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
+void pl_model_zero_gradients(pl_model *m)
+{
+    if (m->grads)
+        m->ops->fill_zero(m->be, m->grads, m->n_params * sizeof(float));
+}

@@ -1,0 +1,69 @@
+/* The backward pass: the forward pass read from the end.
+ *
+ * d_stream is the gradient of the residual stream. It passes unchanged along the
+ * stream; each norm adds the part that went through its sublayer.
+ */
+#include "modules/model_inside.h"
+
+static void backward_ffn(pl_model *m, int block, int N)
+{
+    const block_acts *a = &m->acts.blocks[block];
+    const block_params *at = &m->at[block];
+    const model_acts *d = &m->acts;
+    int C = m->shape->width, F = m->shape->ffn;
+    m->ops->matmul_dx(m->be, d->d_ffn, d->d_stream, model_weight(m, block, WEIGHT_DOWN),
+                      N, C, F, false);
+    m->ops->matmul_dw(m->be, m->grads + at->down, d->d_stream, a->ffn, N, C, F);
+    m->ops->swiglu_backward(m->be, d->d_gate_up, d->d_ffn, a->gate_up, N, F);
+    m->ops->matmul_dx(m->be, d->d_norm, d->d_gate_up,
+                      model_weight(m, block, WEIGHT_GATE_UP), N, 2 * F, C, false);
+    m->ops->matmul_dw(m->be, m->grads + at->gate_up, d->d_gate_up, a->ffn_norm, N,
+                      2 * F, C);
+    m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + at->ffn_norm, d->d_norm,
+                             a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
+}
+
+static void backward_attention(pl_model *m, int block, int B, int T)
+{
+    const pl_shape *s = m->shape;
+    const block_acts *a = &m->acts.blocks[block];
+    const block_params *at = &m->at[block];
+    const model_acts *d = &m->acts;
+    int N = B * T, C = s->width, H = s->n_heads, G = s->n_kv_heads, D = s->head_size;
+    int qkv = (H + 2 * G) * D;
+    m->ops->matmul_dx(m->be, d->d_attn, d->d_stream, model_weight(m, block, WEIGHT_O),
+                      N, C, H * D, false);
+    m->ops->matmul_dw(m->be, m->grads + at->o, d->d_stream, a->attn, N, C, H * D);
+    m->ops->attention_backward(m->be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse, B,
+                               T, H, G, D);
+    m->ops->rope(m->be, d->d_qkv, B, T, H, G, D, s->rope_theta, 0, -1);
+    m->ops->matmul_dx(m->be, d->d_norm, d->d_qkv, model_weight(m, block, WEIGHT_QKV), N,
+                      qkv, C, false);
+    m->ops->matmul_dw(m->be, m->grads + at->qkv, d->d_qkv, a->attn_norm, N, qkv, C);
+    m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + at->attn_norm, d->d_norm,
+                             a->in, m->params + at->attn_norm, a->attn_rstd, N, C);
+}
+
+static void backward_head(pl_model *m, int N, float scale)
+{
+    const model_acts *d = &m->acts;
+    int C = m->shape->width;
+    size_t stream = (size_t)N * (size_t)C * pl_type_bytes(m->be->act);
+    m->ops->classifier(m->be, d->loss, d->d_norm, m->grads + m->at_classifier, d->norm,
+                       model_classifier(m), d->targets, scale, N, m->shape->vocab, C);
+    m->ops->fill_zero(m->be, d->d_stream, stream);
+    m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at_norm, d->d_norm,
+                             d->blocks[m->shape->n_blocks - 1].out,
+                             m->params + m->at_norm, d->rstd, N, C);
+}
+
+void model_backward(pl_model *m, int B, int T, float scale)
+{
+    backward_head(m, B * T, scale);
+    for (int b = m->shape->n_blocks - 1; b >= 0; b--) {
+        backward_ffn(m, b, B * T);
+        backward_attention(m, b, B, T);
+    }
+    m->ops->embed_backward(m->be, m->grads + m->at_embed, m->acts.d_stream,
+                           m->acts.tokens, B * T, m->shape->width);
+}

@@ -1,0 +1,73 @@
+/* The forward pass, in plain order. */
+#include "modules/model_inside.h"
+
+/* Norm at the entry of `block` (n_blocks: the final one). The stream there is the
+ * previous block's feed-forward output plus that block's `mid`. */
+static void norm_stream(pl_model *m, int block, size_t weight, pl_act *out, float *rstd,
+                        int N)
+{
+    const block_acts *before = block > 0 ? &m->acts.blocks[block - 1] : NULL;
+    pl_act *stream = before ? before->out : m->acts.embed;
+    m->ops->rmsnorm_forward(m->be, out, rstd, stream, before ? before->mid : NULL,
+                            m->params + weight, N, m->shape->width,
+                            (float)m->shape->norm_eps);
+}
+
+void model_forward_embed(pl_model *m, int N)
+{
+    m->ops->embed_forward(m->be, m->acts.embed, m->acts.tokens, m->params + m->at_embed,
+                          N, m->shape->width);
+}
+
+void model_forward_qkv(pl_model *m, int block, int B, int T, int start)
+{
+    const pl_shape *s = m->shape;
+    const block_acts *a = &m->acts.blocks[block];
+    int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
+    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, B * T);
+    m->ops->matmul_forward(m->be, a->qkv, a->attn_norm,
+                           model_weight(m, block, WEIGHT_QKV), B * T, qkv, s->width);
+    m->ops->rope(m->be, a->qkv, B, T, s->n_heads, s->n_kv_heads, s->head_size,
+                 s->rope_theta, start, 1);
+}
+
+void model_forward_attention(pl_model *m, int block, int B, int T)
+{
+    const pl_shape *s = m->shape;
+    const block_acts *a = &m->acts.blocks[block];
+    m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, B, T, s->n_heads,
+                              s->n_kv_heads, s->head_size);
+}
+
+void model_forward_rest(pl_model *m, int block, int N)
+{
+    const pl_shape *s = m->shape;
+    const block_acts *a = &m->acts.blocks[block];
+    int C = s->width, F = s->ffn;
+    m->ops->matmul_forward(m->be, a->mid, a->attn, model_weight(m, block, WEIGHT_O), N,
+                           C, s->n_heads * s->head_size);
+    m->ops->rmsnorm_forward(m->be, a->ffn_norm, a->ffn_rstd, a->mid, a->in,
+                            m->params + m->at[block].ffn_norm, N, C,
+                            (float)s->norm_eps);
+    m->ops->matmul_forward(m->be, a->gate_up, a->ffn_norm,
+                           model_weight(m, block, WEIGHT_GATE_UP), N, 2 * F, C);
+    m->ops->swiglu_forward(m->be, a->ffn, a->gate_up, N, F);
+    m->ops->matmul_forward(m->be, a->out, a->ffn, model_weight(m, block, WEIGHT_DOWN),
+                           N, C, F);
+}
+
+void model_forward_norm(pl_model *m, int N)
+{
+    norm_stream(m, m->shape->n_blocks, m->at_norm, m->acts.norm, m->acts.rstd, N);
+}
+
+void model_forward(pl_model *m, int B, int T)
+{
+    model_forward_embed(m, B * T);
+    for (int b = 0; b < m->shape->n_blocks; b++) {
+        model_forward_qkv(m, b, B, T, 0);
+        model_forward_attention(m, b, B, T);
+        model_forward_rest(m, b, B * T);
+    }
+    model_forward_norm(m, B * T);
+}

@@ -1,0 +1,122 @@
+/* What the files of the model share: model (memory), model_plan (layout),
+ * model_forward, model_backward, model_step (training), model_score (losses and
+ * features), decoder.
+ *
+ * The residual stream. Every sublayer's output buffer becomes the stream after it:
+ * the norm that follows adds the stream before it in place. So block b keeps
+ *
+ *   in   [N,C]  the stream at its first norm (the buffer `out` of block b-1)
+ *   mid  [N,C]  in + attention
+ *   out  [N,C]  the feed-forward layer's output; in + attention + ffn as soon as
+ *               the next norm has run
+ *
+ * In training each is a buffer of its own, read again by backward. In inference all
+ * blocks share one set of buffers, and `in` and `out` are the same one.
+ */
+#ifndef PL_MODULES_MODEL_INSIDE_H
+#define PL_MODULES_MODEL_INSIDE_H
+#include "modules/model.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* N = B*T rows; C width, F ffn; H query heads, G kv heads of D; W = (H+2G)*D */
+typedef struct block_acts {
+    pl_act *in, *mid, *out;       /* [N,C] */
+    pl_act *attn_norm, *ffn_norm; /* [N,C] */
+    float *attn_rstd, *ffn_rstd;  /* [N] */
+    pl_act *qkv;                  /* [N,W] after rope */
+    pl_act *attn;                 /* [N,H*D] */
+    float *lse;                   /* [B,H,T] */
+    pl_act *gate_up;              /* [N,2F] */
+    pl_act *ffn;                  /* [N,F] */
+} block_acts;
+
+typedef struct model_acts {
+    int32_t *tokens, *targets; /* [N] */
+    block_acts *blocks;        /* host array, not in the activation block */
+    pl_act *embed;             /* [N,C], the stream at block 0 */
+    pl_act *norm;              /* [N,C], after the final norm */
+    float *rstd, *loss;        /* [N] */
+    float *rows;               /* [T,C], acts of one sequence as fp32 */
+    /* training only: gradients of the buffers above, one each for all blocks */
+    double *squares;           /* [1] */
+    pl_act *d_stream, *d_norm; /* [N,C] */
+    pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
+} model_acts;
+
+/* Offsets into a path's parameters; the same for gradients. */
+typedef struct block_params {
+    size_t attn_norm, ffn_norm, qkv, o, gate_up, down;
+} block_params;
+
+/* A run of parameters with one weight decay. */
+typedef struct decay_run {
+    size_t offset, n;
+    bool decay;
+} decay_run;
+
+/* The four matrices of a block, in the order of pl_model.weights. */
+enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
+
+struct pl_model {
+    pl_backend *be;
+    const pl_ops *ops;
+    const pl_topology *topology;
+    const pl_shape *shape;
+    pl_model_options options;
+    size_t n_params;
+    float *params, *grads, *moments; /* moments: m, then v */
+    void *act_block;
+    model_acts acts; /* views into act_block */
+    block_params *at;
+    size_t at_embed, at_norm, at_classifier; /* tied: at_classifier = at_embed */
+    pl_weight **weights; /* WEIGHTS_PER_BLOCK a block, the classifier last */
+    int n_weights;
+    decay_run *runs;
+    int n_runs;
+    float *host_rows; /* [N] losses or [T,C] features, whichever is larger */
+};
+
+static inline pl_weight *model_weight(const pl_model *m, int block, int which)
+{
+    return m->weights[block * WEIGHTS_PER_BLOCK + which];
+}
+static inline pl_weight *model_classifier(const pl_model *m)
+{
+    return m->weights[m->n_weights - 1];
+}
+/* Element `n` of a buffer of acts. */
+static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
+{
+    return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
+}
+
+/* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`
+ * on; returns the bytes they take. */
+size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
+                    void *base, model_acts *acts);
+
+/* Checks B and T against the plan, every token, and every target when given
+ * (ERR_ARG, ERR_DATA), and uploads them. *n_targets counts targets >= 0. */
+PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
+                                         const int32_t *targets, int B, int T,
+                                         int64_t *n_targets);
+
+/* The forward pass over uploaded tokens, up to and with the final norm. */
+void model_forward(pl_model *m, int B, int T);
+/* Its parts, for the decoder. Position of the first row is `start`. */
+void model_forward_embed(pl_model *m, int N);
+void model_forward_qkv(pl_model *m, int block, int B, int T, int start);
+void model_forward_attention(pl_model *m, int block, int B, int T);
+void model_forward_rest(pl_model *m, int block, int N);
+void model_forward_norm(pl_model *m, int N);
+
+/* Classifier with gradients, then backward through all blocks; d loss / d logit is
+ * scaled by `scale`. Gradients accumulate. */
+void model_backward(pl_model *m, int B, int T, float scale);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,137 @@
+/* Where every activation lies: one block of memory, planned before it is asked for. */
+#include "modules/model_inside.h"
+
+enum { LINE = 64 };
+
+typedef struct act_arena {
+    uint8_t *base; /* NULL: only count */
+    size_t used;
+} act_arena;
+
+static void *carve(act_arena *arena, size_t count, size_t element_bytes)
+{
+    void *at = arena->base ? arena->base + arena->used : NULL;
+    arena->used += (count * element_bytes + LINE - 1) / LINE * LINE;
+    return at;
+}
+
+/* Extents as sizes, and the type of acts: what every placement needs. */
+typedef struct extents {
+    size_t N, T, C, F, heads, queries, qkv;
+    size_t act_bytes;
+} extents;
+
+static extents measure(const pl_shape *s, const pl_model_options *options, pl_type act)
+{
+    size_t T = (size_t)options->context;
+    size_t D = (size_t)s->head_size, H = (size_t)s->n_heads, G = (size_t)s->n_kv_heads;
+    return (extents){.N = (size_t)options->batch * T,
+                     .T = T,
+                     .C = (size_t)s->width,
+                     .F = (size_t)s->ffn,
+                     .heads = H,
+                     .queries = H * D,
+                     .qkv = (H + 2 * G) * D,
+                     .act_bytes = pl_type_bytes(act)};
+}
+
+static pl_act *carve_acts(act_arena *arena, const extents *e, size_t width)
+{
+    return carve(arena, e->N * width, e->act_bytes);
+}
+
+/* Everything but `in` and the stream buffers. */
+static void place_block(act_arena *arena, const extents *e, block_acts *block)
+{
+    block->attn_norm = carve_acts(arena, e, e->C);
+    block->ffn_norm = carve_acts(arena, e, e->C);
+    block->attn_rstd = carve(arena, e->N, sizeof(float));
+    block->ffn_rstd = carve(arena, e->N, sizeof(float));
+    block->qkv = carve_acts(arena, e, e->qkv);
+    block->attn = carve_acts(arena, e, e->queries);
+    block->lse = carve(arena, e->N * e->heads, sizeof(float));
+    block->gate_up = carve_acts(arena, e, 2 * e->F);
+    block->ffn = carve_acts(arena, e, e->F);
+}
+
+static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
+                                  model_acts *acts)
+{
+    block_acts unused, *block = &unused;
+    pl_act *stream = acts->embed;
+    for (int b = 0; b < n_blocks; b++) {
+        if (acts->blocks)
+            block = &acts->blocks[b];
+        place_block(arena, e, block);
+        block->in = stream;
+        block->mid = carve_acts(arena, e, e->C);
+        block->out = stream = carve_acts(arena, e, e->C);
+    }
+}
+
+static void place_shared_blocks(act_arena *arena, const extents *e, int n_blocks,
+                                model_acts *acts)
+{
+    block_acts shared;
+    place_block(arena, e, &shared);
+    shared.in = shared.out = acts->embed;
+    shared.mid = carve_acts(arena, e, e->C);
+    for (int b = 0; acts->blocks && b < n_blocks; b++)
+        acts->blocks[b] = shared;
+}
+
+static void place_gradients(act_arena *arena, const extents *e, model_acts *acts)
+{
+    acts->squares = carve(arena, 1, sizeof(double));
+    acts->d_stream = carve_acts(arena, e, e->C);
+    acts->d_norm = carve_acts(arena, e, e->C);
+    acts->d_qkv = carve_acts(arena, e, e->qkv);
+    acts->d_attn = carve_acts(arena, e, e->queries);
+    acts->d_gate_up = carve_acts(arena, e, 2 * e->F);
+    acts->d_ffn = carve_acts(arena, e, e->F);
+}
+
+size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
+                    void *base, model_acts *acts)
+{
+    extents e = measure(shape, options, act);
+    act_arena arena = {base, 0};
+    acts->tokens = carve(&arena, e.N, sizeof(int32_t));
+    acts->targets = carve(&arena, e.N, sizeof(int32_t));
+    acts->embed = carve_acts(&arena, &e, e.C);
+    acts->norm = carve_acts(&arena, &e, e.C);
+    acts->rstd = carve(&arena, e.N, sizeof(float));
+    acts->loss = carve(&arena, e.N, sizeof(float));
+    acts->rows = carve(&arena, e.T * e.C, sizeof(float));
+    if (options->training) {
+        place_training_blocks(&arena, &e, shape->n_blocks, acts);
+        place_gradients(&arena, &e, acts);
+    } else {
+        place_shared_blocks(&arena, &e, shape->n_blocks, acts);
+    }
+    return arena.used;
+}
+
+/* bf16 backends keep a compute copy of every matrix. */
+static uint64_t copies_bytes(const pl_topology *topology, pl_type act)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        if (tensor->decay)
+            n += (uint64_t)tensor->rows * (uint64_t)tensor->cols;
+    }
+    return act == PL_F32 ? 0 : n * pl_type_bytes(act);
+}
+
+void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
+                         pl_type act, pl_model_plan *out)
+{
+    model_acts acts = {0};
+    uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
+    out->params_bytes = params + copies_bytes(topology, act);
+    out->grads_bytes = options->training ? params : 0;
+    out->moments_bytes = options->training ? 2 * params : 0;
+    out->acts_bytes =
+        model_layout(pl_topology_shape(topology), options, act, NULL, &acts);
+}

@@ -1,0 +1,56 @@
+/* What a forward pass tells: losses of tokens, features of documents. */
+#include "modules/model_inside.h"
+
+pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *targets,
+                          int B, int T, float *losses)
+{
+    int64_t n_targets;
+    int N = B * T;
+    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &n_targets));
+    model_forward(m, B, T);
+    m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
+                       model_classifier(m), m->acts.targets, 0.0f, N, m->shape->vocab,
+                       m->shape->width);
+    m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
+/* out[c] = mean_t rows[t,c], summed in double in rising t. */
+static void mean_rows(float *out, const float *rows, int T, int C)
+{
+    for (int c = 0; c < C; c++) {
+        double sum = 0.0;
+        for (int t = 0; t < T; t++)
+            sum += (double)rows[(size_t)t * (size_t)C + (size_t)c];
+        out[c] = (float)(sum / T);
+    }
+}
+
+static pl_status check_lengths(const int32_t *lengths, int B, int T)
+{
+    for (int b = 0; b < B; b++)
+        if (lengths[b] < 1 || lengths[b] > T)
+            return pl_fail(PL_ERR_ARG,
+                           "sequence %d has length %d; it must be between 1 and %d", b,
+                           (int)lengths[b], T);
+    return PL_OK;
+}
+
+pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,
+                            int B, int T, float *features)
+{
+    int64_t n_targets;
+    size_t C = (size_t)m->shape->width;
+    PL_RETURN_IF(model_take_batch(m, tokens, NULL, B, T, &n_targets));
+    PL_RETURN_IF(check_lengths(lengths, B, T));
+    model_forward(m, B, T); /* the final norm completes the last block's `out` */
+    pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
+    for (int b = 0; b < B; b++) {
+        size_t at = (size_t)b * (size_t)T * C, n = (size_t)lengths[b] * C;
+        m->ops->act_to_float(m->be, m->acts.rows, model_act_at(m, stream, at), n);
+        m->ops->download(m->be, m->host_rows, m->acts.rows, n * sizeof(float));
+        PL_RETURN_IF(m->ops->sync(m->be));
+        mean_rows(features + (size_t)b * C, m->host_rows, lengths[b], m->shape->width);
+    }
+    return PL_OK;
+}
