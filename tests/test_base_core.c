@@ -1,0 +1,326 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <math.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static void the_last_error_is_the_sentence_of_the_last_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_fail(PL_ERR_BUSY, "port %d is in use", 5555), PL_ERR_BUSY);
+    assert_string_equal(pl_last_error(), "port 5555 is in use");
+    assert_int_equal(pl_fail_in(PL_ERR_NET, "hub %s", "a"), PL_ERR_NET);
+    assert_string_equal(pl_last_error(), "hub a: port 5555 is in use");
+}
+
+static void a_failure_may_quote_the_last_error(void **state)
+{
+    (void)state;
+    pl_fail(PL_ERR_IO, "inner");
+    pl_fail(PL_ERR_IO, "outer (%s)", pl_last_error());
+    assert_string_equal(pl_last_error(), "outer (inner)");
+}
+
+static void an_endless_sentence_is_cut_at_1023_bytes(void **state)
+{
+    (void)state;
+    char text[3000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    pl_fail(PL_ERR_IO, "%s", text);
+    assert_int_equal(strlen(pl_last_error()), 1023);
+    pl_fail_in(PL_ERR_IO, "%s", "in");
+    assert_int_equal(strlen(pl_last_error()), 1023);
+    assert_true(pl_starts_with(pl_last_error(), "in: xxx"));
+}
+
+static void every_status_has_a_name_a_text_and_a_sysexits_code(void **state)
+{
+    (void)state;
+    for (int s = 0; s < PL_STATUS_COUNT; s++) {
+        int code = pl_status_exit_code((pl_status)s);
+        assert_true(s == PL_OK ? code == 0 : code >= 64 && code <= 78);
+        assert_true(*pl_status_text((pl_status)s));
+    }
+    assert_string_equal(pl_status_name(PL_ERR_STALE), "ERR_STALE");
+    assert_string_equal(pl_status_name((pl_status)999), "ERR_INTERNAL");
+}
+
+static void aligned_memory_is_zero_and_aligned(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 5000, 4 << 20, (5 << 20) + 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *memory;
+        assert_int_equal(pl_try_alloc(sizes[i], "test", &memory), PL_OK);
+        uintptr_t align = sizes[i] >= 4 << 20 ? 2 << 20 : 64;
+        assert_int_equal((uintptr_t)memory % align, 0);
+        const uint8_t *bytes = memory;
+        for (size_t b = 0; b < sizes[i]; b++)
+            if (bytes[b])
+                fail_msg("byte %zu of %zu is %d", b, sizes[i], bytes[b]);
+        memset(memory, 0xff, sizes[i]);
+        pl_free_aligned(memory);
+    }
+}
+
+static void memory_that_is_not_there_is_an_error_with_both_numbers(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {(size_t)1 << 50, SIZE_MAX - 5, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *memory = &memory;
+        assert_int_equal(pl_try_alloc(sizes[i], "the optimizer", &memory),
+                         PL_ERR_NOMEM);
+        assert_null(memory);
+        assert_true(pl_starts_with(pl_last_error(), "the optimizer needs "));
+    }
+}
+
+static void available_memory_lies_below_the_total(void **state)
+{
+    (void)state;
+    assert_true(pl_memory_total_bytes() > 64 << 20);
+    assert_true(pl_memory_available_bytes() > 0);
+}
+
+static void a_buffer_keeps_what_is_appended_and_stays_terminated(void **state)
+{
+    (void)state;
+    pl_buf buf = {0};
+    assert_string_equal(pl_buf_text(&buf), "");
+    for (int i = 0; i < 1000; i++)
+        pl_buf_printf(&buf, "%d,", i);
+    pl_buf_append(&buf, "end", 3);
+    assert_true(pl_ends_with(pl_buf_text(&buf), "998,999,end"));
+    assert_int_equal(buf.len, 10 * 2 + 90 * 3 + 900 * 4 + 3);
+    pl_buf_clear(&buf);
+    assert_string_equal(pl_buf_text(&buf), "");
+    pl_buf_destroy(&buf);
+    assert_null(buf.data);
+}
+
+static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
+{
+    (void)state;
+    pl_buf buf = {0};
+    pl_buf_json_text(&buf, "a\"\\\n\xc3\xa4\xff z", 9);
+    assert_string_equal(pl_buf_text(&buf),
+                        "\"a\\\"\\\\\\u000a\xc3\xa4\xef\xbf\xbd z\"");
+    pl_buf_destroy(&buf);
+}
+
+static void whole_numbers_are_read_exactly_or_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"0", 0},
+                {"-17", -17},
+                {"+5", 5},
+                {"9223372036854775807", INT64_MAX},
+                {"-9223372036854775808", INT64_MIN},
+                {"1k", 1000},
+                {"2M", 2000000},
+                {"3G", 3000000000},
+                {"64Mi", 64 << 20},
+                {"1e6", 1000000},
+                {"1.5M", 1500000},
+                {"1e18", 1000000000000000000}};
+    static const char *const bad[] = {
+        "",     " 1",  "1 ",   "x", "1x",  "1.5",  "0x10", "9223372036854775808",
+        "1e19", "nan", "inf",  "-", "1kk", "1e-3", "k",    "9223372036854775807k",
+        "--1",  "1,0", "1e400"};
+    int64_t value;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(pl_parse_int(good[i].text, &value), PL_OK);
+        assert_true(value == good[i].value);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (pl_parse_int(bad[i], &value) != PL_ERR_DATA)
+            fail_msg("`%s` was taken for %lld", bad[i], (long long)value);
+}
+
+static void real_numbers_are_finite_decimals_or_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",      " 1",    "1 ", "nan", "inf", "-inf",
+                                      "0x1p3", "1e999", "1k", ".",   "e5",  "1..2"};
+    double value;
+    assert_int_equal(pl_parse_real("-1.25e-3", &value), PL_OK);
+    assert_true(value == -1.25e-3);
+    assert_int_equal(pl_parse_real("4e-320", &value), PL_OK);
+    assert_true(value == 4e-320);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (pl_parse_real(bad[i], &value) != PL_ERR_DATA)
+            fail_msg("`%s` was taken for %g", bad[i], value);
+}
+
+static void truth_has_six_words(void **state)
+{
+    (void)state;
+    bool value;
+    assert_int_equal(pl_parse_bool("on", &value), PL_OK);
+    assert_true(value);
+    assert_int_equal(pl_parse_bool("no", &value), PL_OK);
+    assert_false(value);
+    assert_int_equal(pl_parse_bool("True", &value), PL_ERR_DATA);
+    assert_int_equal(pl_parse_bool("", &value), PL_ERR_DATA);
+}
+
+static void edit_distance_counts_insertions_deletions_substitutions(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_edit_distance("", ""), 0);
+    assert_int_equal(pl_edit_distance("abc", ""), 3);
+    assert_int_equal(pl_edit_distance("", "abc"), 3);
+    assert_int_equal(pl_edit_distance("kitten", "sitting"), 3);
+    assert_int_equal(pl_edit_distance("saturday", "sunday"), 3);
+    assert_int_equal(pl_edit_distance("train.tao", "train.tau"), 1);
+}
+
+static void the_nearest_name_is_near(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"train", "eval", "serve"};
+    assert_string_equal(pl_nearest("trian", names, 3), "train");
+    assert_string_equal(pl_nearest("evil", names, 3), "eval");
+    assert_null(pl_nearest("completely-else", names, 3));
+    assert_null(pl_nearest("x", names, 0));
+}
+
+static void numbers_for_people_are_short(void **state)
+{
+    (void)state;
+    char out[16];
+    assert_string_equal(pl_human_bytes(0, out), "0 B");
+    assert_string_equal(pl_human_bytes(1500000, out), "1.4 MiB");
+    assert_string_equal(pl_human_seconds(0.5, out), "0.50s");
+    assert_string_equal(pl_human_seconds(221, out), "3m41s");
+    assert_string_equal(pl_human_seconds(7260, out), "2h01m");
+    assert_string_equal(pl_human_count(12345, out), "12.3k");
+    assert_true(strlen(pl_human_seconds(1e300, out)) < 16);
+    assert_true(strlen(pl_human_bytes(1e300, out)) < 16);
+}
+
+static void a_real_is_written_shortest_and_reads_back_the_same(void **state)
+{
+    (void)state;
+    char out[32];
+    assert_string_equal(pl_format_real(0.1, out), "0.1");
+    assert_string_equal(pl_format_real(1e-5, out), "1e-05");
+    for (uint64_t i = 0; i < 20000; i++) {
+        uint64_t bits =
+            (uint64_t)pl_random_u32(1, 1, 2 * i) << 32 | pl_random_u32(1, 1, 2 * i + 1);
+        double value, back;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value))
+            continue;
+        assert_int_equal(pl_parse_real(pl_format_real(value, out), &back), PL_OK);
+        assert_true(memcmp(&back, &value, sizeof back) == 0 || value == 0);
+    }
+}
+
+static void utf8_follows_the_table_of_the_standard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t len, expected;
+    } rows[] = {{"a", 1, 1},
+                {"", 0, 0},
+                {"\xc3\xa4", 2, 2},
+                {"\xc3", 1, 0},
+                {"\xc0\x80", 2, 0},         /* overlong */
+                {"\xe0\x80\x80", 3, 0},     /* overlong */
+                {"\xed\xa0\x80", 3, 0},     /* surrogate */
+                {"\xe2\x82\xac", 3, 3},     /* the euro sign */
+                {"\xf0\x9f\x98\x80", 4, 4}, /* beyond the first plane */
+                {"\xf0\x80\x80\x80", 4, 0}, /* overlong */
+                {"\xf4\x90\x80\x80", 4, 0}, /* beyond U+10FFFF */
+                {"\xf4\x8f\xbf\xbf", 4, 4},
+                {"\xe2\x82", 2, 0},
+                {"\x80", 1, 0},
+                {"\xff", 1, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(pl_utf8_length(rows[i].text, rows[i].len), rows[i].expected);
+}
+
+static void copied_text_is_always_terminated(void **state)
+{
+    (void)state;
+    char out[4] = "???";
+    assert_true(pl_copy_text(out, sizeof out, "abc"));
+    assert_string_equal(out, "abc");
+    assert_false(pl_copy_text(out, sizeof out, "abcd"));
+    assert_string_equal(out, "abc");
+    assert_false(pl_copy_text(out, 0, "abcd"));
+}
+
+static void bf16_rounds_to_nearest_even_and_keeps_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_bf16_from_float(1.0f), 0x3f80);
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);   /* tie, to even */
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x3p-8f), 0x3f82);   /* tie, to even */
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x1.1p-8f), 0x3f81); /* above the tie */
+    assert_int_equal(pl_bf16_from_float(-0.0f), 0x8000);
+    assert_int_equal(pl_bf16_from_float(INFINITY), 0x7f80);
+    assert_int_equal(pl_bf16_from_float(3.4e38f), 0x7f80);
+    uint32_t payload = 0x7f800001; /* its upper half alone would be infinity */
+    float nan_value;
+    memcpy(&nan_value, &payload, sizeof nan_value);
+    assert_true(isnan(pl_bf16_to_float(pl_bf16_from_float(nan_value))));
+    for (uint32_t half = 0; half < 0x10000; half++) {
+        float value = pl_bf16_to_float((uint16_t)half);
+        if (!isnan(value))
+            assert_int_equal(pl_bf16_from_float(value), half);
+    }
+}
+
+static void the_clock_never_goes_back_and_sleeping_takes_its_time(void **state)
+{
+    (void)state;
+    int64_t before = pl_now_ms();
+    pl_sleep_ms(20);
+    assert_true(pl_now_ms() - before >= 20);
+    double last = pl_now();
+    for (int i = 0; i < 1000; i++) {
+        double now = pl_now();
+        assert_true(now >= last);
+        last = now;
+    }
+    assert_true(pl_wall_ms() > 1700000000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_error_is_the_sentence_of_the_last_failure),
+        cmocka_unit_test(a_failure_may_quote_the_last_error),
+        cmocka_unit_test(an_endless_sentence_is_cut_at_1023_bytes),
+        cmocka_unit_test(every_status_has_a_name_a_text_and_a_sysexits_code),
+        cmocka_unit_test(aligned_memory_is_zero_and_aligned),
+        cmocka_unit_test(memory_that_is_not_there_is_an_error_with_both_numbers),
+        cmocka_unit_test(available_memory_lies_below_the_total),
+        cmocka_unit_test(a_buffer_keeps_what_is_appended_and_stays_terminated),
+        cmocka_unit_test(json_text_escapes_and_replaces_what_is_not_utf8),
+        cmocka_unit_test(whole_numbers_are_read_exactly_or_refused),
+        cmocka_unit_test(real_numbers_are_finite_decimals_or_refused),
+        cmocka_unit_test(truth_has_six_words),
+        cmocka_unit_test(edit_distance_counts_insertions_deletions_substitutions),
+        cmocka_unit_test(the_nearest_name_is_near),
+        cmocka_unit_test(numbers_for_people_are_short),
+        cmocka_unit_test(a_real_is_written_shortest_and_reads_back_the_same),
+        cmocka_unit_test(utf8_follows_the_table_of_the_standard),
+        cmocka_unit_test(copied_text_is_always_terminated),
+        cmocka_unit_test(bf16_rounds_to_nearest_even_and_keeps_nan),
+        cmocka_unit_test(the_clock_never_goes_back_and_sleeping_takes_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

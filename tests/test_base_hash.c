@@ -1,0 +1,105 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* Computed with Python's hashlib.blake2b(data, digest_size=32, person=use). */
+static void a_hash_is_blake2b_personalised_by_its_use(void **state)
+{
+    (void)state;
+    char text[PL_HASH_TEXT];
+    pl_hash hash;
+    pl_hash_of("chunk", "abc", 3, &hash);
+    pl_hash_format(&hash, text);
+    assert_string_equal(
+        text, "058684d4a6ba321a4a75959362807bea0e7b1a3c6be8f841ee6a9a17b7996e46");
+    pl_hash_of("sixteen-bytes-ok", NULL, 0, &hash);
+    pl_hash_format(&hash, text);
+    assert_string_equal(
+        text, "3ba1d5231e42608a94f9052a911bf9af9d3fe564d3593554258219722e08311e");
+}
+
+static void the_same_bytes_have_another_name_in_another_use(void **state)
+{
+    (void)state;
+    pl_hash a, b;
+    pl_hash_of("chunk", "abc", 3, &a);
+    pl_hash_of("blob", "abc", 3, &b);
+    assert_false(pl_hash_equal(&a, &b));
+}
+
+static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **state)
+{
+    (void)state;
+    uint8_t data[1000];
+    struct {
+        uint64_t shift[8];
+        pl_hasher hashers[8]; /* 448 bytes each: their addresses vary modulo 64 */
+    } memory;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 7);
+    pl_hash whole, pieces;
+    pl_hash_of("blob", data, sizeof data, &whole);
+    for (size_t shift = 0; shift < 8; shift++) {
+        pl_hasher *hasher = (pl_hasher *)(void *)&memory.shift[shift];
+        pl_hasher_init(hasher, "blob");
+        for (size_t at = 0, step = 1 + shift; at < sizeof data; at += step) {
+            step = step * 2 < sizeof data - at ? step * 2 : sizeof data - at;
+            pl_hasher_add(hasher, data + at, step);
+        }
+        pl_hasher_end(hasher, &pieces);
+        assert_true(pl_hash_equal(&whole, &pieces));
+    }
+}
+
+static void a_hash_has_one_spelling(void **state)
+{
+    (void)state;
+    pl_hash hash, back;
+    char text[PL_HASH_TEXT + 1];
+    pl_hash_of("config", "x", 1, &hash);
+    pl_hash_format(&hash, text);
+    assert_int_equal(pl_hash_parse(text, &back), PL_OK);
+    assert_true(pl_hash_equal(&hash, &back));
+    text[63] = 'G';
+    assert_int_equal(pl_hash_parse(text, &back), PL_ERR_DATA);
+    assert_true(pl_hash_none(&back));
+    text[63] = 'A';
+    assert_int_equal(pl_hash_parse(text, &back), PL_ERR_DATA);
+    text[63] = 0;
+    assert_int_equal(pl_hash_parse(text, &back), PL_ERR_DATA);
+    memset(text, '0', 65);
+    text[65] = 0;
+    assert_int_equal(pl_hash_parse(text, &back), PL_ERR_DATA);
+    assert_int_equal(pl_hash_parse("", &back), PL_ERR_DATA);
+}
+
+/* The value for empty input stands in xxHash's own documentation. */
+static void the_checksum_is_xxh3_64_however_the_bytes_are_cut(void **state)
+{
+    (void)state;
+    uint8_t data[700];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 13);
+    assert_true(pl_checksum("", 0) == 0x2d06800538d394c2u);
+    for (size_t cut = 0; cut <= sizeof data; cut += 35) {
+        pl_piece pieces[] = {{data, cut}, {NULL, 0}, {data + cut, sizeof data - cut}};
+        assert_true(pl_checksum_pieces(pieces, 3) == pl_checksum(data, sizeof data));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hash_is_blake2b_personalised_by_its_use),
+        cmocka_unit_test(the_same_bytes_have_another_name_in_another_use),
+        cmocka_unit_test(a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment),
+        cmocka_unit_test(a_hash_has_one_spelling),
+        cmocka_unit_test(the_checksum_is_xxh3_64_however_the_bytes_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

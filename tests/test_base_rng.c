@@ -1,0 +1,177 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* The known answers that the authors of Philox publish with Random123. */
+static void philox_gives_the_published_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t seed, stream, block;
+        uint32_t expected[4];
+    } rows[] = {
+        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {UINT64_MAX,
+         UINT64_MAX,
+         UINT64_MAX,
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {0x299f31d0a4093822u, /* digits of pi: counter 243f6a88 85a308d3 ... */
+         0x0370734413198a2eu,
+         0x85a308d3243f6a88u,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t out[4];
+        pl_philox(rows[i].seed, rows[i].stream, rows[i].block, out);
+        assert_memory_equal(out, rows[i].expected, sizeof out);
+    }
+}
+
+static void streams_differ_by_use_and_by_each_number(void **state)
+{
+    (void)state;
+    uint64_t ids[] = {pl_stream("init", 0, 0), pl_stream("init", 0, 1),
+                      pl_stream("init", 1, 0), pl_stream("data", 0, 0),
+                      pl_stream("", 0, 0)};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_true(ids[i] != ids[j]);
+    assert_true(ids[0] == pl_stream("init", 0, 0));
+}
+
+static void uniform_values_fill_the_unit_interval(void **state)
+{
+    (void)state;
+    enum { N = 100000, BINS = 16 };
+    int bins[BINS] = {0};
+    for (uint64_t i = 0; i < N; i++) {
+        double value = pl_random_uniform(3, 4, i);
+        assert_true(value >= 0.0 && value < 1.0);
+        bins[(int)(value * BINS)]++;
+    }
+    for (int b = 0; b < BINS; b++) /* five standard deviations of a binomial */
+        assert_true(abs(bins[b] - N / BINS) < 5 * 77);
+}
+
+static void normal_values_have_the_moments_of_the_normal_law(void **state)
+{
+    (void)state;
+    enum { N = 400000 };
+    double sums[5] = {0};
+    for (uint64_t i = 0; i < N; i++) {
+        double value = (double)pl_random_normal(5, 6, i), power = 1.0;
+        for (int k = 1; k <= 4; k++) {
+            power *= value;
+            sums[k] += power / N;
+        }
+    }
+    /* Standard errors: 1, sqrt 2, sqrt 15, sqrt 96 over sqrt N. */
+    assert_true(fabs(sums[1]) < 5 * 1.0 / sqrt(N));
+    assert_true(fabs(sums[2] - 1.0) < 5 * 1.42 / sqrt(N));
+    assert_true(fabs(sums[3]) < 5 * 3.88 / sqrt(N));
+    assert_true(fabs(sums[4] - 3.0) < 5 * 9.8 / sqrt(N));
+}
+
+/* Against the C library's functions in double precision: our own logarithm and
+ * circle functions may differ in the last bits only. */
+static void normal_values_are_those_of_box_and_muller(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 40000; i++) {
+        uint32_t words[4];
+        pl_philox(7, 8, i / 4, words);
+        size_t pair = i % 4 / 2 * 2;
+        double radius = sqrt(-2.0 * log((words[pair] + 0.5) * 0x1p-32));
+        double angle = 6.283185307179586 * (words[pair + 1] * 0x1p-32);
+        double expected = radius * (i % 2 ? sin(angle) : cos(angle));
+        double got = (double)pl_random_normal(7, 8, i);
+        assert_true(fabs(got - expected) <= 1e-7 * fabs(expected) + 1e-14);
+    }
+}
+
+/* The bits are a promise across machines and releases. */
+static void normal_values_keep_their_bits(void **state)
+{
+    (void)state;
+    uint64_t digest = 0;
+    for (uint64_t i = 0; i < 10000; i++) {
+        float value = pl_random_normal(1, pl_stream("init", 2, 3), i);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        digest = (digest ^ bits) * 0x100000001b3u;
+    }
+    assert_true(digest == 0x2236b020a6c5d29du);
+}
+
+static void a_permutation_is_a_bijection_for_every_size_up_to_200(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n <= 200; n++) {
+        bool hit[200] = {false};
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t at = pl_permute(9, n, n, i);
+            assert_true(at < n);
+            assert_false(hit[at]);
+            hit[at] = true;
+        }
+    }
+}
+
+static void a_permutation_depends_on_seed_and_stream(void **state)
+{
+    (void)state;
+    int same_seed = 0, same_stream = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        same_seed += pl_permute(1, 1, 1000, i) == pl_permute(1, 2, 1000, i);
+        same_stream += pl_permute(1, 1, 1000, i) == pl_permute(2, 1, 1000, i);
+    }
+    assert_true(same_seed < 10 && same_stream < 10);
+}
+
+/* Each element should land on each place equally often over many streams. */
+static void a_permutation_of_five_is_not_biased(void **state)
+{
+    (void)state;
+    enum { STREAMS = 20000, N = 5 };
+    int landed[N][N] = {{0}};
+    for (uint64_t stream = 0; stream < STREAMS; stream++)
+        for (uint64_t i = 0; i < N; i++)
+            landed[i][pl_permute(11, stream, N, i)]++;
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++)
+            assert_true(abs(landed[i][j] - STREAMS / N) < 5 * 57);
+}
+
+static void a_huge_permutation_stays_in_range(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {(uint64_t)1 << 32, ((uint64_t)1 << 32) + 1,
+                                     ((uint64_t)1 << 63) + 12345, UINT64_MAX};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (uint64_t i = 0; i < 100; i++)
+            assert_true(pl_permute(1, 2, sizes[s], sizes[s] - 1 - i) < sizes[s]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_gives_the_published_vectors),
+        cmocka_unit_test(streams_differ_by_use_and_by_each_number),
+        cmocka_unit_test(uniform_values_fill_the_unit_interval),
+        cmocka_unit_test(normal_values_have_the_moments_of_the_normal_law),
+        cmocka_unit_test(normal_values_are_those_of_box_and_muller),
+        cmocka_unit_test(normal_values_keep_their_bits),
+        cmocka_unit_test(a_permutation_is_a_bijection_for_every_size_up_to_200),
+        cmocka_unit_test(a_permutation_depends_on_seed_and_stream),
+        cmocka_unit_test(a_permutation_of_five_is_not_biased),
+        cmocka_unit_test(a_huge_permutation_stays_in_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

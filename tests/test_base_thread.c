@@ -1,0 +1,148 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { N_ITEMS = 1000 };
+
+static pl_status count_item(void *context, size_t item, int thread)
+{
+    atomic_int *counts = context;
+    if (thread < 0 || thread >= 4)
+        return pl_fail(PL_ERR_INTERNAL, "thread %d", thread);
+    atomic_fetch_add(&counts[item], 1);
+    return PL_OK;
+}
+
+static void every_item_is_done_once_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int n_threads = 0; n_threads <= 4; n_threads++) {
+        static atomic_int counts[N_ITEMS];
+        memset(counts, 0, sizeof counts);
+        assert_int_equal(pl_parallel(n_threads, N_ITEMS, count_item, counts), PL_OK);
+        for (int i = 0; i < N_ITEMS; i++)
+            assert_int_equal(counts[i], 1);
+    }
+    assert_int_equal(pl_parallel(4, 0, count_item, NULL), PL_OK);
+}
+
+/* High items fail at once, the low ones late. */
+static pl_status fail_some(void *context, size_t item, int thread)
+{
+    (void)context;
+    (void)thread;
+    if (item != 3 && item < 6)
+        return PL_OK;
+    pl_sleep_ms(item == 3 ? 5 : 0);
+    return pl_fail(item == 3 ? PL_ERR_DATA : PL_ERR_IO, "item %zu", item);
+}
+
+static void the_lowest_failure_comes_back_with_its_sentence(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        pl_fail(PL_ERR_OS, "older");
+        assert_int_equal(pl_parallel(4, N_ITEMS, fail_some, NULL), PL_ERR_DATA);
+        assert_string_equal(pl_last_error(), "item 3");
+    }
+}
+
+typedef struct relay_ends {
+    pl_queue *in, *out;
+} relay_ends;
+
+static void relay_run(void *context)
+{
+    relay_ends *relay = context;
+    void *item;
+    while ((item = pl_queue_pop(relay->in, -1)) != relay)
+        pl_queue_push(relay->out, item);
+    pl_queue_push(relay->out, relay);
+}
+
+static void a_queue_keeps_order_across_threads(void **state)
+{
+    (void)state;
+    static char items[20000];
+    relay_ends relay = {0};
+    pl_thread *thread;
+    assert_int_equal(pl_queue_create(&relay.in), PL_OK);
+    assert_int_equal(pl_queue_create(&relay.out), PL_OK);
+    assert_int_equal(
+        pl_thread_start("relay-with-a-long-name", relay_run, &relay, &thread), PL_OK);
+    for (size_t i = 0; i < sizeof items; i++)
+        pl_queue_push(relay.in, &items[i]);
+    pl_queue_push(relay.in, &relay);
+    for (size_t i = 0; i < sizeof items; i++)
+        assert_ptr_equal(pl_queue_pop(relay.out, 5000), &items[i]);
+    assert_ptr_equal(pl_queue_pop(relay.out, 5000), &relay);
+    pl_thread_join(&thread);
+    assert_null(thread);
+    pl_thread_join(&thread);
+    pl_queue_destroy(&relay.in);
+    pl_queue_destroy(&relay.out);
+    assert_null(relay.in);
+    pl_queue_destroy(&relay.in);
+}
+
+static bool is_readable(const pl_queue *queue)
+{
+    struct pollfd item = {.fd = pl_queue_fd(queue), .events = POLLIN};
+    return poll(&item, 1, 0) == 1;
+}
+
+static void the_descriptor_is_readable_exactly_while_something_waits(void **state)
+{
+    (void)state;
+    pl_queue *queue;
+    int a, b;
+    assert_int_equal(pl_queue_create(&queue), PL_OK);
+    assert_false(is_readable(queue));
+    pl_queue_push(queue, &a);
+    pl_queue_push(queue, &b);
+    assert_true(is_readable(queue));
+    assert_ptr_equal(pl_queue_pop(queue, 0), &a);
+    assert_true(is_readable(queue));
+    assert_ptr_equal(pl_queue_pop(queue, 0), &b);
+    assert_false(is_readable(queue));
+    pl_queue_destroy(&queue);
+}
+
+static void an_empty_queue_gives_null_after_its_timeout(void **state)
+{
+    (void)state;
+    pl_queue *queue;
+    assert_int_equal(pl_queue_create(&queue), PL_OK);
+    int64_t before = pl_now_ms();
+    assert_null(pl_queue_pop(queue, 0));
+    assert_null(pl_queue_pop(queue, 30));
+    assert_in_range(pl_now_ms() - before, 29, 5000);
+    pl_queue_destroy(&queue);
+}
+
+static void there_is_at_least_one_processor(void **state)
+{
+    (void)state;
+    assert_in_range(pl_cpu_count(), 1, 100000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_is_done_once_on_any_number_of_threads),
+        cmocka_unit_test(the_lowest_failure_comes_back_with_its_sentence),
+        cmocka_unit_test(a_queue_keeps_order_across_threads),
+        cmocka_unit_test(the_descriptor_is_readable_exactly_while_something_waits),
+        cmocka_unit_test(an_empty_queue_gives_null_after_its_timeout),
+        cmocka_unit_test(there_is_at_least_one_processor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
