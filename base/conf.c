@@ -579,7 +579,8 @@ static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
     const char *last = key->name + section + (section ? 1 : 0);
     pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
     put_wanted(key, out);
-    pl_buf_printf(out, "; default %s)\n%*s%s: ", key->initial, indent, "", last);
+    pl_buf_printf(out, "; default %s)\n%*s%s: ", *key->initial ? key->initial : "\"\"",
+                  indent, "", last);
     put_yaml_value(key, target, out);
     pl_buf_printf(out, "\n");
 }
