@@ -141,47 +141,51 @@ static void forward_carve(forward *f, char *at)
     f->o = carve(&at, float_bytes(QB, s->Dp));
 }
 
-static float scores_max(const float *row, int n)
+/* Row r of a block sees all columns before the block's own, and r + 1 of those QB: only
+ * they need a mask. Rows from T on are zero and get finite values that nobody reads. */
+static float scores_max(const float *row, int i0, int r)
 {
     vfloat most = v_set(-INFINITY);
-    for (int j = 0; j < n; j += LANES) {
-        vfloat x = v_load(row + j);
-        if (n - j < LANES)
-            x = v_select(v_below(n - j), x, v_set(-INFINITY));
-        most = v_max(most, x);
-    }
+    for (int j = 0; j < i0; j += LANES)
+        most = v_max(most, v_load(row + j));
+    for (int j = 0; j < QB; j += LANES)
+        most = v_max(most, v_select(v_below(r + 1 - j), v_load(row + i0 + j),
+                                    v_set(-INFINITY)));
     return v_largest(most);
 }
 
-/* p = e^(scale (row - most)) for the first n of `padded` columns, 0 after. */
+ALWAYS_INLINE vfloat scores_exp_lanes(pl_act *p, size_t at, const float *row, float most,
+                                      float scale, vint keep, const pl_type type)
+{
+    const vfloat e = v_keep(v_exp((v_load(row) - most) * scale), keep);
+    v_store_act(p, at, e, LANES, type);
+    return e;
+}
+
+/* p = e^(scale (row - most)), 0 where masked; returns the sum. */
 ALWAYS_INLINE float scores_exp(pl_act *p, size_t at, const float *row, float most,
-                               float scale, int n, int padded, const pl_type type)
+                               float scale, int i0, int r, const pl_type type)
 {
     vfloat sum = {0};
-    for (int j = 0; j < padded; j += LANES) {
-        vfloat e = v_exp((v_load(row + j) - most) * scale);
-        if (n - j < LANES)
-            e = v_keep(e, v_below(n - j));
-        sum += e;
-        v_store_act(p, at + (size_t)j, e, LANES, type);
-    }
+    for (int j = 0; j < i0; j += LANES)
+        sum += scores_exp_lanes(p, at + (size_t)j, row + j, most, scale, v_below(LANES),
+                                type);
+    for (int j = i0; j < i0 + QB; j += LANES)
+        sum += scores_exp_lanes(p, at + (size_t)j, row + j, most, scale,
+                                v_below(i0 + r + 1 - j), type);
     return v_sum(sum);
 }
 
-/* Scores to unnormalised probabilities; inverse[r] is 1/sum, 0 for rows from T on. */
-static void softmax_block(const forward *f, float *lse, float *inverse, int i0)
+/* Scores to unnormalised probabilities; inverse[r] is 1/sum. */
+ALWAYS_INLINE void softmax_block(const forward *f, float *lse, float *inverse, int i0,
+                                 const pl_type type)
 {
     const shape *s = &f->s;
-    const int padded = i0 + QB;
     for (int r = 0; r < QB; r++) {
-        const int n = i0 + r < s->T ? i0 + r + 1 : s->T;
         const size_t at = (size_t)r * (size_t)s->Tp;
         const float *row = f->scores + at;
-        const float most = scores_max(row, n);
-        const float sum =
-            s->type == PL_BF16
-                ? scores_exp(f->p, at, row, most, s->scale, n, padded, PL_BF16)
-                : scores_exp(f->p, at, row, most, s->scale, n, padded, PL_F32);
+        const float most = scores_max(row, i0, r);
+        const float sum = scores_exp(f->p, at, row, most, s->scale, i0, r, type);
         inverse[r] = 1.0f / sum;
         if (i0 + r < s->T)
             lse[i0 + r] = most * s->scale + logf(sum);
@@ -206,8 +210,11 @@ static void forward_block(const forward *f, int b, int h, int i0)
                         .N = end,
                         .K = s->Dw};
     product_run(&qk, s->type);
-    softmax_block(f, f->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T,
-                  inverse, i0);
+    float *lse = f->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T;
+    if (s->type == PL_BF16)
+        softmax_block(f, lse, inverse, i0, PL_BF16);
+    else
+        softmax_block(f, lse, inverse, i0, PL_F32);
     const product pv = {.c = f->o,
                         .a = f->p,
                         .b = f->values,
@@ -321,39 +328,46 @@ static void load_block(backward *w, int b, int h, int i0)
     }
 }
 
-/* P and dS of LANES keys of row r, of which the first n are not masked. */
-ALWAYS_INLINE vfloat grad_lanes(const backward *w, vfloat *p, int r, int j, int n)
+/* P and dS of LANES keys of row r. */
+ALWAYS_INLINE vfloat grad_lanes(const backward *w, vfloat *p, int r, int j, vint keep)
 {
     const size_t at = (size_t)r * KB + (size_t)j;
     *p = v_exp(v_load(w->scores + at) * w->s.scale - w->row_lse[r]);
-    if (n < LANES)
-        *p = v_keep(*p, v_below(n));
+    *p = v_keep(*p, keep);
     return *p * (v_load(w->dp + at) - w->delta[r]) * w->s.scale;
 }
 
-/* n_keys columns from key j0 on, rows from i0 on. Row r sees n(r) of the columns. */
-ALWAYS_INLINE void grad_scores(const backward *w, int i0, int j0, int n_keys,
+/* The same of row r, in bf16 of rows r and r + 1, to where the products want them. */
+ALWAYS_INLINE void grad_word(const backward *w, int r, int j, vint keep, vint keep_next,
+                             const pl_type type)
+{
+    const size_t at = (size_t)r * KB + (size_t)j;
+    const size_t word = ((size_t)(r / word_size(type)) * KB + (size_t)j) * WORD;
+    vfloat p, ds = grad_lanes(w, &p, r, j, keep);
+    v_store_act(w->ds, at, ds, LANES, type);
+    if (type == PL_BF16) {
+        vfloat p2, ds2 = grad_lanes(w, &p2, r + 1, j, keep_next);
+        v_store_act(w->ds, at + KB, ds2, LANES, type);
+        ds = pair_words(ds, ds2);
+        p = pair_words(p, p2);
+    }
+    memcpy((char *)w->p_pairs + word, &p, sizeof p);
+    memcpy((char *)w->ds_pairs + word, &ds, sizeof ds);
+}
+
+/* n_keys columns, of which those from `diagonal` on are masked in part. In rows from T
+ * on dout is 0, so that dS is 0 and P meets only zeros. */
+ALWAYS_INLINE void grad_scores(const backward *w, int n_keys, int diagonal,
                                const pl_type type)
 {
-    const int size = word_size(type);
-    for (int r = 0; r < QB; r += size) {
-        char *p_words = (char *)w->p_pairs + (size_t)(r / size) * KB * WORD;
-        char *ds_words = (char *)w->ds_pairs + (size_t)(r / size) * KB * WORD;
-        const int n = i0 + r < w->s.T ? i0 + r + 1 - j0 : 0;
-        const int n_next = i0 + r + 1 < w->s.T ? n + 1 : 0;
-        for (int j = 0; j < n_keys; j += LANES) {
-            const size_t at = (size_t)r * KB + (size_t)j;
-            vfloat p, ds = grad_lanes(w, &p, r, j, n - j);
-            v_store_act(w->ds, at, ds, LANES, type);
-            if (type == PL_BF16) {
-                vfloat p2, ds2 = grad_lanes(w, &p2, r + 1, j, n_next - j);
-                v_store_act(w->ds, at + KB, ds2, LANES, type);
-                ds = pair_words(ds, ds2);
-                p = pair_words(p, p2);
-            }
-            memcpy(p_words + j * WORD, &p, sizeof p);
-            memcpy(ds_words + j * WORD, &ds, sizeof ds);
-        }
+    const int n_free = diagonal < n_keys ? diagonal : n_keys;
+    const vint all = v_below(LANES);
+    for (int r = 0; r < QB; r += word_size(type)) {
+        for (int j = 0; j < n_free; j += LANES)
+            grad_word(w, r, j, all, all, type);
+        for (int j = n_free; j < n_keys; j += LANES)
+            grad_word(w, r, j, v_below(diagonal + r + 1 - j),
+                      v_below(diagonal + r + 2 - j), type);
     }
 }
 
@@ -378,9 +392,9 @@ static void backward_scores(const backward *w, int i0, int j0, int n_keys)
     job.b = (const char *)w->values + (size_t)(j0 / NR) * panel;
     product_run(&job, s->type);
     if (s->type == PL_BF16)
-        grad_scores(w, i0, j0, n_keys, PL_BF16);
+        grad_scores(w, n_keys, i0 - j0, PL_BF16);
     else
-        grad_scores(w, i0, j0, n_keys, PL_F32);
+        grad_scores(w, n_keys, i0 - j0, PL_F32);
 }
 
 /* dQ of the block, and its part of dK and dV, from keys j0 .. j0+n_keys. */

@@ -89,22 +89,37 @@ static void product_run(const product *job, pl_type type)
         product_typed(job, PL_F32);
 }
 
+/* LANES rows from row n on, LANES words from word k on, turned into out. */
+ALWAYS_INLINE void pack_square(char *out, const char *x, size_t stride, int n, int R,
+                               int k, int K)
+{
+    vfloat row[LANES];
+    const size_t left = (size_t)v_left(k, K) * WORD;
+    for (int i = 0; i < LANES; i++) {
+        const char *from = x + (size_t)(n + i) * stride + (size_t)k * WORD;
+        row[i] = (vfloat){0};
+        if (n + i < R && left == LANES * WORD)
+            memcpy(&row[i], from, LANES * WORD);
+        else if (n + i < R)
+            memcpy(&row[i], from, left);
+    }
+    v_transpose(row);
+    for (int i = 0; i < LANES && k + i < K; i++)
+        memcpy(out + (size_t)(k + i) * NR * WORD, &row[i], sizeof row[i]);
+}
+
 /* Packs b for sums over columns: b(k,n) = word k of row n of x. Rows R .. padded are
  * zero; `padded` is a multiple of NR. */
 static void pack_rows(char *out, const pl_act *x, size_t at, size_t stride, int R,
                       int padded, int K, pl_type type)
 {
-    const size_t step = pl_type_bytes(type);
-    for (int n0 = 0; n0 < padded; n0 += NR)
-        for (int k = 0; k < K; k++, out += NR * WORD)
-            for (int n = 0; n < NR; n++) {
-                const size_t from = (at + (size_t)(n0 + n) * stride) * step;
-                if (n0 + n < R)
-                    memcpy(out + n * WORD, (const char *)x + from + (size_t)k * WORD,
-                           WORD);
-                else
-                    memset(out + n * WORD, 0, WORD);
-            }
+    const char *first = (const char *)x + at * pl_type_bytes(type);
+    const size_t row_bytes = stride * pl_type_bytes(type);
+    for (int n = 0; n < padded; n += NR, out += (size_t)K * NR * WORD)
+        for (int k = 0; k < K; k += LANES) {
+            pack_square(out, first, row_bytes, n, R, k, K);
+            pack_square(out + LANES * WORD, first, row_bytes, n + LANES, R, k, K);
+        }
 }
 
 /* The word of two neighbours along k: `even` low, `odd` high. */

@@ -41,14 +41,19 @@ ALWAYS_INLINE int v_left(int i, int n)
     return n - i < LANES ? n - i : LANES;
 }
 
-/* The mask of lanes below n. */
-ALWAYS_INLINE vint v_below(int n)
+/* The number of each lane. */
+ALWAYS_INLINE vint v_number(void)
 {
     static const int32_t number[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                        8, 9, 10, 11, 12, 13, 14, 15};
     vint lane;
     memcpy(&lane, number, sizeof lane);
-    return lane < n;
+    return lane;
+}
+/* The mask of lanes below n. */
+ALWAYS_INLINE vint v_below(int n)
+{
+    return v_number() < n;
 }
 ALWAYS_INLINE vfloat v_keep(vfloat x, vint mask)
 {
@@ -93,25 +98,58 @@ ALWAYS_INLINE vfloat v_sqrt(vfloat x)
 #endif
 }
 
-/* Sums in a fixed order: halves are folded, so that the order does not depend on
- * how the compiler would vectorise a loop. */
+/* Folding halves, always in the same order. */
+#if defined(__AVX512F__)
 ALWAYS_INLINE float v_sum(vfloat x)
 {
-    float lane[LANES];
-    memcpy(lane, &x, sizeof x);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
+    return _mm512_reduce_add_ps((__m512)x);
 }
 ALWAYS_INLINE float v_largest(vfloat x)
 {
-    float lane[LANES];
-    memcpy(lane, &x, sizeof x);
+    return _mm512_reduce_max_ps((__m512)x);
+}
+#else
+ALWAYS_INLINE float v_sum(vfloat x)
+{
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+            x[i] += x[i + half];
+    return x[0];
+}
+ALWAYS_INLINE float v_largest(vfloat x)
+{
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+    return x[0];
+}
+#endif
+
+/* Turns LANES rows of LANES words: rows 2^s apart exchange lanes, for each s. */
+ALWAYS_INLINE void v_transpose(vfloat row[LANES])
+{
+#if defined(__AVX512F__)
+    const vint lane = v_number();
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        const vint upper = (lane & step) != 0;
+        const vint low = lane + (upper & (LANES - step));
+        const vint high = lane + (upper & LANES) + (~upper & step);
+        for (int i = 0; i < LANES; i++) {
+            if ((i & step) != 0)
+                continue;
+            const __m512 a = (__m512)row[i], b = (__m512)row[i + step];
+            row[i] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)low, b);
+            row[i + step] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)high, b);
+        }
+    }
+#else
+    for (int i = 0; i < LANES; i++)
+        for (int j = 0; j < i; j++) {
+            const float word = row[i][j];
+            row[i][j] = row[j][i];
+            row[j][i] = word;
+        }
+#endif
 }
 
 ALWAYS_INLINE vfloat v_load(const float *p)
