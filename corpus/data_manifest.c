@@ -1,0 +1,293 @@
+#include "corpus/data_manifest.h"
+#include <fts.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FORMAT "pathloom data 1"
+
+/* ---- options: everything that changes the products, as text ---- */
+
+enum { N_OPTIONS = 8 };
+typedef struct option_text {
+    const char *name;
+    char value[PL_PATH_MAX];
+} option_text;
+
+static void option_texts(const pl_prepare_options *options, option_text out[N_OPTIONS])
+{
+    static const char *const names[N_OPTIONS] = {
+        "corpus", "valid",     "valid_share", "tokenizer",
+        "vocab",  "max_bytes", "seed",        "min_document_tokens"};
+    const char *paths[] = {options->corpus, options->valid, "", options->tokenizer};
+    for (int i = 0; i < N_OPTIONS; i++) {
+        out[i].name = names[i];
+        pl_copy_text(out[i].value, PL_PATH_MAX, i < 4 ? paths[i] : "");
+    }
+    snprintf(out[2].value, PL_PATH_MAX, "%.12g", options->valid_share);
+    snprintf(out[4].value, PL_PATH_MAX, "%d", options->vocab);
+    snprintf(out[5].value, PL_PATH_MAX, "%llu", (unsigned long long)options->max_bytes);
+    snprintf(out[6].value, PL_PATH_MAX, "%llu", (unsigned long long)options->seed);
+    snprintf(out[7].value, PL_PATH_MAX, "%d", options->min_document_tokens);
+}
+
+static pl_json *options_json(const pl_prepare_options *options)
+{
+    option_text texts[N_OPTIONS];
+    pl_json *json = pl_json_object();
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++)
+        pl_json_set_text(json, texts[i].name, texts[i].value);
+    return json;
+}
+
+static pl_status check_options(const char *folder, const pl_json *json,
+                               const pl_prepare_options *options)
+{
+    option_text texts[N_OPTIONS];
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
+        if (!there || strcmp(there, texts[i].value) != 0)
+            return pl_fail(PL_ERR_EXISTS,
+                           "the data folder '%s' was made with %s '%.300s', now it is "
+                           "'%.300s': give another --out, or delete the folder",
+                           folder, texts[i].name, there ? there : "", texts[i].value);
+    }
+    return PL_OK;
+}
+
+/* ---- inputs ---- */
+
+typedef struct input_facts {
+    int64_t files, bytes, newest_ms;
+} input_facts;
+
+static void add_file(input_facts *facts, const struct stat *info)
+{
+    int64_t ms = (int64_t)info->st_mtim.tv_sec * 1000 + info->st_mtim.tv_nsec / 1000000;
+    facts->files++;
+    facts->bytes += info->st_size;
+    if (ms > facts->newest_ms)
+        facts->newest_ms = ms;
+}
+
+/* A file's facts, or the sum over a folder's files; nothing if it is gone. */
+static input_facts measure_input(const char *path)
+{
+    input_facts facts = {0};
+    char root[PL_PATH_MAX];
+    char *roots[] = {root, NULL};
+    if (!pl_copy_text(root, sizeof root, path))
+        return facts;
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (!walk)
+        return facts;
+    for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
+        struct stat info;
+        bool link = entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
+                    S_ISREG(info.st_mode);
+        if (entry->fts_info == FTS_F)
+            add_file(&facts, entry->fts_statp);
+        else if (link)
+            add_file(&facts, &info);
+    }
+    fts_close(walk);
+    return facts;
+}
+
+static void push_input(pl_json *inputs, const char *path)
+{
+    if (path[0] == '\0' || strcmp(path, "-") == 0)
+        return;
+    input_facts facts = measure_input(path);
+    pl_json *input = pl_json_object();
+    pl_json_set_text(input, "path", path);
+    pl_json_set_int(input, "files", facts.files);
+    pl_json_set_int(input, "bytes", facts.bytes);
+    pl_json_set_int(input, "newest_ms", facts.newest_ms);
+    pl_json_push(inputs, input);
+}
+
+static int64_t int_or_zero(const pl_json *object, const char *key)
+{
+    int64_t value = 0;
+    return pl_json_int(pl_json_get(object, key), &value) ? value : 0;
+}
+
+/* An input that is gone is no obstacle: what was made of it is here. */
+static pl_status check_input(const char *folder, const pl_json *input)
+{
+    const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
+    input_facts now = {0};
+    input_facts then = {.files = int_or_zero(input, "files"),
+                        .bytes = int_or_zero(input, "bytes"),
+                        .newest_ms = int_or_zero(input, "newest_ms")};
+    if (path)
+        now = measure_input(path);
+    if (now.files == 0 || (now.files == then.files && now.bytes == then.bytes &&
+                           now.newest_ms == then.newest_ms))
+        return PL_OK;
+    return pl_fail(PL_ERR_EXISTS,
+                   "'%.300s' has changed since the data folder '%s' was made from it "
+                   "(%lld bytes in %lld files then, %lld in %lld now): give another "
+                   "--out, or delete the folder",
+                   path, folder, (long long)then.bytes, (long long)then.files,
+                   (long long)now.bytes, (long long)now.files);
+}
+
+/* ---- products ---- */
+
+static pl_status measure_product(const char *folder, const char *name, int64_t *bytes,
+                                 pl_hash *hash)
+{
+    char path[PL_PATH_MAX];
+    pl_mapping mapping;
+    PL_RETURN_IF(pl_map_file(pl_join(path, folder, name), &mapping));
+    pl_hash_of("product", mapping.data, mapping.len, hash);
+    *bytes = (int64_t)mapping.len;
+    pl_unmap_file(&mapping);
+    return PL_OK;
+}
+
+static pl_status push_product(pl_json *products, const char *folder, const char *name,
+                              pl_hash *hash)
+{
+    int64_t bytes;
+    char text[PL_HASH_TEXT];
+    PL_RETURN_IF(measure_product(folder, name, &bytes, hash));
+    pl_hash_format(hash, text);
+    pl_json *product = pl_json_object();
+    pl_json_set_text(product, "name", name);
+    pl_json_set_int(product, "bytes", bytes);
+    pl_json_set_text(product, "hash", text);
+    pl_json_push(products, product);
+    return PL_OK;
+}
+
+static pl_status check_product(const char *folder, const pl_json *products, size_t i,
+                               const char *name, pl_hash *hash)
+{
+    const pl_json *product = pl_json_at(products, i);
+    const char *listed = pl_json_text(pl_json_get(product, "hash"), NULL);
+    char found[PL_HASH_TEXT];
+    int64_t bytes;
+    if (!listed || measure_product(folder, name, &bytes, hash) != PL_OK)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the data folder '%s' lacks %s: delete the folder to make it "
+                       "anew",
+                       folder, name);
+    pl_hash_format(hash, found);
+    if (strcmp(found, listed) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "'%s/%s' is damaged: its %lld bytes have the hash %.16s, not %.16s; "
+                   "delete the folder to make it anew",
+                   folder, name, (long long)bytes, found, listed);
+}
+
+/* ---- result ---- */
+
+typedef struct count_row {
+    const char *name;
+    size_t offset;
+} count_row;
+static const count_row counts[] = {
+    {"train_documents", offsetof(pl_prepare_result, train_documents)},
+    {"train_tokens", offsetof(pl_prepare_result, train_tokens)},
+    {"valid_documents", offsetof(pl_prepare_result, valid_documents)},
+    {"valid_tokens", offsetof(pl_prepare_result, valid_tokens)},
+    {"bytes", offsetof(pl_prepare_result, bytes)}};
+enum { N_COUNTS = sizeof counts / sizeof *counts };
+
+static pl_json *result_json(const pl_prepare_result *result)
+{
+    pl_json *json = pl_json_object();
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count;
+        memcpy(&count, (const char *)result + counts[i].offset, sizeof count);
+        pl_json_set_int(json, counts[i].name, (int64_t)count);
+    }
+    pl_json_set_int(json, "vocab", result->vocab);
+    return json;
+}
+
+static void result_from(const pl_json *json, pl_prepare_result *result)
+{
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count = (uint64_t)int_or_zero(json, counts[i].name);
+        memcpy((char *)result + counts[i].offset, &count, sizeof count);
+    }
+    result->vocab = (int)int_or_zero(json, "vocab");
+}
+
+/* ---- the whole ---- */
+
+pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *json = pl_json_object(), *inputs = pl_json_array();
+    pl_json *products = pl_json_array();
+    pl_status status = PL_OK;
+    pl_json_set_text(json, "format", FORMAT);
+    pl_json_set(json, "options", options_json(options));
+    push_input(inputs, options->corpus);
+    push_input(inputs, options->valid);
+    push_input(inputs, options->tokenizer);
+    pl_json_set(json, "inputs", inputs);
+    pl_json_set(json, "products", products);
+    PL_TRY(push_product(products, folder, DATA_TOKENIZER, &result->tokenizer_hash));
+    PL_TRY(push_product(products, folder, DATA_TRAIN, &result->train_hash));
+    PL_TRY(push_product(products, folder, DATA_VALID, &result->valid_hash));
+    pl_json_set(json, "result", result_json(result));
+    pl_json_write(json, 2, &text);
+    PL_TRY(pl_replace_file(pl_join(path, folder, DATA_MANIFEST), text.data, text.len));
+done:
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status check_manifest(const char *folder, const pl_json *json,
+                                const pl_prepare_options *options,
+                                pl_prepare_result *result)
+{
+    const char *format = pl_json_text(pl_json_get(json, "format"), NULL);
+    const pl_json *inputs = pl_json_get(json, "inputs");
+    const pl_json *products = pl_json_get(json, "products");
+    if (!format || strcmp(format, FORMAT) != 0)
+        return pl_fail(PL_ERR_UNSUPPORTED, "'%s/%s' has the format '%.60s', not '%s'",
+                       folder, DATA_MANIFEST, format ? format : "", FORMAT);
+    PL_RETURN_IF(check_options(folder, pl_json_get(json, "options"), options));
+    for (size_t i = 0; i < pl_json_count(inputs); i++)
+        PL_RETURN_IF(check_input(folder, pl_json_at(inputs, i)));
+    PL_RETURN_IF(
+        check_product(folder, products, 0, DATA_TOKENIZER, &result->tokenizer_hash));
+    PL_RETURN_IF(check_product(folder, products, 1, DATA_TRAIN, &result->train_hash));
+    PL_RETURN_IF(check_product(folder, products, 2, DATA_VALID, &result->valid_hash));
+    result_from(pl_json_get(json, "result"), result);
+    return PL_OK;
+}
+
+pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *json = NULL;
+    pl_status status = PL_OK;
+    pl_join(path, folder, DATA_MANIFEST);
+    PL_TRY(pl_read_file(path, &text));
+    if (pl_json_parse((const char *)text.data, text.len, &json) != PL_OK) {
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "'%s' is damaged: delete the folder to make it anew", path);
+        goto done;
+    }
+    PL_TRY(check_manifest(folder, json, options, result));
+done:
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* data.json: what a data folder was made from and what it holds
+ * (docs/PROTOCOL.md section 5). Written last: its presence means completeness.
+ */
+#ifndef PL_CORPUS_DATA_MANIFEST_H
+#define PL_CORPUS_DATA_MANIFEST_H
+#include "corpus/corpus.h"
+
+#define DATA_MANIFEST  "data.json"
+#define DATA_TOKENIZER "tokenizer.model"
+#define DATA_TRAIN     "train.tok"
+#define DATA_VALID     "valid.tok"
+
+/* Hashes the products into `result` and writes the manifest. */
+PL_MUST_CHECK pl_status data_manifest_write(const char *folder,
+                                            const pl_prepare_options *options,
+                                            pl_prepare_result *result);
+
+/* Checks that the folder was made with these options from these inputs and that
+ * its products are whole. ERR_EXISTS names the option or input that differs;
+ * ERR_DAMAGED the product. */
+PL_MUST_CHECK pl_status data_manifest_reuse(const char *folder,
+                                            const pl_prepare_options *options,
+                                            pl_prepare_result *result);
+
+#endif

@@ -1,0 +1,423 @@
+/* From a corpus to a data folder: read, split, train the tokenizer, tokenise. */
+#include "corpus/data_manifest.h"
+#include "corpus/spool.h"
+#include "corpus/tokens_write.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20 };
+
+typedef struct preparation {
+    const pl_prepare_options *options;
+    const char *folder;
+    pl_prepare_result *result;
+    document_spool *spool;
+    pl_tokenizer *tokenizer;
+    token_writer *train, *valid;
+    bool reading_valid; /* the documents come from options->valid */
+    bool full;          /* max_bytes reached: reading stopped on purpose */
+    uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
+    uint64_t n_train, n_held_out, n_too_short;
+    double nearest; /* the smallest draw of a document that may be held out */
+} preparation;
+
+static void say(const preparation *work, const char *format, ...) PL_PRINTF(2, 3);
+static void say(const preparation *work, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (!work->options->progress)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    work->options->progress(work->options->progress_context, line);
+}
+
+static double megabytes(uint64_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+static double rate(uint64_t bytes, double seconds)
+{
+    return megabytes(bytes) / (seconds > 1e-6 ? seconds : 1e-6);
+}
+
+/* ---- reading and splitting ---- */
+
+/* The hash alone decides, so a document stays on its side however the corpus
+ * around it changes. */
+static bool held_out(preparation *work, uint64_t hash)
+{
+    if (work->reading_valid || work->options->valid[0] != '\0')
+        return work->reading_valid;
+    double draw =
+        pl_random_uniform(work->options->seed, pl_stream("split", 0, 0), hash);
+    if (draw < work->nearest)
+        work->nearest = draw;
+    return draw < work->options->valid_share;
+}
+
+static pl_status collect(void *context, const pl_document *document)
+{
+    preparation *work = context;
+    uint64_t hash = spool_hash(document);
+    if (spool_has(work->spool, hash)) {
+        work->n_duplicates++;
+        return PL_OK;
+    }
+    bool valid = held_out(work, hash);
+    work->full = !valid && work->options->max_bytes > 0 &&
+                 work->train_bytes >= work->options->max_bytes;
+    if (work->full)
+        return PL_ERR_CANCELLED;
+    PL_RETURN_IF(spool_add(work->spool, document, hash, valid));
+    work->result->bytes += document->len;
+    work->train_bytes += valid ? 0 : document->len;
+    work->n_train += !valid;
+    work->n_held_out += valid;
+    return PL_OK;
+}
+
+static pl_status read_path(preparation *work, const char *path)
+{
+    pl_read_stats stats;
+    pl_status status = pl_documents_read(path, collect, work, &stats);
+    work->n_replaced += stats.n_replaced_bytes;
+    work->n_empty += stats.n_empty;
+    work->n_skipped += stats.n_skipped_files;
+    return work->full ? PL_OK : status;
+}
+
+static pl_status read_system(preparation *work)
+{
+    pl_buf lines = {0};
+    uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
+    pl_status status = pl_system_text_read(max, collect, work, &lines);
+    for (char *at = NULL,
+              *line = strtok_r((char *)(uintptr_t)pl_buf_text(&lines), "\n", &at);
+         line; line = strtok_r(NULL, "\n", &at))
+        say(work, "data     %s", line);
+    pl_buf_destroy(&lines);
+    return work->full ? PL_OK : status;
+}
+
+/* The held-out file is read first: its documents never train, even when they
+ * stand in the corpus too. */
+static pl_status read_all(preparation *work)
+{
+    const pl_prepare_options *options = work->options;
+    if (options->valid[0] != '\0') {
+        work->reading_valid = true;
+        PL_RETURN_IF(read_path(work, options->valid));
+        work->reading_valid = false;
+    }
+    if (options->corpus[0] == '\0')
+        PL_RETURN_IF(read_system(work));
+    else
+        PL_RETURN_IF(read_path(work, options->corpus));
+    return spool_seal(work->spool);
+}
+
+static const char *corpus_name(const preparation *work)
+{
+    const char *corpus = work->options->corpus;
+    if (corpus[0] == '\0')
+        return "this machine";
+    return strcmp(corpus, "-") == 0 ? "standard input" : corpus;
+}
+
+static void report_reading(const preparation *work, double seconds)
+{
+    uint64_t bytes = work->result->bytes;
+    say(work,
+        "data     %.1f MB, %zu documents, %zu domains from %.200s, %.1f s, %.1f MB/s",
+        megabytes(bytes), spool_n_docs(work->spool), spool_n_domains(work->spool),
+        corpus_name(work), seconds, rate(bytes, seconds));
+    if (work->n_replaced > 0)
+        say(work, "data     %llu bytes that are not UTF-8 text became U+FFFD",
+            (unsigned long long)work->n_replaced);
+    if (work->n_duplicates + work->n_empty + work->n_skipped > 0)
+        say(work,
+            "data     left out: %llu duplicate and %llu empty documents, %llu binary "
+            "files",
+            (unsigned long long)work->n_duplicates, (unsigned long long)work->n_empty,
+            (unsigned long long)work->n_skipped);
+}
+
+static pl_status check_split(const preparation *work)
+{
+    size_t n = spool_n_docs(work->spool);
+    if (n == 0)
+        return pl_fail(PL_ERR_DATA, "there is no text in %.300s", corpus_name(work));
+    if (n == 1 && work->options->valid[0] == '\0')
+        return pl_fail(
+            PL_ERR_DATA,
+            "%.300s holds one document, and one must be held out: cut it "
+            "into several files or JSON lines, or give a separate valid file",
+            corpus_name(work));
+    if (work->n_train == 0)
+        return pl_fail(PL_ERR_DATA,
+                       "none of %zu documents is left to train on (%llu held out, %llu "
+                       "duplicates): add documents or lower valid_share",
+                       n, (unsigned long long)work->n_held_out,
+                       (unsigned long long)work->n_duplicates);
+    if (work->n_held_out == 0)
+        return pl_fail(
+            PL_ERR_DATA,
+            "none of %zu documents fell into the held-out share of %g: raise "
+            "valid_share above %.3f, add documents, or give a separate valid file",
+            n, work->options->valid_share, work->nearest);
+    return PL_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+static pl_status train_tokenizer(preparation *work, const char *path)
+{
+    size_t n = 0, n_docs = spool_n_docs(work->spool);
+    void *texts = NULL, *lens = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_try_alloc(n_docs * sizeof(char *), "the list of documents", &texts));
+    PL_TRY(pl_try_alloc(n_docs * sizeof(size_t), "the list of documents", &lens));
+    for (size_t i = 0; i < n_docs; i++) {
+        const spool_doc *doc = spool_at(work->spool, i);
+        if (doc->held_out)
+            continue;
+        ((const char **)texts)[n] = spool_text(work->spool, i);
+        ((size_t *)lens)[n++] = doc->len;
+    }
+    PL_TRY(pl_tokenizer_train(texts, lens, n, work->options->vocab,
+                              work->options->n_threads, path));
+done:
+    pl_free_aligned(texts);
+    pl_free_aligned(lens);
+    return status;
+}
+
+static pl_status copy_tokenizer(const char *from, const char *to)
+{
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    PL_TRY(pl_read_file(from, &bytes));
+    PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status get_tokenizer(preparation *work)
+{
+    char path[PL_PATH_MAX];
+    const char *given = work->options->tokenizer;
+    double began = pl_now();
+    pl_join(path, work->folder, DATA_TOKENIZER);
+    if (given[0] != '\0')
+        PL_RETURN_IF(copy_tokenizer(given, path));
+    else
+        PL_RETURN_IF(train_tokenizer(work, path));
+    PL_RETURN_IF(pl_tokenizer_load(path, &work->tokenizer));
+    work->result->vocab = pl_tokenizer_vocab(work->tokenizer);
+    if (given[0] != '\0')
+        say(work, "token    %d pieces from %.300s", work->result->vocab, given);
+    else
+        say(work, "token    bpe %d trained in %.1f s", work->result->vocab,
+            pl_now() - began);
+    return PL_OK;
+}
+
+/* ---- tokenising ---- */
+
+typedef struct token_batch {
+    const preparation *work;
+    size_t first, n;
+    pl_buf ids[BATCH_DOCS]; /* int32 tokens of each document */
+} token_batch;
+
+static pl_status encode_item(void *context, size_t item, int thread)
+{
+    token_batch *batch = context;
+    size_t i = batch->first + item;
+    (void)thread;
+    pl_buf_clear(&batch->ids[item]);
+    return pl_tokenizer_encode(batch->work->tokenizer,
+                               spool_text(batch->work->spool, i),
+                               spool_at(batch->work->spool, i)->len, &batch->ids[item]);
+}
+
+/* Bounded in documents and in bytes (but for one long document). */
+static void take_batch(token_batch *batch, size_t first)
+{
+    uint64_t bytes = 0;
+    size_t n_docs = spool_n_docs(batch->work->spool);
+    batch->first = first;
+    batch->n = 0;
+    while (first + batch->n < n_docs && batch->n < BATCH_DOCS && bytes < BATCH_BYTES)
+        bytes += spool_at(batch->work->spool, first + batch->n++)->len;
+}
+
+/* A held-out document without a target after the prefix can judge nothing. */
+static pl_status write_batch(preparation *work, const token_batch *batch)
+{
+    for (size_t item = 0; item < batch->n; item++) {
+        const spool_doc *doc = spool_at(work->spool, batch->first + item);
+        size_t n = batch->ids[item].len / sizeof(int32_t);
+        const int32_t *ids = (const void *)batch->ids[item].data;
+        bool too_short =
+            doc->held_out && n + 2 < (size_t)work->options->min_document_tokens;
+        work->n_too_short += too_short;
+        if (!too_short)
+            PL_RETURN_IF(token_writer_add(doc->held_out ? work->valid : work->train,
+                                          ids, n, doc->domain, doc->hash));
+    }
+    return PL_OK;
+}
+
+static pl_status tokenise(preparation *work)
+{
+    token_batch *batch = pl_alloc(sizeof *batch);
+    pl_status status = PL_OK;
+    batch->work = work;
+    for (size_t at = 0; at < spool_n_docs(work->spool); at += batch->n) {
+        take_batch(batch, at);
+        PL_TRY(pl_parallel(work->options->n_threads, batch->n, encode_item, batch));
+        PL_TRY(write_batch(work, batch));
+    }
+done:
+    for (size_t item = 0; item < BATCH_DOCS; item++)
+        pl_buf_destroy(&batch->ids[item]);
+    pl_free(batch);
+    return status;
+}
+
+static pl_status open_writers(preparation *work)
+{
+    char path[PL_PATH_MAX];
+    uint32_t vocab = (uint32_t)work->result->vocab;
+    PL_RETURN_IF(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
+                                   &work->train));
+    return token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
+                             &work->valid);
+}
+
+static pl_status end_writers(preparation *work)
+{
+    pl_prepare_result *result = work->result;
+    const char *const *domains = spool_domains(work->spool);
+    size_t n_domains = spool_n_domains(work->spool);
+    result->train_documents = token_writer_n_docs(work->train);
+    result->train_tokens = token_writer_n_tokens(work->train);
+    result->valid_documents = token_writer_n_docs(work->valid);
+    result->valid_tokens = token_writer_n_tokens(work->valid);
+    if (result->valid_documents == 0)
+        return pl_fail(PL_ERR_DATA,
+                       "all %llu held-out documents are shorter than %d tokens: raise "
+                       "valid_share, give longer documents, or lower the prefix",
+                       (unsigned long long)work->n_held_out,
+                       work->options->min_document_tokens);
+    PL_RETURN_IF(token_writer_end(work->train, domains, n_domains));
+    return token_writer_end(work->valid, domains, n_domains);
+}
+
+static void report_tokens(const preparation *work, double seconds)
+{
+    const pl_prepare_result *result = work->result;
+    uint64_t n_tokens = result->train_tokens + result->valid_tokens;
+    say(work, "token    %.2f bytes/token, %.1f s, %.1f MB/s",
+        (double)result->bytes / (double)n_tokens, seconds,
+        rate(result->bytes, seconds));
+    say(work,
+        "split    %llu documents %.1f M tokens to train, %llu held out (%llu more too "
+        "short)",
+        (unsigned long long)result->train_documents, (double)result->train_tokens / 1e6,
+        (unsigned long long)result->valid_documents,
+        (unsigned long long)work->n_too_short);
+}
+
+/* ---- the whole ---- */
+
+static pl_status build_steps(preparation *work)
+{
+    double began = pl_now();
+    PL_RETURN_IF(spool_create(work->folder, &work->spool));
+    PL_RETURN_IF(read_all(work));
+    report_reading(work, pl_now() - began);
+    PL_RETURN_IF(check_split(work));
+    PL_RETURN_IF(get_tokenizer(work));
+    began = pl_now();
+    PL_RETURN_IF(open_writers(work));
+    PL_RETURN_IF(tokenise(work));
+    PL_RETURN_IF(end_writers(work));
+    report_tokens(work, pl_now() - began);
+    return data_manifest_write(work->folder, work->options, work->result);
+}
+
+static pl_status build(preparation *work)
+{
+    pl_status status = build_steps(work);
+    token_writer_close(&work->train);
+    token_writer_close(&work->valid);
+    pl_tokenizer_destroy(&work->tokenizer);
+    spool_destroy(&work->spool);
+    return status;
+}
+
+static bool is_prepared(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    return pl_path_exists(pl_join(path, folder, DATA_MANIFEST));
+}
+
+static pl_status reuse(preparation *work)
+{
+    const pl_prepare_result *result = work->result;
+    double began = pl_now();
+    PL_RETURN_IF(data_manifest_reuse(work->folder, work->options, work->result));
+    say(work,
+        "data     %llu documents %.1f M tokens to train, %llu held out, prepared "
+        "before "
+        "(verified in %.2f s)",
+        (unsigned long long)result->train_documents, (double)result->train_tokens / 1e6,
+        (unsigned long long)result->valid_documents, pl_now() - began);
+    return PL_OK;
+}
+
+static pl_status check_asked(const pl_prepare_options *options, const char *folder)
+{
+    if (strlen(folder) > PL_PATH_MAX - 32)
+        return pl_fail(PL_ERR_ARG, "the path '%.100s...' is too long", folder);
+    if (options->valid[0] == '\0' &&
+        !(options->valid_share > 0 && options->valid_share < 1))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "valid_share is %g: it must lie between 0 and 1 when there is no "
+            "separate valid file",
+            options->valid_share);
+    if (options->tokenizer[0] == '\0' && options->vocab < 1)
+        return pl_fail(PL_ERR_CONFIG, "vocab is %d: it must be positive",
+                       options->vocab);
+    if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
+        return pl_fail(PL_ERR_CONFIG, "corpus and valid cannot both be standard input");
+    return PL_OK;
+}
+
+pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
+                     pl_prepare_result *out)
+{
+    preparation work = {
+        .options = options, .folder = folder, .result = out, .nearest = 1.0};
+    int lock = -1;
+    *out = (pl_prepare_result){0};
+    PL_RETURN_IF(check_asked(options, folder));
+    if (is_prepared(folder))
+        return reuse(&work);
+    PL_RETURN_IF(pl_make_folders(folder));
+    PL_RETURN_IF(pl_lock_folder(folder, &lock));
+    /* Another process may have finished it between the look and the lock. */
+    pl_status status = is_prepared(folder) ? reuse(&work) : build(&work);
+    pl_unlock_folder(&lock);
+    return status;
+}

@@ -1,0 +1,346 @@
+/* Documents from what a user has: files, JSON lines, folders, standard input. */
+#include "corpus/text_stream.h"
+#include "corpus/utf8.h"
+#include <errno.h>
+#include <fts.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { CHUNK_BYTES = 1 << 18, DOCUMENT_MAX = 1 << 30, NAME_SHOWN = 200 };
+
+typedef struct document_reader {
+    pl_document_fn fn;
+    void *context;
+    pl_read_stats *stats;
+    pl_buf raw;   /* bytes read and not yet delivered */
+    pl_buf clean; /* a text whose bad bytes were replaced */
+} document_reader;
+
+/* One file on its way through the functions below. */
+typedef struct text_source {
+    const char *path;
+    const char *domain; /* of the folder; "" */
+    bool in_folder;
+    text_stream *stream;
+    uint64_t line; /* JSON lines: the number of the current one */
+} text_source;
+
+static bool is_blank(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!memchr(" \t\r\n\f\v", text[i], 6))
+            return false;
+    return true;
+}
+
+/* Bad bytes are replaced in a copy; the usual text is passed as it lies. */
+static void clean_text(document_reader *reader, const char **text, size_t *len)
+{
+    if (utf8_valid_len(*text, *len) == *len)
+        return;
+    pl_buf_clear(&reader->clean);
+    reader->stats->n_replaced_bytes += utf8_clean(*text, *len, &reader->clean);
+    *text = (const char *)reader->clean.data;
+    *len = reader->clean.len;
+}
+
+/* `text` is clean. */
+static pl_status deliver(document_reader *reader, const text_source *source,
+                         const char *text, size_t len, const char *domain)
+{
+    if (is_blank(text, len)) {
+        reader->stats->n_empty++;
+        return PL_OK;
+    }
+    reader->stats->n_documents++;
+    reader->stats->n_bytes += len;
+    pl_document document = {
+        .text = text, .len = len, .domain = domain, .source = source->path};
+    return reader->fn(reader->context, &document);
+}
+
+static pl_status refuse_parquet(const char *path)
+{
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "'%.*s' is a Parquet file, which is not read here: convert it with "
+                   "duckdb -c \"COPY (SELECT text FROM '%.*s') TO 'corpus.jsonl' "
+                   "(FORMAT json)\" and give corpus.jsonl",
+                   NAME_SHOWN, path, NAME_SHOWN, path);
+}
+
+static pl_status too_long(const text_source *source)
+{
+    return pl_fail(PL_ERR_DATA,
+                   "'%s' has a document of more than %d bytes: cut it into several "
+                   "files or JSON lines",
+                   source->path, DOCUMENT_MAX);
+}
+
+/* ---- a file that is one document ---- */
+
+/* Reads to the end; a NUL byte means that the file is not text. */
+static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
+{
+    bool end = false;
+    size_t checked = 0;
+    while (!end) {
+        size_t fresh = reader->raw.len - checked;
+        *binary = fresh > 0 && memchr(reader->raw.data + checked, 0, fresh) != NULL;
+        if (*binary)
+            return PL_OK;
+        if (reader->raw.len > DOCUMENT_MAX)
+            return too_long(source);
+        checked = reader->raw.len;
+        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
+    return PL_OK;
+}
+
+static size_t byte_order_mark(const char *text, size_t len)
+{
+    return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
+static pl_status read_whole(document_reader *reader, text_source *source)
+{
+    bool binary = false;
+    PL_RETURN_IF(read_text(reader, source, &binary));
+    if (binary && source->in_folder) {
+        reader->stats->n_skipped_files++;
+        return PL_OK;
+    }
+    if (binary)
+        return pl_fail(PL_ERR_DATA,
+                       "'%s' is not text: it contains NUL bytes; give UTF-8 text, JSON "
+                       "lines or a folder of them",
+                       source->path);
+    reader->stats->n_files++;
+    if (reader->raw.len == 0) {
+        reader->stats->n_empty++;
+        return PL_OK;
+    }
+    const char *text = (const char *)reader->raw.data;
+    size_t len = reader->raw.len, mark = byte_order_mark(text, len);
+    text += mark;
+    len -= mark;
+    clean_text(reader, &text, &len);
+    return deliver(reader, source, text, len, source->domain);
+}
+
+/* ---- JSON lines ---- */
+
+static pl_status line_failed(const text_source *source, const char *what)
+{
+    return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
+                   (unsigned long long)source->line, what);
+}
+
+static pl_status deliver_object(document_reader *reader, const text_source *source,
+                                const pl_json *object)
+{
+    size_t len = 0;
+    const char *text = pl_json_text(pl_json_get(object, "text"), &len);
+    if (!text)
+        return line_failed(source, "there is no \"text\" with a string; a line looks "
+                                   "like {\"text\": \"...\", \"domain\": \"...\"}");
+    const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
+    clean_text(reader, &text, &len); /* an escaped NUL is all that can be bad */
+    return deliver(reader, source, text, len, domain ? domain : source->domain);
+}
+
+static pl_status read_line(document_reader *reader, text_source *source,
+                           const char *text, size_t len)
+{
+    pl_json *json = NULL;
+    source->line++;
+    if (source->line == 1) {
+        size_t mark = byte_order_mark(text, len);
+        text += mark;
+        len -= mark;
+    }
+    if (is_blank(text, len))
+        return PL_OK;
+    clean_text(reader, &text, &len);
+    pl_status status = pl_json_parse(text, len, &json);
+    if (status != PL_OK)
+        return pl_fail_in(status, "'%s' line %llu", source->path,
+                          (unsigned long long)source->line);
+    status = deliver_object(reader, source, json);
+    pl_json_destroy(&json);
+    return status;
+}
+
+/* Delivers the whole lines of raw[0..len) and drops them; `scanned` bytes are
+ * known to hold no newline. */
+static pl_status take_lines(document_reader *reader, text_source *source,
+                            size_t scanned)
+{
+    size_t begin = 0;
+    for (;;) {
+        const uint8_t *from = reader->raw.data + scanned;
+        const uint8_t *newline = memchr(from, '\n', reader->raw.len - scanned);
+        if (!newline)
+            break;
+        size_t end = (size_t)(newline - reader->raw.data);
+        PL_RETURN_IF(read_line(reader, source, (const char *)reader->raw.data + begin,
+                               end - begin));
+        begin = scanned = end + 1;
+    }
+    reader->raw.len -= begin;
+    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
+    return PL_OK;
+}
+
+static pl_status read_lines(document_reader *reader, text_source *source)
+{
+    bool end = false;
+    size_t scanned = 0; /* the first bytes are there already, not yet scanned */
+    reader->stats->n_files++;
+    while (!end) {
+        if (reader->raw.len > 0)
+            PL_RETURN_IF(take_lines(reader, source, scanned));
+        if (reader->raw.len > DOCUMENT_MAX)
+            return too_long(source);
+        scanned = reader->raw.len;
+        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
+    if (reader->raw.len == 0)
+        return PL_OK;
+    return read_line(reader, source, (const char *)reader->raw.data, reader->raw.len);
+}
+
+/* ---- files ---- */
+
+static bool named_lines(const char *path)
+{
+    static const char *const suffixes[] = {".jsonl", ".ndjson"};
+    size_t stem = text_stream_stem(path);
+    for (size_t i = 0; i < 2; i++) {
+        size_t len = strlen(suffixes[i]);
+        if (stem > len && memcmp(path + stem - len, suffixes[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_parquet(const document_reader *reader, const char *path)
+{
+    return pl_ends_with(path, ".parquet") ||
+           (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0);
+}
+
+/* The first bytes tell Parquet from text, and JSON lines from text on stdin. */
+static pl_status read_stream(document_reader *reader, text_source *source)
+{
+    bool end = false;
+    PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    if (is_parquet(reader, source->path))
+        return refuse_parquet(source->path);
+    bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
+    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
+        return read_lines(reader, source);
+    return read_whole(reader, source);
+}
+
+static pl_status read_file(document_reader *reader, text_source *source)
+{
+    pl_buf_clear(&reader->raw);
+    if (pl_ends_with(source->path, ".parquet"))
+        return refuse_parquet(source->path);
+    PL_RETURN_IF(text_stream_open(source->path, &source->stream));
+    pl_status status = read_stream(reader, source);
+    text_stream_close(&source->stream);
+    return status;
+}
+
+/* ---- folders ---- */
+
+/* Byte order: the same in every locale. */
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static bool is_regular(const FTSENT *entry)
+{
+    struct stat info;
+    if (entry->fts_info == FTS_F)
+        return true;
+    return entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+/* The name of the folder below the root in which the entry lies; "" for none. */
+static void entry_domain(const char *root, const FTSENT *entry, char domain[256])
+{
+    const char *below = entry->fts_path + strlen(root);
+    below += strspn(below, "/");
+    size_t len = strcspn(below, "/");
+    bool nested = below[len] == '/' && len < 256;
+    memcpy(domain, below, nested ? len : 0);
+    domain[nested ? len : 0] = '\0';
+}
+
+static pl_status read_entry(document_reader *reader, const char *root, FTS *walk,
+                            FTSENT *entry)
+{
+    if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
+        fts_set(walk, entry, FTS_SKIP);
+        return PL_OK;
+    }
+    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
+        entry->fts_info == FTS_NS)
+        return pl_fail(entry->fts_errno == EACCES ? PL_ERR_NOPERM : PL_ERR_IO,
+                       "reading '%s' failed: %s", entry->fts_path,
+                       strerror(entry->fts_errno));
+    if (!is_regular(entry))
+        return PL_OK;
+    char domain[256];
+    entry_domain(root, entry, domain);
+    text_source source = {.path = entry->fts_path, .domain = domain, .in_folder = true};
+    return read_file(reader, &source);
+}
+
+/* Links to folders are not followed: they may lead in circles. */
+static pl_status read_folder(document_reader *reader, const char *path)
+{
+    char root[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    if (!pl_copy_text(root, sizeof root, path))
+        return pl_fail(PL_ERR_ARG, "the path '%s' is too long", path);
+    char *roots[] = {root, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+    if (!walk)
+        return pl_fail(PL_ERR_IO, "reading the folder '%s' failed: %s", path,
+                       strerror(errno));
+    for (FTSENT *entry = fts_read(walk); entry && status == PL_OK;
+         entry = fts_read(walk))
+        status = read_entry(reader, root, walk, entry);
+    fts_close(walk);
+    if (status == PL_OK && reader->stats->n_files == 0)
+        status =
+            pl_fail(PL_ERR_DATA,
+                    "the folder '%s' holds no text files (%llu binary ones, hidden "
+                    "ones not counted)",
+                    path, (unsigned long long)reader->stats->n_skipped_files);
+    return status;
+}
+
+pl_status pl_documents_read(const char *path, pl_document_fn fn, void *context,
+                            pl_read_stats *stats)
+{
+    pl_read_stats unused;
+    document_reader reader = {
+        .fn = fn, .context = context, .stats = stats ? stats : &unused};
+    *reader.stats = (pl_read_stats){0};
+    pl_status status;
+    if (pl_path_is_folder(path)) {
+        status = read_folder(&reader, path);
+    } else {
+        text_source source = {.path = path, .domain = ""};
+        status = read_file(&reader, &source);
+    }
+    pl_buf_destroy(&reader.raw);
+    pl_buf_destroy(&reader.clean);
+    return status;
+}

@@ -1,0 +1,189 @@
+#include "corpus/spool.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct document_spool {
+    char path[PL_PATH_MAX];
+    FILE *file;
+    uint64_t n_bytes;
+    spool_doc *docs;
+    size_t n_docs, docs_cap;
+    uint64_t *seen; /* open addressing over hashes; 0 is an empty place */
+    size_t seen_size;
+    char *domains[SPOOL_DOMAINS_MAX];
+    size_t n_domains;
+    pl_mapping text;
+};
+
+static pl_status spool_failed(const document_spool *spool)
+{
+    return pl_fail(errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
+                   "writing '%s' failed: %s", spool->path, strerror(errno));
+}
+
+pl_status spool_create(const char *folder, document_spool **out)
+{
+    document_spool *made = pl_alloc(sizeof *made);
+    pl_status status = PL_OK;
+    *out = NULL;
+    if (pl_join(made->path, folder, "documents.tmp")[0] == '\0') {
+        status = pl_fail(PL_ERR_ARG, "the path '%s' is too long", folder);
+    } else {
+        made->file = fopen(made->path, "wb");
+        if (!made->file)
+            status = spool_failed(made);
+    }
+    if (status != PL_OK)
+        spool_destroy(&made);
+    *out = made;
+    return status;
+}
+
+void spool_destroy(document_spool **spool)
+{
+    if (!*spool)
+        return;
+    pl_unmap_file(&(*spool)->text);
+    if ((*spool)->file)
+        fclose((*spool)->file);
+    if ((*spool)->path[0])
+        remove((*spool)->path);
+    for (size_t i = 0; i < (*spool)->n_domains; i++)
+        pl_free((*spool)->domains[i]);
+    free((*spool)->docs);
+    free((*spool)->seen);
+    pl_free(*spool);
+    *spool = NULL;
+}
+
+uint64_t spool_hash(const pl_document *document)
+{
+    pl_hash identity;
+    uint64_t hash;
+    pl_hash_of("document", document->text, document->len, &identity);
+    memcpy(&hash, identity.bytes, sizeof hash);
+    return hash;
+}
+
+/* ---- the set of hashes ---- */
+
+static uint64_t never_zero(uint64_t hash)
+{
+    return hash ? hash : 1;
+}
+
+/* The place of the hash, or the empty one where it would go. */
+static size_t seen_place(const uint64_t *seen, size_t size, uint64_t hash)
+{
+    size_t place = (size_t)hash & (size - 1);
+    while (seen[place] != 0 && seen[place] != hash)
+        place = (place + 1) & (size - 1);
+    return place;
+}
+
+bool spool_has(const document_spool *spool, uint64_t hash)
+{
+    hash = never_zero(hash);
+    return spool->seen_size > 0 &&
+           spool->seen[seen_place(spool->seen, spool->seen_size, hash)] == hash;
+}
+
+/* Grows both tables together: half of the places stay empty. */
+static pl_status spool_grow(document_spool *spool)
+{
+    size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;
+    spool_doc *docs = realloc(spool->docs, cap * sizeof *docs);
+    if (docs)
+        spool->docs = docs;
+    uint64_t *seen = calloc(size, sizeof *seen);
+    if (!docs || !seen) {
+        free(seen);
+        return pl_fail(PL_ERR_NOMEM, "no memory for an index of %zu documents", cap);
+    }
+    for (size_t i = 0; i < spool->n_docs; i++) {
+        uint64_t hash = never_zero(spool->docs[i].hash);
+        seen[seen_place(seen, size, hash)] = hash;
+    }
+    free(spool->seen);
+    spool->seen = seen;
+    spool->seen_size = size;
+    spool->docs_cap = cap;
+    return PL_OK;
+}
+
+/* ---- adding ---- */
+
+static uint16_t domain_index(document_spool *spool, const char *name)
+{
+    if (name[0] == '\0')
+        name = "unknown";
+    for (size_t i = 0; i < spool->n_domains; i++)
+        if (strcmp(spool->domains[i], name) == 0)
+            return (uint16_t)i;
+    if (spool->n_domains == SPOOL_DOMAINS_MAX)
+        return SPOOL_DOMAINS_MAX - 1;
+    if (spool->n_domains == SPOOL_DOMAINS_MAX - 1)
+        name = "other";
+    spool->domains[spool->n_domains] = pl_strdup(name);
+    return (uint16_t)spool->n_domains++;
+}
+
+pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t hash,
+                    bool held_out)
+{
+    if (document->len > UINT32_MAX)
+        return pl_fail(PL_ERR_DATA, "'%s' has a document of %zu bytes, at most %u fit",
+                       document->source, document->len, UINT32_MAX);
+    if (spool->n_docs == spool->docs_cap)
+        PL_RETURN_IF(spool_grow(spool));
+    if (fwrite(document->text, 1, document->len, spool->file) != document->len)
+        return spool_failed(spool);
+    spool->docs[spool->n_docs++] =
+        (spool_doc){.at = spool->n_bytes,
+                    .hash = hash,
+                    .len = (uint32_t)document->len,
+                    .domain = domain_index(spool, document->domain),
+                    .held_out = held_out};
+    hash = never_zero(hash);
+    spool->seen[seen_place(spool->seen, spool->seen_size, hash)] = hash;
+    spool->n_bytes += document->len;
+    return PL_OK;
+}
+
+pl_status spool_seal(document_spool *spool)
+{
+    int closed = fclose(spool->file);
+    spool->file = NULL;
+    if (closed != 0)
+        return spool_failed(spool);
+    return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
+}
+
+/* ---- reading ---- */
+
+size_t spool_n_docs(const document_spool *spool)
+{
+    return spool->n_docs;
+}
+
+const spool_doc *spool_at(const document_spool *spool, size_t i)
+{
+    return &spool->docs[i];
+}
+
+const char *spool_text(const document_spool *spool, size_t i)
+{
+    return (const char *)spool->text.data + spool->docs[i].at;
+}
+
+size_t spool_n_domains(const document_spool *spool)
+{
+    return spool->n_domains;
+}
+
+const char *const *spool_domains(const document_spool *spool)
+{
+    return (const char *const *)spool->domains;
+}

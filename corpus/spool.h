@@ -1,0 +1,41 @@
+/* Documents on their way to tokens: their text in a scratch file, an index in
+ * memory. A corpus may be larger than memory and come from a pipe; the tokenizer
+ * needs to see all of it before the first document can be encoded.
+ */
+#ifndef PL_CORPUS_SPOOL_H
+#define PL_CORPUS_SPOOL_H
+#include "corpus/corpus.h"
+
+enum { SPOOL_DOMAINS_MAX = 1024 };
+
+typedef struct spool_doc {
+    uint64_t at, hash;
+    uint32_t len;
+    uint16_t domain;
+    bool held_out;
+} spool_doc;
+
+typedef struct document_spool document_spool;
+
+/* The scratch file lies in `folder` and vanishes with the spool. ERR_IO. */
+PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
+void spool_destroy(document_spool **spool); /* accepts NULL */
+
+/* The first 8 bytes of the document's identity. */
+uint64_t spool_hash(const pl_document *document);
+bool spool_has(const document_spool *spool, uint64_t hash);
+
+/* Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; none is "unknown". */
+PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
+                                  uint64_t hash, bool held_out);
+
+/* Ends adding; from here on the texts can be read. */
+PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
+
+size_t spool_n_docs(const document_spool *spool);
+const spool_doc *spool_at(const document_spool *spool, size_t i);
+const char *spool_text(const document_spool *spool, size_t i);
+size_t spool_n_domains(const document_spool *spool);
+const char *const *spool_domains(const document_spool *spool);
+
+#endif

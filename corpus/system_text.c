@@ -1,0 +1,229 @@
+/* The machine's own text: what a Debian installation brings along, by kind. */
+#include "corpus/text_stream.h"
+#include "corpus/tokenizer.h"
+#include "corpus/utf8.h"
+#include <errno.h>
+#include <fts.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    DOCUMENT_BYTES = 32 << 10, /* of a longer file only the beginning is taken */
+    SHORTEST_BYTES = 256,      /* a stub teaches nothing */
+    LEAST_DOMAINS = 3,
+    LEAST_BYTES = 2000000
+};
+
+/* Where the files of a domain lie. Rows of one domain stand together. */
+typedef struct text_place {
+    const char *domain, *root; /* root: a glob pattern */
+    const char *prefix, *suffix;
+    int depth; /* folders below the root, plus one for the file */
+} text_place;
+static const text_place places[] = {
+    {"c-headers", "/usr/include", "", ".h", 16},
+    {"changelogs", "/usr/share/doc", "changelog", "", 2},
+    {"man-pages", "/usr/share/man", "", ".gz", 2},
+    {"licences", "/usr/share/doc", "copyright", "", 2},
+    {"licences", "/usr/share/common-licenses", "", "", 1},
+    {"cmake", "/usr/share/cmake-*", "", ".cmake", 16},
+    {"cmake", "/usr/share/cmake-*", "", ".rst", 16},
+    {"perl", "/usr/share/perl*", "", ".pm", 16},
+    {"perl", "/usr/lib/*/perl*", "", ".pm", 16},
+    {"python", "/usr/lib/python3*", "", ".py", 16},
+};
+enum { N_PLACES = sizeof places / sizeof *places };
+
+typedef struct domain_files {
+    const char *name;
+    char **paths;
+    size_t n_paths, cap;
+    size_t next; /* how many were tried */
+    uint64_t n_documents, n_bytes;
+} domain_files;
+
+typedef struct system_text {
+    domain_files domains[N_PLACES];
+    size_t n_domains;
+    uint64_t n_bytes;
+    pl_buf raw;
+} system_text;
+
+/* ---- finding ---- */
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+/* Only what every user may read: never a private file, whoever runs this. */
+static bool enter_folder(const FTSENT *entry, int depth)
+{
+    return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
+           (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
+           strcmp(entry->fts_name, "unicore") != 0; /* Perl's tables of numbers */
+}
+
+static bool wanted_file(const FTSENT *entry, const text_place *place)
+{
+    return (entry->fts_statp->st_mode & S_IROTH) && entry->fts_statp->st_size > 0 &&
+           pl_starts_with(entry->fts_name, place->prefix) &&
+           pl_ends_with(entry->fts_name, place->suffix);
+}
+
+static void push_path(domain_files *files, const char *path)
+{
+    if (files->n_paths == files->cap) {
+        files->cap = files->cap ? files->cap * 2 : 256;
+        files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
+    }
+    files->paths[files->n_paths++] = pl_strdup(path);
+}
+
+static void walk_place(domain_files *files, const text_place *place, char **roots)
+{
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    if (!walk)
+        return;
+    for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
+        if (entry->fts_info == FTS_D && !enter_folder(entry, place->depth))
+            fts_set(walk, entry, FTS_SKIP);
+        else if (entry->fts_info == FTS_F && wanted_file(entry, place))
+            push_path(files, entry->fts_path);
+    }
+    fts_close(walk);
+}
+
+static void find_files(system_text *text)
+{
+    for (size_t i = 0; i < N_PLACES; i++) {
+        glob_t found = {0};
+        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0)
+            text->domains[text->n_domains++].name = places[i].domain;
+        if (glob(places[i].root, GLOB_NOSORT, NULL, &found) == 0)
+            walk_place(&text->domains[text->n_domains - 1], &places[i], found.gl_pathv);
+        globfree(&found);
+    }
+}
+
+/* ---- reading ---- */
+
+/* The beginning of a file, cut at a line; *len = 0 if it is of no use here. A file
+ * that cannot be read or is not UTF-8 is passed over: nobody asked for this one. */
+static void read_beginning(const char *path, pl_buf *raw, size_t *len)
+{
+    text_stream *stream;
+    bool end = false;
+    *len = 0;
+    pl_buf_clear(raw);
+    if (text_stream_open(path, &stream) != PL_OK)
+        return;
+    while (!end && raw->len <= DOCUMENT_BYTES)
+        if (text_stream_read(stream, DOCUMENT_BYTES, raw, &end) != PL_OK)
+            break;
+    text_stream_close(&stream);
+    if (raw->len < SHORTEST_BYTES)
+        return;
+    const char *text = (const char *)raw->data;
+    size_t cut = tokenizer_block_len(text, raw->len, DOCUMENT_BYTES);
+    if (utf8_valid_len(text, cut) == cut)
+        *len = cut;
+}
+
+/* Tries the domain's next file. They are taken in a shuffled, fixed order, so that
+ * a part of them stands for the whole. */
+static pl_status read_next(system_text *text, domain_files *files, pl_document_fn fn,
+                           void *context)
+{
+    uint64_t stream = pl_stream("system text", (uint64_t)(files - text->domains), 0);
+    size_t i = (size_t)pl_permute(0, stream, files->n_paths, files->next++), len;
+    read_beginning(files->paths[i], &text->raw, &len);
+    if (len == 0)
+        return PL_OK;
+    files->n_documents++;
+    files->n_bytes += len;
+    text->n_bytes += len;
+    pl_document document = {.text = (const char *)text->raw.data,
+                            .len = len,
+                            .domain = files->name,
+                            .source = files->paths[i]};
+    return fn(context, &document);
+}
+
+/* The domain with the fewest bytes so far among those with files left, or NULL:
+ * what a small domain cannot fill goes to the others in equal parts. */
+static domain_files *neediest(system_text *text)
+{
+    domain_files *found = NULL;
+    for (size_t d = 0; d < text->n_domains; d++) {
+        domain_files *files = &text->domains[d];
+        bool left = files->next < files->n_paths;
+        if (left && (!found || files->n_bytes < found->n_bytes))
+            found = files;
+    }
+    return found;
+}
+
+static pl_status read_files(system_text *text, uint64_t max_bytes, pl_document_fn fn,
+                            void *context)
+{
+    domain_files *files = neediest(text);
+    while (files && text->n_bytes < max_bytes) {
+        PL_RETURN_IF(read_next(text, files, fn, context));
+        files = neediest(text);
+    }
+    return PL_OK;
+}
+
+/* ---- the verdict ---- */
+
+static size_t describe_domains(const system_text *text, pl_buf *describe)
+{
+    size_t n_filled = 0;
+    for (size_t d = 0; d < text->n_domains; d++) {
+        const domain_files *files = &text->domains[d];
+        if (files->n_documents == 0)
+            continue;
+        n_filled++;
+        if (describe)
+            pl_buf_printf(describe, "%-10s %6.1f MB, %llu documents\n", files->name,
+                          (double)files->n_bytes / 1e6,
+                          (unsigned long long)files->n_documents);
+    }
+    return n_filled;
+}
+
+static pl_status check_enough(const system_text *text, size_t n_filled,
+                              uint64_t max_bytes)
+{
+    uint64_t least = max_bytes < LEAST_BYTES ? max_bytes : LEAST_BYTES;
+    if (n_filled >= LEAST_DOMAINS && text->n_bytes >= least)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "this machine has too little text of its own (%.1f MB in %zu kinds, "
+                   "needed are %.1f MB in %d): name a corpus, or 'apt install "
+                   "libc6-dev manpages manpages-dev cmake-data perl-modules python3'",
+                   (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6,
+                   LEAST_DOMAINS);
+}
+
+pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
+                              pl_buf *describe)
+{
+    system_text *text = pl_alloc(sizeof *text);
+    pl_status status = PL_OK;
+    find_files(text);
+    PL_TRY(read_files(text, max_bytes, fn, context));
+    status = check_enough(text, describe_domains(text, describe), max_bytes);
+done:
+    for (size_t d = 0; d < text->n_domains; d++) {
+        for (size_t i = 0; i < text->domains[d].n_paths; i++)
+            pl_free(text->domains[d].paths[i]);
+        pl_free(text->domains[d].paths);
+    }
+    pl_buf_destroy(&text->raw);
+    pl_free(text);
+    return status;
+}

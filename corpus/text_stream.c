@@ -1,0 +1,151 @@
+#include "corpus/text_stream.h"
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 16 };
+
+struct text_stream {
+    struct archive *archive;
+    int fd;
+    bool at_end;
+    const char *path; /* borrowed */
+};
+
+typedef struct compression {
+    const char *suffix;
+    int filter;
+} compression;
+static const compression compressions[] = {{".gz", ARCHIVE_FILTER_GZIP},
+                                           {".zst", ARCHIVE_FILTER_ZSTD},
+                                           {".xz", ARCHIVE_FILTER_XZ},
+                                           {".bz2", ARCHIVE_FILTER_BZIP2}};
+
+static const compression *compression_of(const char *path)
+{
+    for (size_t i = 0; i < sizeof compressions / sizeof *compressions; i++)
+        if (pl_ends_with(path, compressions[i].suffix))
+            return &compressions[i];
+    return NULL;
+}
+
+size_t text_stream_stem(const char *path)
+{
+    const compression *found = compression_of(path);
+    return strlen(path) - (found ? strlen(found->suffix) : 0);
+}
+
+static pl_status open_failed(const char *path)
+{
+    switch (errno) {
+    case ENOENT:
+    case ENOTDIR:
+        return pl_fail(PL_ERR_NOT_FOUND, "the file '%s' does not exist", path);
+    case EACCES:
+    case EPERM:
+        return pl_fail(PL_ERR_NOPERM,
+                       "the file '%s' may not be read by this user: check its "
+                       "permissions",
+                       path);
+    default:
+        return pl_fail(PL_ERR_IO, "opening '%s' failed: %s", path, strerror(errno));
+    }
+}
+
+static pl_status stream_failed(const text_stream *stream)
+{
+    const char *reason = archive_error_string(stream->archive);
+    if (archive_errno(stream->archive) == EIO)
+        return pl_fail(PL_ERR_IO, "reading '%s' failed: %s", stream->path, reason);
+    return pl_fail(PL_ERR_DATA,
+                   "the compressed file '%s' is cut short or broken (%s): make or "
+                   "fetch it again",
+                   stream->path, reason ? reason : "it ends too early");
+}
+
+/* Only libraries that live in this process: archive_read_support_filter_all would
+ * start foreign programs for the rarer formats. */
+static pl_status open_archive(text_stream *stream)
+{
+    struct archive *archive = archive_read_new();
+    if (!archive)
+        return pl_fail(PL_ERR_NOMEM, "no memory to read '%s'", stream->path);
+    stream->archive = archive;
+    struct archive_entry *entry;
+    archive_read_support_filter_gzip(archive);
+    archive_read_support_filter_zstd(archive);
+    archive_read_support_filter_xz(archive);
+    archive_read_support_filter_bzip2(archive);
+    archive_read_support_format_raw(archive);
+    archive_read_support_format_empty(archive);
+    if (archive_read_open_fd(archive, stream->fd, BLOCK_BYTES) != ARCHIVE_OK)
+        return stream_failed(stream);
+    int result = archive_read_next_header(archive, &entry);
+    stream->at_end = result == ARCHIVE_EOF;
+    return result == ARCHIVE_OK || result == ARCHIVE_EOF ? PL_OK
+                                                         : stream_failed(stream);
+}
+
+/* A stub of a few bytes is not recognised as compressed; without this check it
+ * would pass as text. */
+static pl_status check_promise(const text_stream *stream)
+{
+    const compression *named = compression_of(stream->path);
+    if (named && archive_filter_code(stream->archive, 0) != named->filter)
+        return pl_fail(PL_ERR_DATA,
+                       "'%s' is not what its name says: it does not begin like a "
+                       "%s file (cut short, or misnamed)",
+                       stream->path, named->suffix);
+    return PL_OK;
+}
+
+pl_status text_stream_open(const char *path, text_stream **out)
+{
+    text_stream *stream = pl_alloc(sizeof *stream);
+    pl_status status = PL_OK;
+    *out = NULL;
+    stream->path = path;
+    stream->fd =
+        strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    if (stream->fd < 0) {
+        status = open_failed(path);
+        goto done;
+    }
+    PL_TRY(open_archive(stream));
+    PL_TRY(check_promise(stream));
+    *out = stream;
+    stream = NULL;
+done:
+    text_stream_close(&stream);
+    return status;
+}
+
+void text_stream_close(text_stream **stream)
+{
+    if (!*stream)
+        return;
+    if ((*stream)->archive)
+        archive_read_free((*stream)->archive);
+    if ((*stream)->fd >= 0)
+        close((*stream)->fd);
+    pl_free(*stream);
+    *stream = NULL;
+}
+
+pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *end)
+{
+    *end = stream->at_end;
+    if (*end)
+        return PL_OK;
+    pl_buf_reserve(out, max);
+    la_ssize_t n = archive_read_data(stream->archive, out->data + out->len, max);
+    if (n < 0)
+        return stream_failed(stream);
+    out->len += (size_t)n;
+    *end = stream->at_end = n == 0;
+    return PL_OK;
+}

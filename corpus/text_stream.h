@@ -1,0 +1,23 @@
+/* A byte stream from a file, whatever compressed it (libarchive behind one file):
+ * gzip, zstd, xz and bzip2 are recognised by content.
+ */
+#ifndef PL_CORPUS_TEXT_STREAM_H
+#define PL_CORPUS_TEXT_STREAM_H
+#include "corpus/corpus.h"
+
+typedef struct text_stream text_stream;
+
+/* "-" is standard input. ERR_NOT_FOUND, ERR_NOPERM, ERR_IO; ERR_DATA if the name
+ * promises a compression that the content does not have. */
+PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
+void text_stream_close(text_stream **stream); /* accepts NULL */
+
+/* Appends at least one byte and at most `max`; sets *end, appending nothing, at
+ * the end. ERR_DATA for a truncated or broken stream, naming the file. */
+PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
+                                         bool *end);
+
+/* Length of `path` without its compression suffix ("x.jsonl.zst" -> "x.jsonl"). */
+size_t text_stream_stem(const char *path);
+
+#endif

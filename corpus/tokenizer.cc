@@ -1,0 +1,356 @@
+/* SentencePiece behind one file, and the project's only C++.
+ *
+ * Encoding is the library's. Decoding is ours: a table of bytes for each piece,
+ * because the library's own decoder turns U+2581, its mark for a blank, into a
+ * blank wherever it came from.
+ */
+#include "corpus/tokenizer.h"
+#include <cstdio>
+#include <new>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace
+{
+
+constexpr std::string_view kBlank = "\xe2\x96\x81"; /* U+2581, a blank in a piece */
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+constexpr size_t kEncodeBlock = 1 << 16; /* bounds the library's working memory */
+
+/* The blocks, and before them one blank. The blank is required in the alphabet (or
+ * texts with blanks could not come back), and the library ends the process when a
+ * required character does not occur. */
+class BlockIterator : public sentencepiece::SentenceIterator
+{
+  public:
+    BlockIterator(const text_block *blocks, size_t n) : blocks_(blocks), n_(n)
+    {
+    }
+    bool done() const override
+    {
+        return at_end_;
+    }
+    void Next() override
+    {
+        if (i_ < n_)
+            value_.assign(blocks_[i_].text, blocks_[i_].len);
+        at_end_ = i_++ >= n_;
+    }
+    const std::string &value() const override
+    {
+        return value_;
+    }
+    sentencepiece::util::Status status() const override
+    {
+        return sentencepiece::util::Status();
+    }
+
+  private:
+    const text_block *blocks_;
+    size_t n_, i_ = 0;
+    bool at_end_ = false;
+    std::string value_ = " ";
+};
+
+/* The C callers know no exceptions: here they become statuses. */
+template <typename Body> pl_status guarded(const char *what, Body body)
+{
+    try {
+        return body();
+    } catch (const std::bad_alloc &) {
+        return pl_fail(PL_ERR_NOMEM, "%s: no memory", what);
+    } catch (const std::exception &error) {
+        return pl_fail(PL_ERR_INTERNAL, "%s: %s", what, error.what());
+    }
+}
+
+/* Newlines and tabs are symbols of their own. */
+sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int vocab,
+                                       const char *coverage, std::string *model)
+{
+    BlockIterator iterator(blocks, n);
+    const std::unordered_map<std::string, std::string> options = {
+        {"model_type", "bpe"},
+        {"vocab_size", std::to_string(vocab)},
+        {"character_coverage", coverage},
+        {"required_chars", std::string(kBlank)},
+        {"byte_fallback", "true"},
+        {"normalization_rule_name", "identity"},
+        {"remove_extra_whitespaces", "false"},
+        {"add_dummy_prefix", "false"},
+        {"split_digits", "true"},
+        {"allow_whitespace_only_pieces", "true"},
+        {"hard_vocab_limit", "false"}, /* we say ourselves what is too large */
+        {"unk_id", "0"},
+        {"bos_id", "1"},
+        {"eos_id", "2"},
+        {"pad_id", "-1"},
+        {"user_defined_symbols", "\n,\n\n,\t"},
+        {"num_threads", "1"},
+        {"max_sentence_length", "4192"},
+        {"minloglevel", "4"}};
+    return sentencepiece::SentencePieceTrainer::Train(options, &iterator, model);
+}
+
+/* The library says "... required_chars. 300 vs 355. ..." when the characters alone
+ * do not fit: the second number. 0 for any other message. */
+int required_vocab(const std::string &message)
+{
+    static const char words[] = "smaller than required_chars. ";
+    int given = 0, needed = 0;
+    size_t at = message.find(words);
+    if (at == std::string::npos || std::sscanf(message.c_str() + at + sizeof words - 1,
+                                               "%d vs %d", &given, &needed) != 2)
+        return 0;
+    return needed;
+}
+
+/* Scripts with thousands of characters do not fit into a small vocabulary: then
+ * only the more frequent ones get pieces, and bytes stand in for the rest. */
+pl_status train(const text_block *blocks, size_t n, int vocab, std::string *model)
+{
+    static const char *const coverages[] = {"0.9995", "0.999", "0.995", "0.99", "0.98"};
+    constexpr int kSymbols = 256 + 6; /* bytes; unknown, BOS, EOS, newlines, tab */
+    std::string message;
+    int needed = vocab > kSymbols ? 0 : kSymbols + 1;
+    for (const char *coverage : coverages) {
+        model->clear();
+        auto result = train_once(blocks, n, vocab, coverage, model);
+        if (result.ok())
+            return PL_OK;
+        message = result.ToString();
+        int required = required_vocab(message);
+        if (required == 0)
+            break;
+        needed = required;
+    }
+    if (needed > 0)
+        return pl_fail(PL_ERR_DATA,
+                       "vocab %d is too small: 256 bytes, 6 symbols and the characters "
+                       "of this text need at least %d",
+                       vocab, needed);
+    return pl_fail(PL_ERR_DATA, "no tokenizer can be trained on this text: %.400s",
+                   message.c_str());
+}
+
+int byte_of(std::string_view piece)
+{
+    unsigned value = 0;
+    if (piece.size() != 6 ||
+        std::sscanf(std::string(piece).c_str(), "<0x%2X>", &value) != 1)
+        return -1;
+    return static_cast<int>(value);
+}
+
+std::string text_of(std::string_view piece)
+{
+    std::string text;
+    for (size_t at = 0; at < piece.size();) {
+        bool blank = piece.substr(at, kBlank.size()) == kBlank;
+        text += blank ? ' ' : piece[at];
+        at += blank ? kBlank.size() : 1;
+    }
+    return text;
+}
+
+} // namespace
+
+struct pl_tokenizer {
+    sentencepiece::SentencePieceProcessor processor;
+    std::vector<std::string> bytes; /* of each token */
+    std::vector<int32_t> byte_ids;  /* 256 of them, or none: no byte fallback */
+    bool exact = false;             /* decode(encode(text)) == text; see probe() */
+};
+
+namespace
+{
+
+void fill_tables(pl_tokenizer *tokenizer)
+{
+    const auto &processor = tokenizer->processor;
+    int vocab = processor.GetPieceSize(), n_bytes = 0;
+    tokenizer->bytes.resize(static_cast<size_t>(vocab));
+    tokenizer->byte_ids.assign(256, -1);
+    for (int id = 0; id < vocab; id++) {
+        std::string &bytes = tokenizer->bytes[static_cast<size_t>(id)];
+        int byte = processor.IsByte(id) ? byte_of(processor.IdToPiece(id)) : -1;
+        if (byte >= 0) {
+            bytes.assign(1, static_cast<char>(byte));
+            n_bytes += tokenizer->byte_ids[static_cast<size_t>(byte)] < 0;
+            tokenizer->byte_ids[static_cast<size_t>(byte)] = id;
+        } else if (processor.IsUnknown(id)) {
+            bytes = kReplacement;
+        } else if (!processor.IsControl(id)) {
+            bytes = text_of(processor.IdToPiece(id));
+        }
+    }
+    if (n_bytes != 256)
+        tokenizer->byte_ids.clear();
+}
+
+pl_status encode_block(const pl_tokenizer *tokenizer, std::string_view text,
+                       pl_buf *out)
+{
+    static_assert(sizeof(int) == sizeof(int32_t), "ids are appended as they are");
+    std::vector<int> ids;
+    auto result =
+        tokenizer->processor.Encode(absl::string_view(text.data(), text.size()), &ids);
+    if (!result.ok())
+        return pl_fail(PL_ERR_INTERNAL, "tokenising %zu bytes failed: %.400s",
+                       text.size(), result.ToString().c_str());
+    pl_buf_append(out, ids.data(), ids.size() * sizeof(int));
+    return PL_OK;
+}
+
+/* A blank mark that is really in the text would be taken for a blank: it goes as
+ * its three bytes. */
+pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
+                        pl_buf *out)
+{
+    for (;;) {
+        size_t mark = text.find(kBlank);
+        if (mark > 0)
+            PL_RETURN_IF(encode_block(tokenizer, text.substr(0, mark), out));
+        if (mark == std::string_view::npos)
+            return PL_OK;
+        for (char byte : kBlank)
+            pl_buf_append(out, &tokenizer->byte_ids[static_cast<unsigned char>(byte)],
+                          sizeof(int32_t));
+        text.remove_prefix(mark + kBlank.size());
+        if (text.empty())
+            return PL_OK;
+    }
+}
+
+/* A model from elsewhere may put a blank before the text or normalise it. Such a
+ * one gets every text whole, and gives back what it makes of it. */
+pl_status probe(pl_tokenizer *tokenizer)
+{
+    const std::string_view text = "a  b\n c";
+    pl_buf ids = {}, back = {};
+    pl_status status = encode_block(tokenizer, text, &ids);
+    if (status == PL_OK)
+        status = pl_tokenizer_decode(tokenizer, reinterpret_cast<int32_t *>(ids.data),
+                                     ids.len / sizeof(int32_t), &back);
+    if (status == PL_OK)
+        tokenizer->exact =
+            !tokenizer->byte_ids.empty() &&
+            text == std::string_view(reinterpret_cast<char *>(back.data), back.len);
+    pl_buf_destroy(&ids);
+    pl_buf_destroy(&back);
+    return status;
+}
+
+pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
+{
+    auto &processor = tokenizer->processor;
+    auto result = processor.LoadFromSerializedProto(
+        absl::string_view(static_cast<const char *>(data), len));
+    if (!result.ok())
+        return pl_fail(PL_ERR_DAMAGED,
+                       "these %zu bytes are not a SentencePiece model: %.400s", len,
+                       result.ToString().c_str());
+    if (processor.unk_id() != PL_TOKEN_UNK || processor.bos_id() != PL_TOKEN_BOS ||
+        processor.eos_id() != PL_TOKEN_EOS)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the tokenizer has unknown, BOS, EOS at %d, %d, %d: 0, 1, 2 are "
+                       "needed (train it with --unk_id=0 --bos_id=1 --eos_id=2)",
+                       processor.unk_id(), processor.bos_id(), processor.eos_id());
+    fill_tables(tokenizer);
+    return probe(tokenizer);
+}
+
+} // namespace
+
+pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int vocab,
+                              pl_buf *model)
+{
+    return guarded("training the tokenizer", [&] {
+        std::string bytes;
+        PL_RETURN_IF(train(blocks, n_blocks, vocab, &bytes));
+        sentencepiece::SentencePieceProcessor processor;
+        auto result = processor.LoadFromSerializedProto(bytes);
+        int pieces = result.ok() ? processor.GetPieceSize() : 0;
+        if (pieces != vocab)
+            return pl_fail(
+                PL_ERR_DATA,
+                "vocab %d is too large for this text, which gives at most %d "
+                "pieces: set vocab to %d or less, or add text",
+                vocab, pieces, pieces);
+        pl_buf_append(model, bytes.data(), bytes.size());
+        return PL_OK;
+    });
+}
+
+pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **out)
+{
+    *out = nullptr;
+    return guarded("loading the tokenizer", [&] {
+        pl_tokenizer *tokenizer = new pl_tokenizer;
+        pl_status status = load(tokenizer, data, len);
+        if (status != PL_OK)
+            delete tokenizer;
+        else
+            *out = tokenizer;
+        return status;
+    });
+}
+
+pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out)
+{
+    pl_buf bytes = {};
+    *out = nullptr;
+    pl_status status = pl_read_file(model_path, &bytes);
+    if (status == PL_OK) {
+        status = pl_tokenizer_load_bytes(bytes.data, bytes.len, out);
+        if (status != PL_OK)
+            status = pl_fail_in(status, "tokenizer '%s'", model_path);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+void pl_tokenizer_destroy(pl_tokenizer **tokenizer)
+{
+    delete *tokenizer;
+    *tokenizer = nullptr;
+}
+
+int pl_tokenizer_vocab(const pl_tokenizer *tokenizer)
+{
+    return static_cast<int>(tokenizer->bytes.size());
+}
+
+pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer, const char *text,
+                              size_t len, pl_buf *out)
+{
+    return guarded("tokenising", [&] {
+        std::string_view rest(text, len);
+        if (!tokenizer->exact)
+            return encode_block(tokenizer, rest, out);
+        while (!rest.empty()) {
+            size_t step = tokenizer_block_len(rest.data(), rest.size(), kEncodeBlock);
+            PL_RETURN_IF(encode_marked(tokenizer, rest.substr(0, step), out));
+            rest.remove_prefix(step);
+        }
+        return PL_OK;
+    });
+}
+
+pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer, const int32_t *tokens,
+                              size_t n, pl_buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t token = static_cast<size_t>(tokens[i]);
+        if (tokens[i] < 0 || token >= tokenizer->bytes.size())
+            return pl_fail(PL_ERR_ARG, "token %d is outside the vocabulary of %zu",
+                           tokens[i], tokenizer->bytes.size());
+        const std::string &bytes = tokenizer->bytes[token];
+        pl_buf_append(out, bytes.data(), bytes.size());
+    }
+    return PL_OK;
+}

@@ -1,0 +1,29 @@
+/* Between the C part of the tokenizer (what to train on, where to cut) and the
+ * C++ part (SentencePiece behind one file).
+ */
+#ifndef PL_CORPUS_TOKENIZER_H
+#define PL_CORPUS_TOKENIZER_H
+#include "corpus/corpus.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct text_block {
+    const char *text;
+    size_t len;
+} text_block;
+
+/* Length of the next block of at most `max` (>= 4) bytes: up to the last newline,
+ * else blank, else whole character. No piece of a model of ours crosses the first
+ * two kinds of cut (newlines are symbols of their own, a blank opens a piece), so
+ * that blocks give the same tokens as the whole text. */
+size_t tokenizer_block_len(const char *text, size_t len, size_t max);
+
+/* Trains on the blocks, in order, and appends the model. ERR_DATA. */
+PL_MUST_CHECK pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks,
+                                            int vocab, pl_buf *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+/* What the tokenizer is trained on: blocks spread evenly over the documents. */
+#include "corpus/tokenizer.h"
+#include "corpus/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
+
+/* The last place in [1, max] after a whole run of newlines; 0 if there is none. */
+static size_t cut_at_newline(const char *text, size_t max)
+{
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] == '\n' && text[at] != '\n')
+            return at;
+    return 0;
+}
+
+/* The last place in [1, max] before a whole run of blanks; 0 if there is none. */
+static size_t cut_at_blank(const char *text, size_t max)
+{
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] != ' ' && text[at] == ' ')
+            return at;
+    return 0;
+}
+
+size_t tokenizer_block_len(const char *text, size_t len, size_t max)
+{
+    if (len <= max)
+        return len;
+    size_t at = cut_at_newline(text, max);
+    if (at == 0)
+        at = cut_at_blank(text, max);
+    if (at == 0)
+        at = utf8_cut(text, max);
+    return at > 0 ? at : max; /* max: not UTF-8; cut anywhere rather than loop */
+}
+
+typedef struct text_sample {
+    text_block *blocks;
+    size_t n_blocks, cap;
+    uint64_t total_bytes, seen_bytes, taken_bytes;
+} text_sample;
+
+static pl_status sample_push(text_sample *sample, const char *text, size_t len)
+{
+    if (sample->n_blocks == sample->cap) {
+        size_t cap = sample->cap ? sample->cap * 2 : 1024;
+        text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
+        if (!blocks)
+            return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks", cap);
+        sample->blocks = blocks;
+        sample->cap = cap;
+    }
+    sample->blocks[sample->n_blocks++] = (text_block){text, len};
+    sample->taken_bytes += len;
+    return PL_OK;
+}
+
+/* Takes a block whenever the taken share falls behind seen * SAMPLE / total, so
+ * that every stretch of the corpus gives its part. */
+static pl_status sample_text(text_sample *sample, const char *text, size_t len)
+{
+    double share = sample->total_bytes <= SAMPLE_BYTES
+                       ? 1.0
+                       : (double)SAMPLE_BYTES / (double)sample->total_bytes;
+    for (size_t at = 0; at < len;) {
+        size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
+        sample->seen_bytes += step;
+        if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
+            PL_RETURN_IF(sample_push(sample, text + at, step));
+        at += step;
+    }
+    return PL_OK;
+}
+
+/* n_threads is not used: SentencePiece's BPE trainer gains nothing from threads
+ * and writes their number into the model, whose bytes must not depend on it. */
+pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
+                             int vocab, int n_threads, const char *model_path)
+{
+    text_sample sample = {0};
+    pl_buf model = {0};
+    pl_status status = PL_OK;
+    (void)n_threads;
+    for (size_t i = 0; i < n; i++)
+        sample.total_bytes += lens[i];
+    for (size_t i = 0; i < n; i++)
+        PL_TRY(sample_text(&sample, texts[i], lens[i]));
+    PL_TRY(sentencepiece_train(sample.blocks, sample.n_blocks, vocab, &model));
+    PL_TRY(pl_replace_file(model_path, model.data, model.len));
+done:
+    free(sample.blocks);
+    pl_buf_destroy(&model);
+    return status;
+}

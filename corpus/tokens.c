@@ -1,0 +1,251 @@
+#include "corpus/tokens_format.h"
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+struct pl_tokens {
+    pl_mapping mapping; /* empty for a view */
+    const uint8_t *data;
+    tokens_layout layout;
+    uint64_t body_checksum;
+    const pl_token_doc *docs;  /* into data, or docs_copy */
+    pl_token_doc *docs_copy;   /* when data are not aligned */
+    const char **domain_names; /* into data */
+    char what[PL_PATH_MAX];
+};
+
+static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
+{
+    uint32_t token = 0;
+    memcpy(&token, tokens->data + TOKENS_HEADER_BYTES + i * tokens->layout.token_bytes,
+           tokens->layout.token_bytes);
+    return token;
+}
+
+/* Each name is a non-empty string; together they fill the block exactly. */
+static pl_status open_names(pl_tokens *tokens)
+{
+    const tokens_layout *layout = &tokens->layout;
+    const uint8_t *at = tokens->data + layout->names_at;
+    const uint8_t *end = at + layout->names_bytes;
+    tokens->domain_names = pl_alloc(((size_t)layout->n_domains + 1) * sizeof(char *));
+    for (uint32_t i = 0; i < layout->n_domains; i++) {
+        const uint8_t *stop = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+        if (!stop || stop == at)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: domain name %u of %u is broken",
+                           tokens->what, (unsigned)i, (unsigned)layout->n_domains);
+        tokens->domain_names[i] = (const char *)at;
+        at = stop + 1;
+    }
+    if (at != end)
+        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: bytes after the domain names",
+                       tokens->what);
+    return PL_OK;
+}
+
+static void place_docs(pl_tokens *tokens)
+{
+    const void *at = tokens->data + tokens->layout.docs_at;
+    if ((uintptr_t)at % _Alignof(pl_token_doc) == 0) {
+        tokens->docs = at;
+        return;
+    }
+    size_t bytes = (size_t)tokens->layout.n_docs * sizeof(pl_token_doc);
+    tokens->docs_copy = pl_alloc(bytes + 1);
+    memcpy(tokens->docs_copy, at, bytes);
+    tokens->docs = tokens->docs_copy;
+}
+
+/* The documents tile the tokens: after this no index taken from the table can
+ * leave the file. */
+static pl_status check_docs(const pl_tokens *tokens)
+{
+    const tokens_layout *layout = &tokens->layout;
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < layout->n_docs; i++) {
+        const pl_token_doc *doc = &tokens->docs[i];
+        if (doc->first != next || doc->n_tokens < 2 ||
+            doc->domain >= layout->n_domains || doc->n_tokens > layout->n_tokens - next)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: entry %u of its document table is wrong",
+                           tokens->what, (unsigned)i);
+        next += doc->n_tokens;
+    }
+    if (next != layout->n_tokens)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: its documents have %llu tokens, its header says "
+                       "%llu",
+                       tokens->what, (unsigned long long)next,
+                       (unsigned long long)layout->n_tokens);
+    return PL_OK;
+}
+
+static pl_status verify_body(const pl_tokens *tokens)
+{
+    const tokens_layout *layout = &tokens->layout;
+    uint64_t sum = pl_checksum(tokens->data + TOKENS_HEADER_BYTES,
+                               (size_t)(layout->file_bytes - TOKENS_HEADER_BYTES));
+    if (sum != tokens->body_checksum)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: the checksum of its %llu bytes "
+                       "is wrong",
+                       tokens->what, (unsigned long long)layout->file_bytes);
+    for (uint64_t i = 0; i < layout->n_tokens; i++)
+        if (token_at(tokens, i) >= layout->vocab)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: token %llu is outside the vocabulary of %u",
+                           tokens->what, (unsigned long long)i,
+                           (unsigned)layout->vocab);
+    return PL_OK;
+}
+
+static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
+                            bool verify)
+{
+    tokens->data = data;
+    PL_RETURN_IF(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
+                                      &tokens->body_checksum));
+    PL_RETURN_IF(open_names(tokens));
+    place_docs(tokens);
+    PL_RETURN_IF(check_docs(tokens));
+    return verify ? verify_body(tokens) : PL_OK;
+}
+
+pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out)
+{
+    *out = NULL;
+    pl_tokens *tokens = pl_alloc(sizeof *tokens);
+    pl_status status = PL_OK;
+    snprintf(tokens->what, sizeof tokens->what, "token file '%s'", path);
+    PL_TRY(pl_map_file(path, &tokens->mapping));
+    PL_TRY(open_bytes(tokens, tokens->mapping.data, tokens->mapping.len, verify));
+    *out = tokens;
+    tokens = NULL;
+done:
+    pl_tokens_close(&tokens);
+    return status;
+}
+
+pl_status pl_tokens_view(const void *data, size_t len, const char *what,
+                         pl_tokens **out)
+{
+    *out = NULL;
+    pl_tokens *tokens = pl_alloc(sizeof *tokens);
+    pl_copy_text(tokens->what, sizeof tokens->what, what);
+    pl_status status = open_bytes(tokens, data, len, true);
+    if (status != PL_OK)
+        pl_tokens_close(&tokens);
+    *out = tokens;
+    return status;
+}
+
+void pl_tokens_close(pl_tokens **tokens)
+{
+    if (!*tokens)
+        return;
+    pl_unmap_file(&(*tokens)->mapping);
+    pl_free((*tokens)->docs_copy);
+    pl_free((*tokens)->domain_names);
+    pl_free(*tokens);
+    *tokens = NULL;
+}
+
+uint64_t pl_tokens_count(const pl_tokens *tokens)
+{
+    return tokens->layout.n_tokens;
+}
+
+uint32_t pl_tokens_n_docs(const pl_tokens *tokens)
+{
+    return tokens->layout.n_docs;
+}
+
+int pl_tokens_vocab(const pl_tokens *tokens)
+{
+    return (int)tokens->layout.vocab;
+}
+
+const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc)
+{
+    assert(doc < tokens->layout.n_docs);
+    return &tokens->docs[doc];
+}
+
+/* A file that was opened without verification may hold any token value: what is
+ * not below vocab is read as unknown, so that it never indexes an embedding. */
+void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out)
+{
+    assert(first <= tokens->layout.n_tokens && n <= tokens->layout.n_tokens - first);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t token = token_at(tokens, first + i);
+        out[i] = token < tokens->layout.vocab ? (int32_t)token : PL_TOKEN_UNK;
+    }
+}
+
+uint32_t pl_tokens_n_domains(const pl_tokens *tokens)
+{
+    return tokens->layout.n_domains;
+}
+
+const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain)
+{
+    assert(domain < tokens->layout.n_domains);
+    return tokens->domain_names[domain];
+}
+
+static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                                tokens_layout *layout)
+{
+    *layout = tokens->layout;
+    if (n > UINT32_MAX)
+        return pl_fail(PL_ERR_ARG, "a token file holds at most 4294967295 documents");
+    layout->n_docs = (uint32_t)n;
+    layout->n_tokens = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (docs[i] >= tokens->layout.n_docs)
+            return pl_fail(PL_ERR_ARG, "%s has %u documents, number %u was asked for",
+                           tokens->what, (unsigned)tokens->layout.n_docs,
+                           (unsigned)docs[i]);
+        layout->n_tokens += tokens->docs[docs[i]].n_tokens;
+    }
+    if (layout->n_tokens > TOKENS_COUNT_MAX)
+        return pl_fail(PL_ERR_ARG, "a token file holds at most 2^48 tokens");
+    tokens_layout_place(layout);
+    return PL_OK;
+}
+
+/* `file` has layout->file_bytes zero bytes. */
+static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
+                         const tokens_layout *layout, uint8_t *file)
+{
+    uint64_t next = 0;
+    uint32_t width = layout->token_bytes;
+    for (uint32_t i = 0; i < layout->n_docs; i++) {
+        pl_token_doc doc = tokens->docs[docs[i]];
+        memcpy(file + TOKENS_HEADER_BYTES + next * width,
+               tokens->data + TOKENS_HEADER_BYTES + doc.first * width,
+               (size_t)doc.n_tokens * width);
+        doc.first = next;
+        memcpy(file + layout->docs_at + (uint64_t)i * sizeof doc, &doc, sizeof doc);
+        next += doc.n_tokens;
+    }
+    memcpy(file + layout->names_at, tokens->data + tokens->layout.names_at,
+           layout->names_bytes);
+    uint64_t sum = pl_checksum(file + TOKENS_HEADER_BYTES,
+                               (size_t)(layout->file_bytes - TOKENS_HEADER_BYTES));
+    tokens_header_encode(layout, sum, file);
+}
+
+pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                           pl_buf *out)
+{
+    tokens_layout layout;
+    PL_RETURN_IF(measure_subset(tokens, docs, n, &layout));
+    pl_buf_reserve(out, (size_t)layout.file_bytes);
+    uint8_t *file = out->data + out->len;
+    memset(file, 0, (size_t)layout.file_bytes);
+    write_subset(tokens, docs, &layout, file);
+    out->len += (size_t)layout.file_bytes;
+    return PL_OK;
+}

@@ -1,0 +1,170 @@
+#include "corpus/tokens_write.h"
+#include "corpus/tokens_format.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct token_writer {
+    char path[PL_PATH_MAX], draft[PL_PATH_MAX]; /* draft: path.tmp */
+    FILE *file;
+    tokens_layout layout;
+    pl_token_doc *docs;
+    size_t docs_cap;
+    pl_buf packed; /* one document's tokens; reused */
+};
+
+static pl_status write_failed(const token_writer *writer)
+{
+    return pl_fail(errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
+                   "writing '%s' failed: %s", writer->draft, strerror(errno));
+}
+
+static pl_status put(token_writer *writer, const void *data, size_t len)
+{
+    if (len > 0 && fwrite(data, 1, len, writer->file) != len)
+        return write_failed(writer);
+    return PL_OK;
+}
+
+pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out)
+{
+    static const uint8_t no_header[TOKENS_HEADER_BYTES];
+    token_writer *writer = pl_alloc(sizeof *writer);
+    pl_status status = PL_OK;
+    *out = NULL;
+    writer->layout.vocab = vocab;
+    writer->layout.token_bytes = tokens_width(vocab);
+    if (!pl_copy_text(writer->path, sizeof writer->path, path) ||
+        snprintf(writer->draft, sizeof writer->draft, "%s.tmp", path) >= PL_PATH_MAX) {
+        status = pl_fail(PL_ERR_ARG, "the path '%s' is too long", path);
+        goto done;
+    }
+    writer->file = fopen(writer->draft, "wb+");
+    if (!writer->file) {
+        status = write_failed(writer);
+        goto done;
+    }
+    PL_TRY(put(writer, no_header, sizeof no_header));
+    *out = writer;
+    writer = NULL;
+done:
+    token_writer_close(&writer);
+    return status;
+}
+
+/* The table grows with the input, so exhaustion is an error, not an abort. */
+static pl_status add_doc(token_writer *writer, const pl_token_doc *doc)
+{
+    if (writer->layout.n_docs == writer->docs_cap) {
+        size_t cap = writer->docs_cap ? writer->docs_cap * 2 : 1024;
+        pl_token_doc *docs = realloc(writer->docs, cap * sizeof *docs);
+        if (!docs)
+            return pl_fail(PL_ERR_NOMEM, "no memory for a table of %zu documents", cap);
+        writer->docs = docs;
+        writer->docs_cap = cap;
+    }
+    writer->docs[writer->layout.n_docs++] = *doc;
+    writer->layout.n_tokens += doc->n_tokens;
+    return PL_OK;
+}
+
+pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n,
+                           uint32_t domain, uint64_t hash)
+{
+    static const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
+    uint32_t vocab = writer->layout.vocab;
+    if (n > UINT32_MAX - 2 || writer->layout.n_docs == UINT32_MAX)
+        return pl_fail(PL_ERR_DATA, "a token file holds at most 2^32 - 1 documents of "
+                                    "2^32 - 1 tokens");
+    pl_buf_clear(&writer->packed);
+    PL_RETURN_IF(tokens_pack(&bos, 1, vocab, &writer->packed));
+    PL_RETURN_IF(tokens_pack(tokens, n, vocab, &writer->packed));
+    PL_RETURN_IF(tokens_pack(&eos, 1, vocab, &writer->packed));
+    PL_RETURN_IF(put(writer, writer->packed.data, writer->packed.len));
+    return add_doc(writer, &(pl_token_doc){.first = writer->layout.n_tokens,
+                                           .n_tokens = (uint32_t)n + 2,
+                                           .domain = domain,
+                                           .hash = hash});
+}
+
+uint64_t token_writer_n_docs(const token_writer *writer)
+{
+    return writer->layout.n_docs;
+}
+
+uint64_t token_writer_n_tokens(const token_writer *writer)
+{
+    return writer->layout.n_tokens;
+}
+
+static pl_status put_tables(token_writer *writer, const char *const *domains,
+                            size_t n_domains)
+{
+    static const uint8_t zeros[8];
+    tokens_layout *layout = &writer->layout;
+    uint64_t tokens_end = TOKENS_HEADER_BYTES + layout->n_tokens * layout->token_bytes;
+    size_t names_bytes = 0;
+    for (size_t i = 0; i < n_domains; i++)
+        names_bytes += strlen(domains[i]) + 1;
+    if (names_bytes > TOKENS_NAMES_MAX)
+        return pl_fail(PL_ERR_DATA, "the domain names take %zu bytes, at most %d fit",
+                       names_bytes, TOKENS_NAMES_MAX);
+    layout->n_domains = (uint32_t)n_domains;
+    layout->names_bytes = (uint32_t)names_bytes;
+    tokens_layout_place(layout);
+    PL_RETURN_IF(put(writer, zeros, (size_t)(layout->docs_at - tokens_end)));
+    PL_RETURN_IF(put(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
+    for (size_t i = 0; i < n_domains; i++)
+        PL_RETURN_IF(put(writer, domains[i], strlen(domains[i]) + 1));
+    return PL_OK;
+}
+
+/* The header carries the checksum of the body, so it is written last. */
+static pl_status put_header(token_writer *writer)
+{
+    pl_mapping mapping;
+    uint8_t header[TOKENS_HEADER_BYTES];
+    if (fflush(writer->file) != 0)
+        return write_failed(writer);
+    PL_RETURN_IF(pl_map_file(writer->draft, &mapping));
+    uint64_t sum = pl_checksum(mapping.data + TOKENS_HEADER_BYTES,
+                               mapping.len - TOKENS_HEADER_BYTES);
+    pl_unmap_file(&mapping);
+    tokens_header_encode(&writer->layout, sum, header);
+    if (fseeko(writer->file, 0, SEEK_SET) != 0)
+        return write_failed(writer);
+    return put(writer, header, sizeof header);
+}
+
+pl_status token_writer_end(token_writer *writer, const char *const *domains,
+                           size_t n_domains)
+{
+    PL_RETURN_IF(put_tables(writer, domains, n_domains));
+    PL_RETURN_IF(put_header(writer));
+    if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
+        return write_failed(writer);
+    int closed = fclose(writer->file);
+    writer->file = NULL;
+    if (closed != 0 || rename(writer->draft, writer->path) != 0) {
+        pl_status status = write_failed(writer);
+        remove(writer->draft);
+        return status;
+    }
+    return PL_OK;
+}
+
+void token_writer_close(token_writer **writer)
+{
+    if (!*writer)
+        return;
+    if ((*writer)->file) {
+        fclose((*writer)->file);
+        remove((*writer)->draft);
+    }
+    free((*writer)->docs);
+    pl_buf_destroy(&(*writer)->packed);
+    pl_free(*writer);
+    *writer = NULL;
+}

@@ -1,0 +1,29 @@
+/* Writes a token file as a stream: documents come one by one, the table follows.
+ * The file is complete, synced and under its name only after token_writer_end.
+ */
+#ifndef PL_CORPUS_TOKENS_WRITE_H
+#define PL_CORPUS_TOKENS_WRITE_H
+#include "corpus/corpus.h"
+
+typedef struct token_writer token_writer;
+
+/* Writes to path.tmp. ERR_IO. */
+PL_MUST_CHECK pl_status token_writer_open(const char *path, uint32_t vocab,
+                                          token_writer **out);
+
+/* A document's tokens, without BOS and EOS, which are put around them. */
+PL_MUST_CHECK pl_status token_writer_add(token_writer *writer, const int32_t *tokens,
+                                         size_t n, uint32_t domain, uint64_t hash);
+
+uint64_t token_writer_n_docs(const token_writer *writer);
+uint64_t token_writer_n_tokens(const token_writer *writer);
+
+/* Table, names, checksums, fsync, rename to path. The rename becomes durable with
+ * the next fsync of the folder. */
+PL_MUST_CHECK pl_status token_writer_end(token_writer *writer,
+                                         const char *const *domains, size_t n_domains);
+
+/* Removes path.tmp if the file was not ended. */
+void token_writer_close(token_writer **writer);
+
+#endif

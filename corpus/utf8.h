@@ -1,0 +1,17 @@
+/* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above
+ * U+10FFFF. NUL counts as bad too: the tokenizer's texts are free of it.
+ */
+#ifndef PL_CORPUS_UTF8_H
+#define PL_CORPUS_UTF8_H
+#include "corpus/corpus.h"
+
+/* Length of the longest valid beginning; len if all is valid. */
+size_t utf8_valid_len(const char *text, size_t len);
+
+/* Appends the text with every bad byte replaced by U+FFFD; returns how many. */
+uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
+
+/* The largest cut <= at that does not split a character (text is valid, at < len). */
+size_t utf8_cut(const char *text, size_t at);
+
+#endif
