@@ -1,0 +1,20 @@
+#!/bin/sh
+# From a fresh machine to a trained mixture of paths: install, build, train.
+#   sh examples/demo.sh                      into ./pathloom-run
+#   sh examples/demo.sh --out RUN --set ...  arguments go to `pathloom train`
+# It reads the text that the machine already has below /usr, or what --corpus names.
+# A second call goes on where the first one ended; a finished run reports at once.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+start=$(date +%s)
+since() { echo "$(($(date +%s) - start)) s"; }
+
+echo "== packages"
+sh "$root/tools/install.sh"
+echo "== build (at $(since))"
+sh "$root/tools/build.sh" release pathloom
+echo "== pathloom train $* (at $(since))"
+trained=0
+"$root/build/release/pathloom" train "$@" || trained=$?
+echo "== ended after $(since), exit code $trained"
+exit "$trained"

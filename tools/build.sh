@@ -1,0 +1,15 @@
+#!/bin/sh
+# Configures and builds a preset of CMakePresets.json in build/PRESET.
+#   sh tools/build.sh release            everything
+#   sh tools/build.sh release pathloom   these targets only
+set -eu
+cd "$(dirname "$0")/.."
+preset=$1
+shift
+# Read by CMake at the first configuration of a folder.
+if command -v ccache >/dev/null 2>&1; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+cmake --preset "$preset" >/dev/null
+[ $# -eq 0 ] || set -- --target "$@"
+cmake --build --preset "$preset" "$@"

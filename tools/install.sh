@@ -1,0 +1,44 @@
+#!/bin/sh
+# Installs what is missing of packages.txt (Debian 12). Quick when nothing is.
+#   sh tools/install.sh           what building, running and testing need
+#   sh tools/install.sh checks    also what .ci/run checks with
+set -eu
+list=$(dirname "$0")/../packages.txt
+
+# packages.txt without comments, up to the mark "checks" unless those are wanted.
+wanted() {
+    awk -v all="${1:-}" '/^# ---- checks/ && all != "checks" { exit }
+                         !/^#/ && NF { print $1 }' "$list"
+}
+
+# dpkg-query knows only packages that were once installed: what it does not name as
+# installed is missing.
+missing() {
+    have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null |
+        awk '$1 == "installed" { print $2 }')
+    for name in $(wanted "$@"); do
+        printf '%s\n' "$have" | grep -qxF "$name" || printf '%s ' "$name"
+    done
+}
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "install: this is no Debian; packages.txt names the libraries to install" >&2
+    exit 0
+fi
+names=$(missing "$@")
+[ -n "$names" ] || exit 0
+if [ "$(id -u)" -eq 0 ]; then
+    root=
+elif command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    root=sudo
+else
+    echo "install: as root, run: apt-get update && apt-get install -y $names" >&2
+    exit 77
+fi
+echo "install: $names"
+# shellcheck disable=SC2086 # $root may be nothing, $names are several words
+{
+    $root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+        --no-install-recommends $names </dev/null
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Checks that need no build: format, headers alone, unchecked statuses, cppcheck, shell.
+#   sh tools/static.sh              all of them
+#   sh tools/static.sh format ...   the named ones
+# Each runs to its end and says what it found; exit code 1 if any found something.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+
+# Files of the product with this extension, one a line.
+product() {
+    find base modules corpus store router outer workers eval serve cli -name "*.$1" |
+        LC_ALL=C sort
+}
+
+format() {
+    find base modules corpus store router outer workers eval serve cli tests bench \
+        -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
+        LC_ALL=C sort | xargs clang-format-14 --dry-run -Werror
+}
+
+# Every header stands alone, as C11 and as C++17. Those of modules/cpu are compiled
+# once per instruction set, by sources that define CPU_ISA.
+headers() {
+    bad=0
+    for header in $(product h | grep -v '^modules/cpu/'); do
+        echo "#include \"$header\"" >"$tmp/alone.c"
+        for language in "c -std=c11" "c++ -std=c++17"; do
+            # shellcheck disable=SC2086 # two words
+            gcc -x $language -D_GNU_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only \
+                "$tmp/alone.c" || { echo "$header does not stand alone"; bad=1; }
+        done
+    done
+    return "$bad"
+}
+
+# PL_MUST_CHECK is enforced by clang alone.
+statuses() {
+    product c | xargs -n 8 -P "$(nproc)" clang-14 -std=c11 -D_GNU_SOURCE \
+        '-DPL_VERSION="0"' -DCPU_ISA=portable -I. -fsyntax-only -Wall -Wextra \
+        -Wno-unknown-pragmas -Wno-unused-parameter -Werror
+}
+
+# What is suppressed stands with its reason in tools/cppcheck.supp.
+analysis() {
+    product c | cppcheck --quiet --std=c11 --error-exitcode=1 -j "$(nproc)" \
+        -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -U__clang__ -U__cplusplus -I. \
+        --enable=warning,performance,portability --inline-suppr \
+        --suppressions-list=tools/cppcheck.supp --file-list=-
+}
+
+shell() {
+    find tools tests examples bench .ci -name '*.sh' -o -path .ci/run |
+        LC_ALL=C sort | xargs shellcheck --severity=warning
+}
+
+tmp=$(mktemp -d) || exit 71
+trap 'rm -rf "$tmp"' EXIT
+found=0
+[ $# -gt 0 ] || set -- format headers statuses analysis shell
+for check in "$@"; do
+    case $check in
+    format | headers | statuses | analysis | shell) ;;
+    *)
+        echo "static: there is no check \`$check\`" >&2
+        exit 64
+        ;;
+    esac
+    if "$check"; then
+        echo "static: $check ok"
+    else
+        echo "static: $check FAILED"
+        found=1
+    fi
+done
+exit "$found"
