@@ -1,4 +1,5 @@
-/* Which backend does the operations. */
+/* Which backend does the operations. "auto" is the cpu backend, which in turn picks
+ * the kernels and the precision that suit the machine. */
 #include "modules/backend.h"
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"

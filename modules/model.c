@@ -1,4 +1,9 @@
-/* The model's memory: create, destroy, and parameters in and out. */
+/* The model's memory: create, destroy, and parameters in and out.
+ *
+ * Four blocks on the device: parameters, gradients, moments (m, then v), activations.
+ * The first three have the layout of the topology, so that loading and saving are
+ * one copy, the norm of the gradient is one sum, and AdamW is a few long runs.
+ */
 #include "modules/model_inside.h"
 #include <limits.h>
 #include <string.h>
@@ -27,6 +32,7 @@ static void note_tensor(pl_model *m, const pl_tensor *tensor)
         }
 }
 
+/* Without a matrix of its own the head uses the embedding. */
 static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
 {
     if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
@@ -40,6 +46,7 @@ static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
     }
 }
 
+/* Tensors come in the order of their offsets, without gaps. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
 {
     size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
@@ -107,6 +114,7 @@ static pl_status alloc_floats(pl_model *m, size_t n, const char *what, float **o
     return status;
 }
 
+/* Laid out twice: once to count, once to place. */
 static pl_status alloc_blocks(pl_model *m)
 {
     size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
@@ -183,6 +191,7 @@ static void release(pl_model *m, void *memory)
         m->ops->release(m->be, memory);
 }
 
+/* Also of a model that was created only in part. */
 void pl_model_destroy(pl_model **model)
 {
     pl_model *m = *model;

@@ -1,10 +1,15 @@
 /* The backward pass: the forward pass read from the end.
  *
- * d_stream is the gradient of the residual stream. It passes unchanged along the
- * stream; each norm adds the part that went through its sublayer.
+ * For y = W x a product gives dx = W^T dy and dW += dy x^T. d_stream, the gradient of
+ * the residual stream, reaches each sublayer's output as it is (the derivative of a
+ * sum), and each norm adds to it what went through its sublayer.
+ *
+ * One buffer of each width serves all blocks: a gradient lives only until the next
+ * operation has read it.
  */
 #include "modules/model_inside.h"
 
+/* d_stream is d x_{b+1} before and d a_b after. */
 static void backward_ffn(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
@@ -23,6 +28,8 @@ static void backward_ffn(pl_model *m, int block, int N)
                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 }
 
+/* d_stream is d a_b before and d x_b after. Rope is a rotation: its transpose is its
+ * inverse. */
 static void backward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -44,6 +51,8 @@ static void backward_attention(pl_model *m, int block, int B, int T)
                              a->in, m->params + at->attn_norm, a->attn_rstd, N, C);
 }
 
+/* Starts d_stream. A tied classifier adds to the embedding's gradient, to which the
+ * embedding itself adds at the end. */
 static void backward_head(pl_model *m, int N, float scale)
 {
     const model_acts *d = &m->acts;

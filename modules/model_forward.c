@@ -1,4 +1,12 @@
-/* The forward pass, in plain order. */
+/* The forward pass, in plain order. With x_0 = E[token] and blocks b = 0, 1, ..:
+ *
+ *   a_b     = x_b + Wo attention(rope(Wqkv norm(x_b)))
+ *   x_{b+1} = a_b + Wdown (silu(Wgate norm(a_b)) * Wup norm(a_b))
+ *   out     = norm(x_B), B the number of blocks
+ *
+ * x_b is the buffer `in` of block b, a_b its `mid`; the sums happen inside the norms
+ * that read them (model_inside.h).
+ */
 #include "modules/model_inside.h"
 
 /* Norm at the entry of `block` (n_blocks: the final one). The stream there is the
@@ -19,6 +27,8 @@ void model_forward_embed(pl_model *m, int N)
                           N, m->shape->width);
 }
 
+/* Keys carry their position from here on: rope is applied once, also to those that
+ * the decoder keeps. */
 void model_forward_qkv(pl_model *m, int block, int B, int T, int start)
 {
     const pl_shape *s = m->shape;
@@ -39,6 +49,8 @@ void model_forward_attention(pl_model *m, int block, int B, int T)
                               s->n_kv_heads, s->head_size);
 }
 
+/* Everything after attention: Wo and the feed-forward layer. The stream at the end
+ * is not summed yet; whoever norms it next does that. */
 void model_forward_rest(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;

@@ -1,4 +1,11 @@
-/* Where every activation lies: one block of memory, planned before it is asked for. */
+/* Where every activation lies: one block of memory, planned before it is asked for.
+ *
+ * Training keeps for each block what backward reads, per token
+ *
+ *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
+ *
+ * and one set of gradient buffers for all. Inference keeps one block's worth.
+ */
 #include "modules/model_inside.h"
 
 enum { LINE = 64 };
@@ -54,6 +61,7 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn = carve_acts(arena, e, e->F);
 }
 
+/* Each block has buffers of its own; its `out` is the next one's `in`. */
 static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
                                   model_acts *acts)
 {
@@ -69,6 +77,7 @@ static void place_training_blocks(act_arena *arena, const extents *e, int n_bloc
     }
 }
 
+/* One set for all blocks; the stream swaps between two buffers. */
 static void place_shared_blocks(act_arena *arena, const extents *e, int n_blocks,
                                 model_acts *acts)
 {

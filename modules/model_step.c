@@ -1,4 +1,9 @@
-/* Training: a batch in, gradients, one AdamW step. */
+/* Training: a batch in, gradients, one AdamW step.
+ *
+ * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
+ * begins, in the classifier. Clipping scales all gradients by min(1, clip / norm); the
+ * optimizer applies that factor while it reads them.
+ */
 #include "modules/model_inside.h"
 #include <math.h>
 
@@ -25,6 +30,8 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
+/* Tokens come from files and from users: an index outside the embedding is found here,
+ * so that no operation has to check. Any negative target means "not counted". */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T, int64_t *n_targets)
 {
@@ -51,6 +58,7 @@ static pl_status measure(pl_model *m, int N, pl_step_result *out)
     m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
     m->ops->download(m->be, m->host_rows, m->acts.loss, (size_t)N * sizeof(float));
     PL_RETURN_IF(m->ops->sync(m->be));
+    /* rows without a target are exactly zero */
     for (int n = 0; n < N; n++)
         sum += (double)m->host_rows[n];
     out->loss = sum / (double)out->n_tokens;
@@ -81,6 +89,7 @@ pl_status pl_model_gradients(pl_model *m, const int32_t *tokens, const int32_t *
     return status;
 }
 
+/* Norm weights are not decayed: the runs say which stretches are matrices. */
 static void update(pl_model *m, const pl_adamw *adam, float grad_scale)
 {
     for (int i = 0; i < m->n_runs; i++) {

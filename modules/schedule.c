@@ -1,4 +1,13 @@
-/* The inner learning rate. */
+/* The inner learning rate:
+ *
+ *   peak (s + 1) / warmup                                      s < warmup
+ *   peak (floor + (1 - floor) (1 + cos(pi q)) / 2)             q = (s - warmup) /
+ *                                                                  (total - warmup)
+ *   peak floor                                                 s >= total
+ *
+ * The first step is not lost to a rate of zero, and the peak is reached at the last
+ * step of the warm-up.
+ */
 #include "modules/model.h"
 #include <math.h>
 

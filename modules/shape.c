@@ -1,4 +1,5 @@
-/* What the numbers of a shape must satisfy. */
+/* What the numbers of a shape must satisfy. The limits are far beyond any model, and
+ * low enough that no row width overflows an int. */
 #include "modules/shape.h"
 #include <math.h>
 

@@ -25,7 +25,9 @@ struct pl_topology {
     pl_tensor *tensors;
 };
 
-/* ---- building ---- */
+/* ---- building ----
+ * Slots and tensors are appended in the order of the parameters; path_params is the
+ * offset of what comes next. */
 
 static int experts_of(const pl_topology *t, int choice)
 {
@@ -88,6 +90,7 @@ static void add_block(pl_topology *t, int block)
     add_tensor(t, block, "mlp.down_proj.weight", s->width, s->ffn, residual);
 }
 
+/* First the levels, each without its private blocks; then those, in order. */
 static void add_levels(pl_topology *t)
 {
     char name[PL_NAME_MAX];
@@ -242,6 +245,7 @@ int pl_topology_module_of_path(const pl_topology *t, int slot, int path)
     return pl_topology_module(t, slot, expert_of_path(t, slot, path));
 }
 
+/* Modules of a slot are consecutive: the slot is the last that starts at or before. */
 int pl_topology_module_slot(const pl_topology *t, int module)
 {
     int slot = t->n_slots - 1;

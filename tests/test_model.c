@@ -1,89 +1,7 @@
 /* folder: modules; label: unit */
 /* One path on the reference backend: losses and gradients against a model in
  * double, training, decoding, refusals. */
-#include "tests/naive.h"
-#include <stdio.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-static pl_backend *be;
-
-static int open_backend(void **state)
-{
-    (void)state;
-    pl_backend_options options = {.name = "ref", .n_threads = 1, .precision = "f32"};
-    return pl_backend_open(&options, &be) == PL_OK ? 0 : -1;
-}
-
-static int close_backend(void **state)
-{
-    (void)state;
-    pl_backend_close(&be);
-    return 0;
-}
-
-/* ---- a rig: topology, model, parameters ---- */
-
-typedef struct rig {
-    pl_shape shape;
-    pl_topology *topology;
-    pl_model *model;
-    size_t n;      /* parameters */
-    float *params; /* as loaded */
-} rig;
-
-static const pl_shape tiny = {.vocab = 13,
-                              .width = 10,
-                              .n_heads = 4,
-                              .n_kv_heads = 2,
-                              .head_size = 4,
-                              .ffn = 14,
-                              .n_blocks = 2,
-                              .context = 8,
-                              .tied = true,
-                              .rope_theta = 100.0,
-                              .norm_eps = 1e-5};
-
-/* Larger values than those of training, so that every term of a gradient shows. */
-static void load_randoms(rig *r, uint64_t stream, float scale)
-{
-    for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
-        const pl_tensor *x = pl_topology_tensor(r->topology, i);
-        size_t n = (size_t)x->rows * (size_t)x->cols;
-        for (size_t k = 0; k < n; k++) {
-            float value = scale * pl_random_normal(3, stream + (uint64_t)i, k);
-            r->params[x->offset + k] = x->decay ? value : 1.0f + value;
-        }
-    }
-    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
-}
-
-static rig open_rig(const pl_shape *shape, int batch, bool training)
-{
-    rig r = {.shape = *shape};
-    pl_topology_spec spec = {.replicas = 1};
-    pl_model_options options = {
-        .batch = batch, .context = shape->context, .training = training};
-    assert_int_equal(pl_topology_parse_levels("1", &spec), PL_OK);
-    assert_int_equal(pl_topology_create(shape, &spec, &r.topology), PL_OK);
-    r.n = pl_topology_path_params(r.topology);
-    r.params = calloc(r.n, sizeof *r.params);
-    assert_non_null(r.params);
-    assert_int_equal(pl_model_create(be, r.topology, &options, &r.model), PL_OK);
-    load_randoms(&r, 0, 0.3f);
-    return r;
-}
-
-static void close_rig(rig *r)
-{
-    pl_model_destroy(&r->model);
-    assert_null(r->model);
-    pl_topology_destroy(&r->topology);
-    free(r->params);
-}
+#include "tests/rig.h"
 
 /* Initial values as a run has them. */
 static void load_initial(rig *r, uint64_t seed)
@@ -237,16 +155,6 @@ static double_model double_of(const rig *r, const int32_t *tokens,
 enum { B2 = 2, T5 = 5 };
 static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
 static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
-
-/* The three shapes that matter: tied with grouped keys, untied, plain heads. */
-static pl_shape shape_case(int i)
-{
-    pl_shape shape = tiny;
-    shape.tied = i != 1;
-    shape.n_kv_heads = i == 2 ? shape.n_heads : i == 1 ? 1 : 2;
-    return shape;
-}
-enum { N_SHAPES = 3 };
 
 /* ---- forward and backward ---- */
 
@@ -550,112 +458,6 @@ static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void *
     close_rig(&r);
 }
 
-/* ---- decoding ---- */
-
-/* logits[t] of a full pass, from its losses: loss(t,v) = lse - logit[v], so that
- * differences of losses over all targets are differences of logits. */
-static void expect_logits(const rig *r, const int32_t *tokens, int n,
-                          const float *logits)
-{
-    int V = r->shape.vocab;
-    float losses[8];
-    int32_t targets[8] = {0};
-    double lse = 0.0;
-    for (int v = 0; v < V; v++)
-        lse += exp((double)logits[v]);
-    for (int v = 0; v < V; v++) {
-        targets[n - 1] = v;
-        assert_int_equal(pl_model_losses(r->model, tokens, targets, 1, n, losses),
-                         PL_OK);
-        assert_true(fabs((double)losses[n - 1] - (log(lse) - (double)logits[v])) <
-                    1e-5);
-    }
-}
-
-static void decoding_equals_a_full_forward_pass(void **state)
-{
-    (void)state;
-    const int32_t tokens[] = {1, 7, 12, 0, 7, 3, 3, 9};
-    static const int feeds[][4] = {{8}, {1, 1, 6}, {3, 1, 1, 3}, {7, 1}};
-    for (int i = 0; i < N_SHAPES * 4; i++) {
-        pl_shape shape = shape_case(i / 4);
-        rig r = open_rig(&shape, 1, i % 2 == 0);
-        pl_decoder *decoder;
-        float logits[13];
-        assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
-        for (int k = 0, at = 0; k < 4 && at < 8; k++) {
-            assert_int_equal(
-                pl_decoder_feed(decoder, tokens + at, feeds[i % 4][k], logits), PL_OK);
-            at += feeds[i % 4][k];
-            assert_int_equal(pl_decoder_position(decoder), at);
-            expect_logits(&r, tokens, at, logits);
-        }
-        pl_decoder_destroy(&decoder);
-        assert_null(decoder);
-        close_rig(&r);
-    }
-}
-
-static void a_reset_decoder_forgets(void **state)
-{
-    (void)state;
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *decoder;
-    float first[13], again[13];
-    const int32_t tokens[] = {4, 5, 6}, other[] = {9, 9};
-    assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 3, first), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, other, 2, again), PL_OK);
-    assert_memory_not_equal(first, again, sizeof first);
-    pl_decoder_reset(decoder);
-    assert_int_equal(pl_decoder_position(decoder), 0);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 3, again), PL_OK);
-    assert_memory_equal(first, again, sizeof first);
-    pl_decoder_destroy(&decoder);
-    close_rig(&r);
-}
-
-static void two_decoders_of_one_model_do_not_disturb_each_other(void **state)
-{
-    (void)state;
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *a, *b;
-    float alone[13], mixed[13];
-    const int32_t one[] = {4, 5, 6, 2}, two[] = {9, 8};
-    assert_int_equal(pl_decoder_create(r.model, &a), PL_OK);
-    assert_int_equal(pl_decoder_create(r.model, &b), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one, 3, alone), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one + 3, 1, alone), PL_OK);
-    pl_decoder_reset(a);
-    assert_int_equal(pl_decoder_feed(a, one, 3, mixed), PL_OK);
-    assert_int_equal(pl_decoder_feed(b, two, 2, mixed), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one + 3, 1, mixed), PL_OK);
-    assert_memory_equal(alone, mixed, sizeof alone);
-    pl_decoder_destroy(&a);
-    pl_decoder_destroy(&b);
-    close_rig(&r);
-}
-
-static void a_full_context_is_refused_and_the_decoder_stays(void **state)
-{
-    (void)state;
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *decoder;
-    float logits[13];
-    const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
-    assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 9, logits), PL_ERR_DATA);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 6, logits), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 3, logits), PL_ERR_DATA);
-    assert_int_equal(pl_decoder_feed(decoder, bad, 2, logits), PL_ERR_DATA);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 0, logits), PL_ERR_ARG);
-    assert_int_equal(pl_decoder_position(decoder), 6);
-    assert_int_equal(pl_decoder_feed(decoder, tokens + 6, 2, logits), PL_OK);
-    expect_logits(&r, tokens, 8, logits);
-    pl_decoder_destroy(&decoder);
-    close_rig(&r);
-}
-
 /* ---- refusals and plans ---- */
 
 static void tokens_and_targets_outside_the_vocabulary_are_refused(void **state)
@@ -838,10 +640,6 @@ int main(void)
         cmocka_unit_test(clipping_scales_the_gradient_to_the_given_norm),
         cmocka_unit_test(weight_decay_shrinks_matrices_and_leaves_norms),
         cmocka_unit_test(a_value_that_is_not_finite_stops_the_step_and_changes_nothing),
-        cmocka_unit_test(decoding_equals_a_full_forward_pass),
-        cmocka_unit_test(a_reset_decoder_forgets),
-        cmocka_unit_test(two_decoders_of_one_model_do_not_disturb_each_other),
-        cmocka_unit_test(a_full_context_is_refused_and_the_decoder_stays),
         cmocka_unit_test(tokens_and_targets_outside_the_vocabulary_are_refused),
         cmocka_unit_test(a_batch_without_targets_is_refused),
         cmocka_unit_test(batches_beyond_the_plan_are_refused),

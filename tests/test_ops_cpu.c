@@ -4,32 +4,7 @@
  * Both get the same inputs (rounded to the backend's activation type first), so that
  * what is measured is the operation: the sum of squared differences over the sum of
  * squares. The reference runs against itself too, which tests the harness. */
-#include "tests/naive.h"
-#include <stdio.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-typedef struct backend_case {
-    const char *name, *precision;
-    int n_threads;
-    double tolerance; /* normalised mean-square error */
-} backend_case;
-
-static const backend_case backend_cases[] = {
-    {"ref", "f32", 1, 0.0},   {"cpu", "f32", 1, 1e-10}, {"cpu", "f32", 3, 1e-10},
-    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4},
-};
-enum { N_BACKENDS = sizeof backend_cases / sizeof backend_cases[0] };
-
-/* The reference and the backend under test. */
-typedef struct pair {
-    pl_backend *be[2];
-    double tolerance;
-    char label[64];
-} pair;
+#include "tests/pairs.h"
 
 /* A buffer in both backends; acts in each backend's own type, or fp32. */
 typedef struct twin {
@@ -153,38 +128,6 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
         snprintf(text + strlen(text), sizeof text - strlen(text), " %d", extents[i]);
     fail_msg("%s: %s of%s: error %g exceeds %g", p->label, what, text, error,
              p->tolerance);
-}
-
-static void *open_side(const char *name, const char *precision, int n_threads)
-{
-    pl_backend *be;
-    pl_backend_options options = {
-        .name = name, .n_threads = n_threads, .precision = precision};
-    pl_status status = pl_backend_open(&options, &be);
-    if (status == PL_ERR_UNSUPPORTED)
-        return NULL;
-    if (status != PL_OK)
-        fail_msg("%s", pl_last_error());
-    return be;
-}
-
-/* Runs `check` for every backend; those the machine lacks are named and left out. */
-static void for_each_backend(void (*check)(const pair *p))
-{
-    for (int i = 0; i < N_BACKENDS; i++) {
-        const backend_case *c = &backend_cases[i];
-        pair p = {.tolerance = c->tolerance};
-        p.be[0] = open_side("ref", "f32", 1);
-        p.be[1] = open_side(c->name, c->precision, c->n_threads);
-        snprintf(p.label, sizeof p.label, "%s %s on %d threads", c->name, c->precision,
-                 c->n_threads);
-        if (p.be[1])
-            check(&p);
-        else
-            print_message("%s: not on this machine\n", p.label);
-        pl_backend_close(&p.be[0]);
-        pl_backend_close(&p.be[1]);
-    }
 }
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -618,178 +561,6 @@ static void optimizer_agrees_with_ref(void **state)
     for_each_backend(check_optimizer);
 }
 
-/* ---- the whole model ---- */
-
-enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
-
-static pl_topology *model_topology(void)
-{
-    const pl_shape shape = {.vocab = 257,
-                            .width = 96,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = 32,
-                            .ffn = 200,
-                            .n_blocks = 3,
-                            .context = 48,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    pl_topology *t;
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    return t;
-}
-
-static pl_model *new_model(const pl_topology *t, pl_backend *be)
-{
-    pl_model *model;
-    float *params = calloc(pl_topology_path_params(t), sizeof *params);
-    pl_model_options options = {.batch = MODEL_B, .context = 48, .training = true};
-    if (pl_model_create(be, t, &options, &model) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
-    free(params);
-    return model;
-}
-
-static void model_batch(int32_t tokens[MODEL_N], int32_t targets[MODEL_N])
-{
-    for (int n = 0; n < MODEL_N; n++) {
-        tokens[n] = (int32_t)(pl_random_u32(5, 5, (uint64_t)n) % 257);
-        targets[n] = n % 9 == 0 ? -1 : (tokens[n] * 3 + 1) % 257;
-    }
-}
-
-static void check_model_gradients(const pair *p)
-{
-    int32_t tokens[MODEL_N], targets[MODEL_N];
-    pl_topology *t = model_topology();
-    size_t n = pl_topology_path_params(t);
-    double *want = naive_zeros(n);
-    float *got = calloc(n, sizeof *got);
-    pl_step_result result[2];
-    model_batch(tokens, targets);
-    for (int side = 0; side < 2; side++) {
-        pl_model *model = new_model(t, p->be[side]);
-        assert_int_equal(
-            pl_model_gradients(model, tokens, targets, MODEL_B, MODEL_T, &result[side]),
-            PL_OK);
-        assert_int_equal(pl_model_save_grads(model, got), PL_OK);
-        for (size_t i = 0; side == 0 && i < n; i++)
-            want[i] = (double)got[i];
-        pl_model_destroy(&model);
-    }
-    /* rounding to bf16 adds up along the blocks: a hundred times an operation's */
-    double error = naive_error(got, want, n), limit = 100.0 * p->tolerance;
-    assert_true(fabs(result[1].loss - result[0].loss) <= sqrt(p->tolerance));
-    if (!(error <= limit))
-        fail_msg("%s: gradients differ by %g, more than %g", p->label, error, limit);
-    free(want), free(got);
-    pl_topology_destroy(&t);
-}
-
-static void gradients_of_a_model_agree_with_ref(void **state)
-{
-    (void)state;
-    for_each_backend(check_model_gradients);
-}
-
-static void check_same_bytes(const pair *p)
-{
-    int32_t tokens[MODEL_N], targets[MODEL_N];
-    pl_topology *t = model_topology();
-    size_t n = pl_topology_path_params(t);
-    float *end[2];
-    model_batch(tokens, targets);
-    for (int round = 0; round < 2; round++) {
-        pl_model *model = new_model(t, p->be[1]);
-        pl_step_result result;
-        pl_adamw adam = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-        for (adam.step = 1; adam.step <= 4; adam.step++)
-            assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B,
-                                                 MODEL_T, &adam, 1.0f, &result),
-                             PL_OK);
-        end[round] = calloc(n, sizeof(float));
-        assert_int_equal(pl_model_save(model, end[round]), PL_OK);
-        pl_model_destroy(&model);
-    }
-    if (memcmp(end[0], end[1], n * sizeof(float)) != 0)
-        fail_msg("%s: two equal trainings end in different bytes", p->label);
-    free(end[0]), free(end[1]);
-    pl_topology_destroy(&t);
-}
-
-static void training_twice_gives_the_same_bytes(void **state)
-{
-    (void)state;
-    for_each_backend(check_same_bytes);
-}
-
-static void check_learning(const pair *p)
-{
-    if (strcmp(p->be[1]->name, "ref") == 0)
-        return; /* slow, and done in test_model */
-    int32_t tokens[MODEL_N], targets[MODEL_N];
-    pl_topology *t = model_topology();
-    pl_model *model = new_model(t, p->be[1]);
-    pl_step_result result = {0};
-    pl_adamw adam = {.lr = 3e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-    model_batch(tokens, targets);
-    for (adam.step = 1; adam.step <= 60; adam.step++)
-        assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B, MODEL_T,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
-    if (!(result.loss < 0.1))
-        fail_msg("%s: the loss is still %g", p->label, result.loss);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-}
-
-static void training_learns_a_batch_by_heart(void **state)
-{
-    (void)state;
-    for_each_backend(check_learning);
-}
-
-static void check_decoder(const pair *p)
-{
-    int32_t tokens[MODEL_N], targets[MODEL_N];
-    float logits[257], losses[MODEL_T];
-    pl_topology *t = model_topology();
-    pl_model *model = new_model(t, p->be[1]);
-    pl_decoder *decoder;
-    double worst = 0.0;
-    model_batch(tokens, targets);
-    assert_int_equal(pl_model_losses(model, tokens, targets, 1, MODEL_T, losses),
-                     PL_OK);
-    assert_int_equal(pl_decoder_create(model, &decoder), PL_OK);
-    for (int at = 0; at < MODEL_T; at++) {
-        double total = 0.0;
-        int n = at == 0 ? 5 : 1; /* a prompt of 5, then one by one */
-        assert_int_equal(pl_decoder_feed(decoder, tokens + at, n, logits), PL_OK);
-        at += n - 1;
-        for (int v = 0; v < 257; v++)
-            total += exp((double)logits[v]);
-        if (targets[at] >= 0)
-            worst = fmax(worst, fabs(log(total) - (double)logits[targets[at]] -
-                                     (double)losses[at]));
-    }
-    if (!(worst <= 1e-5 + 3.0 * sqrt(p->tolerance)))
-        fail_msg("%s: a loss by decoding differs by %g", p->label, worst);
-    pl_decoder_destroy(&decoder);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-}
-
-static void decoding_equals_a_full_forward_pass(void **state)
-{
-    (void)state;
-    for_each_backend(check_decoder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -804,10 +575,6 @@ int main(void)
         cmocka_unit_test(swiglu_agrees_with_ref),
         cmocka_unit_test(classifier_agrees_with_ref),
         cmocka_unit_test(optimizer_agrees_with_ref),
-        cmocka_unit_test(gradients_of_a_model_agree_with_ref),
-        cmocka_unit_test(training_twice_gives_the_same_bytes),
-        cmocka_unit_test(training_learns_a_batch_by_heart),
-        cmocka_unit_test(decoding_equals_a_full_forward_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

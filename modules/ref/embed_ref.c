@@ -1,4 +1,5 @@
-/* Rows of the embedding matrix, and their gradient. */
+/* Rows of the embedding matrix, and their gradient: repeated tokens add up in the
+ * order of their rows. */
 #include "modules/ref/ref.h"
 #include <string.h>
 

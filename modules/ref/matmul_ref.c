@@ -1,4 +1,9 @@
-/* Matrix products against [O,I] weights, and the two loops they stand on. */
+/* Matrix products against [O,I] weights, and the two loops they stand on.
+ *
+ *   out = x W^T      dx = dout W      dW += dout^T x
+ *
+ * Every inner loop runs along a row of W, so that memory is read in order.
+ */
 #include "modules/ref/ref.h"
 #include <string.h>
 
