@@ -1,0 +1,321 @@
+/* Blobs: cut into chunks, named by hash, stored once, counted.
+ *
+ *   blob  = hash("blob",  bytes u64 LE | chunk hashes)
+ *   chunk = hash("chunk", up to 1 MiB)
+ *
+ * A chunk verifies alone, so a part of a blob can be read and trusted. Counts of
+ * references go up at once and are looked at again only before the commit, so that a
+ * transaction may let go of a blob and take it up again. */
+#include "store/store_parts.h"
+#include <string.h>
+
+enum { SHORT_HASH = 13 };
+
+static const char *short_hash(const pl_hash *hash, char text[PL_HASH_TEXT])
+{
+    pl_hash_format(hash, text);
+    text[SHORT_HASH - 1] = 0;
+    return text;
+}
+
+static size_t chunk_bytes_at(uint64_t bytes, uint64_t offset)
+{
+    uint64_t rest = bytes - offset;
+    return rest < PL_CHUNK_BYTES ? (size_t)rest : PL_CHUNK_BYTES;
+}
+
+/* Appends the chunk hashes and gives the blob's name. */
+static void identify(const uint8_t *data, uint64_t bytes, pl_buf *chunks, pl_hash *out)
+{
+    pl_hasher hasher;
+    uint8_t length[8];
+    for (uint64_t at = 0; at < bytes; at += PL_CHUNK_BYTES) {
+        pl_hash chunk;
+        pl_hash_of("chunk", data + at, chunk_bytes_at(bytes, at), &chunk);
+        pl_buf_append(chunks, chunk.bytes, sizeof chunk.bytes);
+    }
+    for (int i = 0; i < 8; i++)
+        length[i] = (uint8_t)(bytes >> (8 * i));
+    pl_hasher_init(&hasher, "blob");
+    pl_hasher_add(&hasher, length, sizeof length);
+    if (chunks->len)
+        pl_hasher_add(&hasher, chunks->data, chunks->len);
+    pl_hasher_end(&hasher, out);
+}
+
+void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out)
+{
+    pl_buf chunks = {0};
+    identify(data, bytes, &chunks, out);
+    pl_buf_destroy(&chunks);
+}
+
+static pl_hash chunk_hash_at(const blob_record *blob, size_t i)
+{
+    pl_hash hash;
+    memcpy(hash.bytes, blob->chunks.data + i * PL_HASH_BYTES, PL_HASH_BYTES);
+    return hash;
+}
+
+/* ---- reading ---- */
+static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
+{
+    char text[PL_HASH_TEXT];
+    bool found = false;
+    PL_RETURN_IF(blob_read(from, id, out, &found));
+    if (!found)
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
+                       short_hash(id, text));
+    return PL_OK;
+}
+
+pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
+{
+    blob_record record;
+    *bytes = 0;
+    PL_RETURN_IF(find_blob(store_source(store), blob, &record));
+    *bytes = record.bytes;
+    pl_buf_destroy(&record.chunks);
+    return PL_OK;
+}
+
+bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
+{
+    blob_record record;
+    bool found = false;
+    if (blob_read(store_source(store), blob, &record, &found) != PL_OK)
+        return false;
+    pl_buf_destroy(&record.chunks);
+    return found;
+}
+
+/* Pins the bytes of one chunk after checking them against its hash. */
+static pl_status pin_chunk(kv *db, const pl_hash *id, size_t expected, kv_pin *out)
+{
+    chunk_record chunk;
+    pl_hash got;
+    bool found = false;
+    *out = (kv_pin){0};
+    PL_RETURN_IF(chunk_read((row_source){.db = db}, id, &chunk, &found));
+    if (!found)
+        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
+    row_key key = key_of_pack(chunk.pack, chunk.number);
+    PL_RETURN_IF(kv_get(db, KV_PACK, key_slice(&key), out));
+    if (!out->data)
+        return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from pack %llu",
+                       (unsigned long long)chunk.pack);
+    if (out->len == expected) {
+        pl_hash_of("chunk", out->data, out->len, &got);
+        if (pl_hash_equal(&got, id))
+            return PL_OK;
+    }
+    kv_unpin(out);
+    return pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash");
+}
+
+/* Copies the part of chunk i that lies in [offset, offset + len). */
+static pl_status read_part(pl_store *store, const blob_record *blob, size_t i,
+                           uint64_t offset, size_t len, uint8_t *out)
+{
+    kv_pin pin;
+    uint64_t start = (uint64_t)i * PL_CHUNK_BYTES;
+    uint64_t from = start > offset ? start : offset;
+    uint64_t to = start + PL_CHUNK_BYTES;
+    if (to > offset + len)
+        to = offset + len;
+    pl_hash id = chunk_hash_at(blob, i);
+    PL_RETURN_IF(pin_chunk(store->db, &id, chunk_bytes_at(blob->bytes, start), &pin));
+    memcpy(out + (from - offset), pin.data + (from - start), (size_t)(to - from));
+    kv_unpin(&pin);
+    return PL_OK;
+}
+
+static pl_status read_range(pl_store *store, const pl_hash *id, const blob_record *blob,
+                            uint64_t offset, size_t len, uint8_t *out)
+{
+    char text[PL_HASH_TEXT];
+    if (offset > blob->bytes || len > blob->bytes - offset)
+        return pl_fail(PL_ERR_ARG,
+                       "blob %s has %llu bytes; %zu from %llu on were asked",
+                       short_hash(id, text), (unsigned long long)blob->bytes, len,
+                       (unsigned long long)offset);
+    if (!len)
+        return PL_OK;
+    size_t last = (size_t)((offset + len - 1) / PL_CHUNK_BYTES);
+    for (size_t i = (size_t)(offset / PL_CHUNK_BYTES); i <= last; i++) {
+        pl_status status = read_part(store, blob, i, offset, len, out);
+        if (status != PL_OK)
+            return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(id, text),
+                              i, blob->chunks.len / PL_HASH_BYTES);
+    }
+    return PL_OK;
+}
+
+pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
+                             size_t len, void *out)
+{
+    blob_record record;
+    PL_RETURN_IF(find_blob(store_source(store), blob, &record));
+    pl_status status = read_range(store, blob, &record, offset, len, out);
+    pl_buf_destroy(&record.chunks);
+    return status;
+}
+
+/* ---- in a transaction ---- */
+static void note_loose(pl_txn *txn, const pl_hash *id)
+{
+    if (txn->n_loose == txn->cap_loose) {
+        txn->cap_loose = txn->cap_loose ? 2 * txn->cap_loose : 16;
+        txn->loose = pl_grow(txn->loose, txn->cap_loose * sizeof *txn->loose);
+    }
+    txn->loose[txn->n_loose++] = *id;
+}
+
+static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
+                           size_t len)
+{
+    chunk_record chunk;
+    bool found = false;
+    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    if (!found) {
+        chunk = (chunk_record){txn->sequence, len, 0, txn->n_chunks++};
+        row_key key = key_of_pack(chunk.pack, chunk.number);
+        kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
+    }
+    chunk.refs++;
+    chunk_write(txn->batch, id, &chunk);
+    return PL_OK;
+}
+
+static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
+                              const blob_record *blob)
+{
+    for (uint64_t at = 0, i = 0; at < blob->bytes; at += PL_CHUNK_BYTES, i++) {
+        pl_hash chunk = chunk_hash_at(blob, (size_t)i);
+        PL_RETURN_IF(
+            put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
+    }
+    blob_write(txn->batch, id, blob);
+    note_loose(txn, id);
+    return PL_OK;
+}
+
+/* RocksDB's batches, and the log entries that they become, end at 4 GiB. */
+static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
+
+pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
+{
+    bool found = false;
+    blob_record blob = {.bytes = bytes}, old = {0};
+    identify(data, bytes, &blob.chunks, out);
+    pl_status status = PL_OK;
+    if (bytes > COMMIT_BYTES_MAX ||
+        kv_batch_bytes(txn->batch) > COMMIT_BYTES_MAX - bytes)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "one commit holds at most %llu bytes; this blob of %llu is too "
+                       "much, use smaller modules",
+                       (unsigned long long)COMMIT_BYTES_MAX,
+                       (unsigned long long)bytes));
+    PL_TRY(blob_read(txn_source(txn), out, &old, &found));
+    if (!found) {
+        status = put_new_blob(txn, out, data, &blob);
+        if (status != PL_OK)
+            txn->spoiled = status;
+    }
+done:
+    pl_buf_destroy(&blob.chunks);
+    pl_buf_destroy(&old.chunks);
+    return status;
+}
+
+pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
+                     const char *name)
+{
+    char text[PL_HASH_TEXT];
+    blob_record blob;
+    bool found = false;
+    PL_RETURN_IF(blob_read(txn_source(txn), id, &blob, &found));
+    pl_buf_destroy(&blob.chunks);
+    if (!found)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "%s of %s, blob %s, is neither in the store nor in this "
+                       "transaction; put it first",
+                       use, name, short_hash(id, text));
+    return PL_OK;
+}
+
+static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
+{
+    char text[PL_HASH_TEXT];
+    blob_record blob;
+    if (pl_hash_none(id))
+        return PL_OK;
+    PL_RETURN_IF(find_blob(txn_source(txn), id, &blob));
+    pl_status status = PL_OK;
+    if (change < 0 && blob.refs == 0)
+        status = pl_fail(PL_ERR_DAMAGED, "blob %s has fewer references than records",
+                         short_hash(id, text));
+    else
+        blob.refs = change < 0 ? blob.refs - 1 : blob.refs + 1;
+    if (status == PL_OK)
+        blob_write(txn->batch, id, &blob);
+    if (status == PL_OK && blob.refs == 0)
+        note_loose(txn, id);
+    pl_buf_destroy(&blob.chunks);
+    return status;
+}
+
+pl_status blob_hold(pl_txn *txn, const pl_hash *id)
+{
+    return add_refs(txn, id, +1);
+}
+
+pl_status blob_release(pl_txn *txn, const pl_hash *id)
+{
+    return add_refs(txn, id, -1);
+}
+
+static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
+{
+    char text[PL_HASH_TEXT];
+    chunk_record chunk;
+    bool found = false;
+    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    if (!found || chunk.refs == 0)
+        return pl_fail(PL_ERR_DAMAGED, "chunk %s has fewer references than blobs",
+                       short_hash(id, text));
+    if (--chunk.refs) {
+        chunk_write(txn->batch, id, &chunk);
+        return PL_OK;
+    }
+    row_key row = key_of_hash(id), pack = key_of_pack(chunk.pack, chunk.number);
+    kv_delete(txn->batch, KV_CHUNK, key_slice(&row));
+    kv_delete(txn->batch, KV_PACK, key_slice(&pack));
+    return PL_OK;
+}
+
+static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
+{
+    blob_record blob;
+    bool found = false;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(blob_read(txn_source(txn), id, &blob, &found));
+    if (found && blob.refs == 0) {
+        row_key row = key_of_hash(id);
+        for (size_t i = 0; status == PL_OK && i < blob.chunks.len / PL_HASH_BYTES;
+             i++) {
+            pl_hash chunk = chunk_hash_at(&blob, i);
+            status = drop_chunk(txn, &chunk);
+        }
+        kv_delete(txn->batch, KV_BLOB, key_slice(&row));
+    }
+    pl_buf_destroy(&blob.chunks);
+    return status;
+}
+
+pl_status blob_sweep(pl_txn *txn)
+{
+    for (size_t i = 0; i < txn->n_loose; i++)
+        PL_RETURN_IF(sweep_one(txn, &txn->loose[i]));
+    return PL_OK;
+}

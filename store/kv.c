@@ -1,0 +1,387 @@
+/* RocksDB 7.8 through its C interface. */
+#include "store/kv.h"
+#include <rocksdb/c.h>
+#include <string.h>
+
+enum {
+    PACK_BUFFER_BYTES = 32 << 20,
+    RECORD_BUFFER_BYTES = 8 << 20,
+    WAL_BYTES = 128 << 20,
+    LEVEL_BASE_BYTES = 512 << 20,
+    OPERATION_PUT = 1,
+    OPERATION_DELETE = 2
+};
+
+/* Options that the C interface has no setters for. */
+static const char STRICT[] = "track_and_verify_wals_in_manifest=true;"
+                             "paranoid_file_checks=true;"
+                             "memtable_protection_bytes_per_key=8;"
+                             "force_consistency_checks=true;"
+                             "max_bgerror_resume_count=0";
+
+static const struct {
+    const char *name;
+    uint8_t id;
+} FAMILIES[KV_FAMILY_COUNT] = {{"default", 0},
+#define KV_FAMILY_ROW(name, text, id) {text, id},
+                               KV_FAMILY_TABLE(KV_FAMILY_ROW)
+#undef KV_FAMILY_ROW
+};
+
+struct kv {
+    rocksdb_t *db;
+    rocksdb_options_t *options, *record_options, *pack_options;
+    rocksdb_column_family_handle_t *families[KV_FAMILY_COUNT];
+    rocksdb_readoptions_t *read;
+    rocksdb_writeoptions_t *write;
+    char path[PL_PATH_MAX];
+};
+
+struct kv_batch {
+    kv *db;
+    rocksdb_writebatch_wi_t *writes;
+    pl_hasher digest;
+};
+
+struct kv_cursor {
+    rocksdb_iterator_t *rows;
+    const kv *db;
+    pl_buf prefix;
+    bool ready; /* stands on a row that was not given yet */
+};
+
+const char *kv_family_name(kv_family family)
+{
+    return FAMILIES[family].name;
+}
+
+uint8_t kv_family_id(kv_family family)
+{
+    return FAMILIES[family].id;
+}
+
+/* Takes `error`. RocksDB tells causes apart only in its text. */
+static pl_status failed(const char *verb, const char *path, char *error)
+{
+    pl_status status = PL_ERR_IO;
+    const char *remedy = "look at the disk and the system's log";
+    if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
+        status = PL_ERR_NOSPACE;
+        remedy = "free disk space, then open the store again";
+    } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
+        status = PL_ERR_BUSY;
+        remedy = "stop the process that holds it";
+    } else if (pl_starts_with(error, "Corruption")) {
+        status = PL_ERR_DAMAGED;
+        remedy = "restore it from a copy; do not delete files by hand";
+    }
+    pl_fail(status, "cannot %s %s: %s; %s", verb, path, error, remedy);
+    rocksdb_free(error);
+    return status;
+}
+
+/* ---- open and close ---- */
+static rocksdb_block_based_table_options_t *table_options(void)
+{
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    rocksdb_block_based_options_set_filter_policy(
+        table, rocksdb_filterpolicy_create_bloom_full(10));
+    return table;
+}
+
+static void set_durability(rocksdb_options_t *o, kv_mode mode)
+{
+    rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
+    rocksdb_options_set_create_missing_column_families(o, mode == KV_MAKE);
+    rocksdb_options_set_wal_recovery_mode(
+        o, rocksdb_tolerate_corrupted_tail_records_recovery);
+    rocksdb_options_set_paranoid_checks(o, 1);
+    rocksdb_options_set_atomic_flush(o, 1);
+    rocksdb_options_set_recycle_log_file_num(o, 0);
+    rocksdb_options_set_max_total_wal_size(o, WAL_BYTES);
+    rocksdb_options_set_max_background_jobs(o, 2);
+    rocksdb_options_set_max_open_files(o, -1); /* a follower must keep its files open */
+    rocksdb_options_set_info_log_level(o, 3);  /* errors */
+    rocksdb_options_set_keep_log_file_num(o, 2);
+    rocksdb_options_set_stats_dump_period_sec(o, 0);
+    rocksdb_options_set_stats_persist_period_sec(o, 0);
+    rocksdb_options_set_compression(o, rocksdb_no_compression);
+    rocksdb_options_set_max_bytes_for_level_base(o, LEVEL_BASE_BYTES);
+}
+
+static pl_status make_options(kv *db, kv_mode mode)
+{
+    char *error = NULL;
+    rocksdb_options_t *plain = rocksdb_options_create();
+    db->options = rocksdb_options_create();
+    rocksdb_get_options_from_string(plain, STRICT, db->options, &error);
+    rocksdb_options_destroy(plain);
+    if (error)
+        return failed("set the options of", db->path, error);
+    set_durability(db->options, mode);
+    rocksdb_block_based_table_options_t *table = table_options();
+    db->record_options = rocksdb_options_create_copy(db->options);
+    rocksdb_options_set_write_buffer_size(db->record_options, RECORD_BUFFER_BYTES);
+    rocksdb_options_set_block_based_table_factory(db->record_options, table);
+    rocksdb_block_based_options_destroy(table);
+    db->pack_options = rocksdb_options_create_copy(db->options);
+    rocksdb_options_set_write_buffer_size(db->pack_options, PACK_BUFFER_BYTES);
+    db->read = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_verify_checksums(db->read, 1);
+    db->write = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_set_sync(db->write, 1);
+    return PL_OK;
+}
+
+static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
+{
+    const char *names[KV_FAMILY_COUNT];
+    const rocksdb_options_t *options[KV_FAMILY_COUNT];
+    char *error = NULL;
+    for (int f = 0; f < KV_FAMILY_COUNT; f++) {
+        names[f] = FAMILIES[f].name;
+        options[f] = f == KV_PACK ? db->pack_options : db->record_options;
+    }
+    if (mode == KV_FOLLOW)
+        db->db = rocksdb_open_as_secondary_column_families(
+            db->options, db->path, scratch, KV_FAMILY_COUNT, names, options,
+            db->families, &error);
+    else
+        db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
+                                              names, options, db->families, &error);
+    return error ? failed("open", db->path, error) : PL_OK;
+}
+
+pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
+{
+    pl_status status;
+    *out = NULL;
+    kv *db = pl_alloc(sizeof *db);
+    pl_copy_text(db->path, sizeof db->path, path);
+    PL_TRY(make_options(db, mode));
+    PL_TRY(open_database(db, mode, scratch));
+    *out = db;
+    return PL_OK;
+done:
+    kv_close(&db, false);
+    return status;
+}
+
+void kv_close(kv **handle, bool abandon)
+{
+    kv *db = *handle;
+    *handle = NULL;
+    if (!db)
+        return;
+    if (db->db && !abandon) {
+        for (int f = 0; f < KV_FAMILY_COUNT; f++)
+            rocksdb_column_family_handle_destroy(db->families[f]);
+        rocksdb_close(db->db);
+    }
+    if (db->read)
+        rocksdb_readoptions_destroy(db->read);
+    if (db->write)
+        rocksdb_writeoptions_destroy(db->write);
+    if (db->options)
+        rocksdb_options_destroy(db->options);
+    if (db->record_options)
+        rocksdb_options_destroy(db->record_options);
+    if (db->pack_options)
+        rocksdb_options_destroy(db->pack_options);
+    pl_free(db);
+}
+
+pl_status kv_refresh(kv *db)
+{
+    char *error = NULL;
+    rocksdb_try_catch_up_with_primary(db->db, &error);
+    return error ? failed("follow the writer of", db->path, error) : PL_OK;
+}
+
+/* ---- reading ---- */
+pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out)
+{
+    char *error = NULL;
+    *out = (kv_pin){0};
+    rocksdb_pinnableslice_t *slice = rocksdb_get_pinned_cf(
+        db->db, db->read, db->families[family], key.data, key.len, &error);
+    if (error)
+        return failed("read", db->path, error);
+    if (!slice)
+        return PL_OK;
+    out->handle = slice;
+    out->data = (const uint8_t *)rocksdb_pinnableslice_value(slice, &out->len);
+    return PL_OK;
+}
+
+void kv_unpin(kv_pin *pin)
+{
+    if (pin->handle && pin->copied)
+        rocksdb_free(pin->handle);
+    else if (pin->handle)
+        rocksdb_pinnableslice_destroy(pin->handle);
+    *pin = (kv_pin){0};
+}
+
+kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
+{
+    kv_cursor *cursor = pl_alloc(sizeof *cursor);
+    cursor->db = db;
+    cursor->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
+    if (batch)
+        cursor->rows = rocksdb_writebatch_wi_create_iterator_with_base_cf(
+            batch->writes, cursor->rows, db->families[family]);
+    pl_buf_reserve(&cursor->prefix, prefix.len + 1); /* never NULL */
+    pl_buf_append(&cursor->prefix, prefix.data, prefix.len);
+    kv_cursor_seek(cursor, prefix);
+    return cursor;
+}
+
+void kv_cursor_close(kv_cursor **handle)
+{
+    kv_cursor *cursor = *handle;
+    *handle = NULL;
+    if (!cursor)
+        return;
+    rocksdb_iter_destroy(cursor->rows);
+    pl_buf_destroy(&cursor->prefix);
+    pl_free(cursor);
+}
+
+void kv_cursor_seek(kv_cursor *cursor, kv_slice key)
+{
+    rocksdb_iter_seek(cursor->rows, key.data, key.len);
+    cursor->ready = true;
+}
+
+pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key, kv_slice *value)
+{
+    char *error = NULL;
+    if (!cursor->ready)
+        rocksdb_iter_next(cursor->rows);
+    cursor->ready = false;
+    *valid = rocksdb_iter_valid(cursor->rows);
+    if (!*valid) {
+        rocksdb_iter_get_error(cursor->rows, &error);
+        return error ? failed("read", cursor->db->path, error) : PL_OK;
+    }
+    key->data = rocksdb_iter_key(cursor->rows, &key->len);
+    value->data = rocksdb_iter_value(cursor->rows, &value->len);
+    *valid = key->len >= cursor->prefix.len &&
+             memcmp(key->data, cursor->prefix.data, cursor->prefix.len) == 0;
+    return PL_OK;
+}
+
+pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)
+{
+    char *error = NULL;
+    size_t len;
+    pl_buf_clear(out);
+    rocksdb_iterator_t *rows =
+        rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
+    rocksdb_iter_seek_to_last(rows);
+    if (rocksdb_iter_valid(rows)) {
+        const char *key = rocksdb_iter_key(rows, &len);
+        pl_buf_append(out, key, len);
+    } else {
+        rocksdb_iter_get_error(rows, &error);
+    }
+    rocksdb_iter_destroy(rows);
+    return error ? failed("read", db->path, error) : PL_OK;
+}
+
+/* ---- writing ---- */
+kv_batch *kv_batch_create(kv *db)
+{
+    kv_batch *batch = pl_alloc(sizeof *batch);
+    batch->db = db;
+    batch->writes = rocksdb_writebatch_wi_create(0, 1);
+    pl_hasher_init(&batch->digest, "commit");
+    return batch;
+}
+
+void kv_batch_destroy(kv_batch **handle)
+{
+    kv_batch *batch = *handle;
+    *handle = NULL;
+    if (!batch)
+        return;
+    rocksdb_writebatch_wi_destroy(batch->writes);
+    pl_free(batch);
+}
+
+static void put_u32(uint8_t out[4], size_t value)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
+                             kv_slice key, kv_slice value)
+{
+    uint8_t head[10] = {kind, FAMILIES[family].id};
+    if (family == KV_PACK)
+        return;
+    put_u32(head + 2, key.len);
+    put_u32(head + 6, value.len);
+    pl_hasher_add(&batch->digest, head, sizeof head);
+    pl_hasher_add(&batch->digest, key.data, key.len);
+    pl_hasher_add(&batch->digest, value.data, value.len);
+}
+
+void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
+{
+    digest_operation(batch, OPERATION_PUT, family, key, value);
+    rocksdb_writebatch_wi_put_cf(batch->writes, batch->db->families[family], key.data,
+                                 key.len, value.data, value.len);
+}
+
+/* A pack key is written exactly once in its life, which is what single deletion
+ * asks for: it and its put vanish together at the first compaction or flush. */
+void kv_delete(kv_batch *batch, kv_family family, kv_slice key)
+{
+    rocksdb_column_family_handle_t *handle = batch->db->families[family];
+    digest_operation(batch, OPERATION_DELETE, family, key, (kv_slice){"", 0});
+    if (family == KV_PACK)
+        rocksdb_writebatch_wi_singledelete_cf(batch->writes, handle, key.data, key.len);
+    else
+        rocksdb_writebatch_wi_delete_cf(batch->writes, handle, key.data, key.len);
+}
+
+pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *out)
+{
+    char *error = NULL;
+    kv *db = batch->db;
+    *out = (kv_pin){.copied = true};
+    out->handle = rocksdb_writebatch_wi_get_from_batch_and_db_cf(
+        batch->writes, db->db, db->read, db->families[family], key.data, key.len,
+        &out->len, &error);
+    if (error)
+        return failed("read", db->path, error);
+    out->data = out->handle;
+    return PL_OK;
+}
+
+uint64_t kv_batch_bytes(const kv_batch *batch)
+{
+    size_t bytes;
+    rocksdb_writebatch_wi_data(batch->writes, &bytes);
+    return bytes;
+}
+
+size_t kv_batch_count(const kv_batch *batch)
+{
+    return (size_t)rocksdb_writebatch_wi_count(batch->writes);
+}
+
+void kv_batch_digest(kv_batch *batch, pl_hash *out)
+{
+    pl_hasher_end(&batch->digest, out);
+}
+
+pl_status kv_commit(kv *db, kv_batch *batch)
+{
+    char *error = NULL;
+    rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
+    return error ? failed("write", db->path, error) : PL_OK;
+}

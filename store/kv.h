@@ -1,0 +1,109 @@
+/* RocksDB behind one file: column families of byte strings, atomic synced batches,
+ * ordered iteration, and a follower that reads beside a live writer.
+ *
+ * Nothing here knows what the bytes mean. What is tuned, and why:
+ *
+ *  - The write-ahead log is read back in the mode that refuses damage (a torn tail
+ *    alone is forgiven), closed logs are tracked in the manifest, and every flush and
+ *    compaction is read back. The default mode drops synced commits silently.
+ *  - The pack family holds chunks of up to 1 MiB under keys that only rise, so its
+ *    files never overlap and compaction moves instead of rewriting. A chunk that dies
+ *    young is cancelled by its single deletion before it reaches a file at all.
+ *  - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
+ *
+ * Reading is safe from several threads at once; everything else belongs to one. */
+#ifndef PL_STORE_KV_H
+#define PL_STORE_KV_H
+#include "base/base.h"
+
+/* X(NAME, column family, id in checksums and digests) */
+#define KV_FAMILY_TABLE(X)                                                             \
+    X(META, "meta", 1)                                                                 \
+    X(LOG, "log", 2)                                                                   \
+    X(VERSION, "version", 3)                                                           \
+    X(HEAD, "head", 4)                                                                 \
+    X(PENDING, "pending", 5)                                                           \
+    X(PATH, "path", 6)                                                                 \
+    X(OBJECT, "object", 7)                                                             \
+    X(REF, "ref", 8)                                                                   \
+    X(BLOB, "blob", 9)                                                                 \
+    X(CHUNK, "chunk", 10)                                                              \
+    X(PACK, "pack", 11)
+
+typedef enum kv_family {
+    KV_DEFAULT, /* RocksDB insists on it; empty */
+#define KV_FAMILY_ENUM(name, text, id) KV_##name,
+    KV_FAMILY_TABLE(KV_FAMILY_ENUM)
+#undef KV_FAMILY_ENUM
+        KV_FAMILY_COUNT
+} kv_family;
+
+const char *kv_family_name(kv_family family);
+uint8_t kv_family_id(kv_family family);
+
+typedef struct kv_slice {
+    const void *data;
+    size_t len;
+} kv_slice;
+
+typedef enum kv_mode {
+    KV_MAKE,  /* read and write; makes the database if it is not there */
+    KV_WRITE, /* read and write */
+    KV_FOLLOW /* reads beside a writer; `scratch` is a private folder for its log */
+} kv_mode;
+
+typedef struct kv kv;
+
+/* ERR_BUSY if a writer holds the database, ERR_DAMAGED if recovery refuses. */
+PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
+                                kv **out);
+
+/* `abandon` leaves RocksDB's objects alone: after a failed write its own assertions
+ * abort the process while closing. */
+void kv_close(kv **db, bool abandon);
+PL_MUST_CHECK pl_status kv_refresh(kv *db); /* FOLLOW: catch up */
+
+/* A value that is not copied; data is NULL if there is no such key. Every kv_get
+ * that returned OK is answered by kv_unpin. */
+typedef struct kv_pin {
+    const uint8_t *data;
+    size_t len;
+    void *handle; /* a pinned slice, or memory of RocksDB if `copied` */
+    bool copied;
+} kv_pin;
+PL_MUST_CHECK pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
+void kv_unpin(kv_pin *pin); /* accepts an empty one */
+
+/* ---- iteration over the keys that start with `prefix`, rising ---- */
+typedef struct kv_cursor kv_cursor;
+typedef struct kv_batch kv_batch;
+
+/* `batch` may be NULL; if not, its operations are seen over the database. */
+kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
+void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
+/* Steps to the first or next row; *valid is false after the last. The slices live
+ * until the next step. */
+PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key,
+                                       kv_slice *value);
+/* Makes the first step go to the lowest key that is not below `key`. */
+void kv_cursor_seek(kv_cursor *cursor, kv_slice key);
+/* The highest key of the family; empty if there is none. */
+PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
+
+/* ---- writing ---- */
+kv_batch *kv_batch_create(kv *db);
+void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
+void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
+void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
+/* As kv_get, with the batch's own operations over the database. */
+PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
+                                     kv_pin *out);
+uint64_t kv_batch_bytes(const kv_batch *batch);
+size_t kv_batch_count(const kv_batch *batch);
+/* Hash "commit" over the operations so far, but for those on pack (PROTOCOL 4.6). */
+void kv_batch_digest(kv_batch *batch, pl_hash *out);
+
+/* One atomic, synced write. After a failure the database must not be written again. */
+PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
+
+#endif

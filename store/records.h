@@ -1,0 +1,61 @@
+/* What the records of each family say (PROTOCOL 4.6).
+ *
+ * *found is false, and the output zero, where there is no such row; that is no
+ * failure here, and the callers say in their own words what is missing. */
+#ifndef PL_STORE_RECORDS_H
+#define PL_STORE_RECORDS_H
+#include "store/rows.h"
+
+typedef struct head_record {
+    uint64_t number;
+    uint64_t momentum_from; /* no version below this one has a momentum */
+} head_record;
+
+typedef struct blob_record {
+    uint64_t bytes, refs;
+    pl_buf chunks; /* hashes, PL_HASH_BYTES each */
+} blob_record;
+
+typedef struct chunk_record {
+    uint64_t pack, bytes, refs;
+    uint32_t number;
+} chunk_record;
+
+typedef struct log_record {
+    pl_hash previous, digest;
+    uint64_t epoch;
+    int64_t wall_ms;
+} log_record;
+
+/* Decoding leaves `out` cleared after a failure. */
+PL_MUST_CHECK pl_status version_decode(row_view *row, pl_version *out);
+PL_MUST_CHECK pl_status contribution_decode(row_view *row, pl_contribution *out);
+PL_MUST_CHECK pl_status path_decode(row_view *row, pl_path_state *out);
+PL_MUST_CHECK pl_status object_decode(row_view *row, pl_object *out);
+PL_MUST_CHECK pl_status head_decode(row_view *row, head_record *out);
+PL_MUST_CHECK pl_status blob_decode(row_view *row, blob_record *out);
+PL_MUST_CHECK pl_status chunk_decode(row_view *row, chunk_record *out);
+PL_MUST_CHECK pl_status log_decode(row_view *row, log_record *out);
+/* Appends the target, terminated; `name` has PL_MODULE_NAME_MAX bytes or is NULL. */
+PL_MUST_CHECK pl_status ref_decode(row_view *row, char *name, pl_buf *target);
+
+PL_MUST_CHECK pl_status version_read(row_source from, const char *module,
+                                     uint64_t number, pl_version *out, bool *found);
+PL_MUST_CHECK pl_status head_read(row_source from, const char *module, head_record *out,
+                                  bool *found);
+PL_MUST_CHECK pl_status blob_read(row_source from, const pl_hash *id, blob_record *out,
+                                  bool *found);
+PL_MUST_CHECK pl_status chunk_read(row_source from, const pl_hash *id,
+                                   chunk_record *out, bool *found);
+
+void version_write(kv_batch *batch, const pl_version *version);
+void pending_write(kv_batch *batch, const char *module, const pl_contribution *c);
+void path_write(kv_batch *batch, const pl_path_state *path);
+void object_write(kv_batch *batch, const pl_object *object);
+void ref_write(kv_batch *batch, const char *name, const char *target);
+void head_write(kv_batch *batch, const char *module, const head_record *head);
+void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
+void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
+void log_fields(const log_record *entry, pl_buf *fields);
+
+#endif

@@ -1,0 +1,288 @@
+/* Reading: one thing by name, or all in key order. */
+#include "store/store_parts.h"
+#include <string.h>
+#include <sys/stat.h>
+#include <dirent.h>
+
+uint64_t pl_store_epoch(const pl_store *store)
+{
+    return store->epoch;
+}
+
+uint64_t pl_store_sequence(const pl_store *store)
+{
+    return store->sequence;
+}
+
+/* ---- by name ---- */
+static pl_status missing(const char *kind, const char *name)
+{
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store", kind, name);
+}
+
+pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
+                               pl_version *out)
+{
+    head_record head;
+    bool found = false;
+    PL_RETURN_IF(version_read(store_source(store), module, number, out, &found));
+    if (found)
+        return PL_OK;
+    PL_RETURN_IF(head_read(store_source(store), module, &head, &found));
+    if (!found)
+        return missing("module", module);
+    return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",
+                   module, (unsigned long long)head.number, (unsigned long long)number);
+}
+
+pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
+{
+    head_record head;
+    bool found = false;
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(head_read(store_source(store), module, &head, &found));
+    if (!found)
+        return missing("module", module);
+    return pl_store_get_version(store, module, head.number, out);
+}
+
+pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *out)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(row_read(store_source(store), KV_PATH, &key, &row));
+    return row.found ? path_decode(&row, out) : missing("path", name);
+}
+
+pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(row_read(store_source(store), KV_OBJECT, &key, &row));
+    return row.found ? object_decode(&row, out) : missing("object", name);
+}
+
+pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    pl_buf_clear(target);
+    PL_RETURN_IF(row_read(store_source(store), KV_REF, &key, &row));
+    return row.found ? ref_decode(&row, NULL, target) : missing("ref", name);
+}
+
+/* ---- in key order ---- */
+typedef struct row_walk {
+    pl_store *store;
+    void *context;
+    union {
+        pl_version_fn version;
+        pl_path_fn path;
+        pl_object_fn object;
+        pl_pending_fn pending;
+        pl_ref_fn ref;
+    } fn;
+} row_walk;
+
+/* Decodes the row, which it must end, and calls the user's function. */
+typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
+
+static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
+                          visit_fn visit)
+{
+    bool valid = false;
+    kv_slice key, value;
+    row_view row;
+    pl_status status = PL_OK;
+    kv_cursor *cursor =
+        kv_cursor_open(walk->store->db, NULL, family, key_slice(prefix));
+    for (;;) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        PL_TRY(row_open(family, key, value, &row));
+        PL_TRY(visit(walk, &row));
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+static pl_status visit_version(const row_walk *walk, row_view *row)
+{
+    pl_version version;
+    PL_RETURN_IF(version_decode(row, &version));
+    pl_status status = walk->fn.version(walk->context, &version);
+    pl_version_clear(&version);
+    return status;
+}
+
+pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn fn,
+                                void *ctx)
+{
+    row_walk walk = {s, ctx, {.version = fn}};
+    row_key prefix = key_of_versions(module);
+    return each_row(&walk, KV_VERSION, &prefix, visit_version);
+}
+
+static pl_status visit_head(const row_walk *walk, row_view *row)
+{
+    head_record head;
+    pl_version version;
+    char module[PL_MODULE_NAME_MAX] = {0};
+    if (row->key.len >= sizeof module)
+        return row_damaged(row, "its key is too long");
+    memcpy(module, row->key.bytes, row->key.len);
+    PL_RETURN_IF(head_decode(row, &head));
+    PL_RETURN_IF(pl_store_get_version(walk->store, module, head.number, &version));
+    pl_status status = walk->fn.version(walk->context, &version);
+    pl_version_clear(&version);
+    return status;
+}
+
+pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
+                             void *ctx)
+{
+    row_walk walk = {s, ctx, {.version = fn}};
+    row_key start = key_of_name(prefix);
+    return each_row(&walk, KV_HEAD, &start, visit_head);
+}
+
+static pl_status visit_path(const row_walk *walk, row_view *row)
+{
+    pl_path_state path;
+    PL_RETURN_IF(path_decode(row, &path));
+    return walk->fn.path(walk->context, &path);
+}
+
+pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *ctx)
+{
+    row_walk walk = {s, ctx, {.path = fn}};
+    row_key start = key_of_name(prefix);
+    return each_row(&walk, KV_PATH, &start, visit_path);
+}
+
+static pl_status visit_object(const row_walk *walk, row_view *row)
+{
+    pl_object object;
+    PL_RETURN_IF(object_decode(row, &object));
+    return walk->fn.object(walk->context, &object);
+}
+
+pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
+                               void *ctx)
+{
+    row_walk walk = {s, ctx, {.object = fn}};
+    row_key start = key_of_name(prefix);
+    return each_row(&walk, KV_OBJECT, &start, visit_object);
+}
+
+/* The module's name is the key up to its zero byte. */
+static pl_status visit_pending(const row_walk *walk, row_view *row)
+{
+    pl_contribution c;
+    char module[PL_MODULE_NAME_MAX] = {0};
+    const uint8_t *end = memchr(row->key.bytes, 0, row->key.len);
+    size_t len = end ? (size_t)(end - row->key.bytes) : 0;
+    if (len == 0 || len >= sizeof module)
+        return row_damaged(row, "its key names no module");
+    memcpy(module, row->key.bytes, len);
+    PL_RETURN_IF(contribution_decode(row, &c));
+    return walk->fn.pending(walk->context, module, &c);
+}
+
+pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
+                                void *ctx)
+{
+    row_walk walk = {s, ctx, {.pending = fn}};
+    row_key start = key_of_name(prefix);
+    return each_row(&walk, KV_PENDING, &start, visit_pending);
+}
+
+static pl_status visit_ref(const row_walk *walk, row_view *row)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_buf target = {0};
+    pl_status status = ref_decode(row, name, &target);
+    if (status == PL_OK)
+        status = walk->fn.ref(walk->context, name, pl_buf_text(&target));
+    pl_buf_destroy(&target);
+    return status;
+}
+
+pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx)
+{
+    row_walk walk = {s, ctx, {.ref = fn}};
+    row_key start = key_of_name(prefix);
+    return each_row(&walk, KV_REF, &start, visit_ref);
+}
+
+/* ---- counting ---- */
+static pl_status count_head(const row_walk *walk, row_view *row)
+{
+    pl_store_stats *stats = walk->context;
+    stats->n_modules++;
+    return row_end(row);
+}
+
+static pl_status count_version(const row_walk *walk, row_view *row)
+{
+    pl_store_stats *stats = walk->context;
+    stats->n_versions++;
+    return row_end(row);
+}
+
+static pl_status count_blob(const row_walk *walk, row_view *row)
+{
+    pl_store_stats *stats = walk->context;
+    blob_record blob;
+    PL_RETURN_IF(blob_decode(row, &blob));
+    stats->n_blobs++;
+    stats->blob_bytes += blob.bytes;
+    pl_buf_destroy(&blob.chunks);
+    return PL_OK;
+}
+
+static pl_status count_chunk(const row_walk *walk, row_view *row)
+{
+    pl_store_stats *stats = walk->context;
+    chunk_record chunk;
+    PL_RETURN_IF(chunk_decode(row, &chunk));
+    stats->n_chunks++;
+    stats->chunk_bytes += chunk.bytes;
+    return PL_OK;
+}
+
+/* Blocks in use by the files of one folder; what vanishes meanwhile is not counted. */
+static uint64_t disk_bytes(const char *folder)
+{
+    uint64_t bytes = 0;
+    DIR *entries = opendir(folder);
+    for (struct dirent *e; entries && (e = readdir(entries));) {
+        struct stat info;
+        char path[PL_PATH_MAX];
+        if (lstat(pl_join(path, folder, e->d_name), &info) == 0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_blocks * 512;
+    }
+    if (entries)
+        closedir(entries);
+    return bytes;
+}
+
+pl_status pl_store_count(pl_store *store, pl_store_stats *out)
+{
+    char database[PL_PATH_MAX];
+    *out = (pl_store_stats){0};
+    row_walk walk = {store, out, {0}};
+    row_key all = key_of_name("");
+    PL_RETURN_IF(each_row(&walk, KV_HEAD, &all, count_head));
+    PL_RETURN_IF(each_row(&walk, KV_VERSION, &all, count_version));
+    PL_RETURN_IF(each_row(&walk, KV_BLOB, &all, count_blob));
+    PL_RETURN_IF(each_row(&walk, KV_CHUNK, &all, count_chunk));
+    out->disk_bytes =
+        disk_bytes(store->folder) + disk_bytes(pl_join(database, store->folder, "db"));
+    return PL_OK;
+}

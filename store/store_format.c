@@ -1,0 +1,92 @@
+/* Five lines of text: a name, a number, and three words of feature bits. */
+#include "store/store_format.h"
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FORMAT_MAJOR = 1 };
+static const uint64_t KNOWN_WRITE_BITS = 0, KNOWN_OPEN_BITS = 0;
+static const char FORMAT_LAYOUT[] =
+    "pathloom store\nmajor %" PRIu64 "\ncompat 0x%" PRIx64 "\nro_compat 0x%" PRIx64
+    "\nincompat 0x%" PRIx64 "\n";
+
+typedef struct features {
+    uint64_t major, compat, ro_compat, incompat;
+} features;
+
+/* A file has exactly one spelling: what was read must print as the same bytes. */
+static bool parse(const pl_buf *text, features *out)
+{
+    char again[256], copy[256];
+    if (text->len >= sizeof copy)
+        return false;
+    memcpy(copy, text->data, text->len);
+    copy[text->len] = 0;
+    if (sscanf(copy,
+               "pathloom store major %" SCNu64 " compat 0x%" SCNx64
+               " ro_compat 0x%" SCNx64 " incompat 0x%" SCNx64,
+               &out->major, &out->compat, &out->ro_compat, &out->incompat) != 4)
+        return false;
+    snprintf(again, sizeof again, FORMAT_LAYOUT, out->major, out->compat,
+             out->ro_compat, out->incompat);
+    return strcmp(copy, again) == 0;
+}
+
+static pl_status judge(const char *folder, const features *found, bool to_write)
+{
+    if (found->major > FORMAT_MAJOR || found->incompat & ~KNOWN_OPEN_BITS)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store %s has format %" PRIu64 " with features 0x%" PRIx64
+                       ", this release knows format %d; use the newer release",
+                       folder, found->major, found->incompat, FORMAT_MAJOR);
+    if (to_write && found->ro_compat & ~KNOWN_WRITE_BITS)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this release may read the store %s but not write it (features "
+                       "0x%" PRIx64 "); use the newer release",
+                       folder, found->ro_compat);
+    return PL_OK;
+}
+
+pl_status store_format_check(const char *folder, bool to_write)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    features found = {0};
+    pl_status status = PL_OK;
+    if (!pl_path_exists(pl_join(path, folder, "FORMAT")))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
+    PL_TRY(pl_read_file(path, &text));
+    if (!parse(&text, &found))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "%s does not say what a store's format file says", path));
+    PL_TRY(judge(folder, &found, to_write));
+done:
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* Leftovers of an interrupted store_format_write do not count. */
+static bool folder_is_empty(const char *folder)
+{
+    bool empty = true;
+    DIR *entries = opendir(folder);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+                 !strcmp(e->d_name, "FORMAT.tmp");
+    if (entries)
+        closedir(entries);
+    return empty;
+}
+
+pl_status store_format_write(const char *folder)
+{
+    char text[256], path[PL_PATH_MAX];
+    if (!folder_is_empty(folder))
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s holds other files and is no store; name an empty folder",
+                       folder);
+    int len = snprintf(text, sizeof text, FORMAT_LAYOUT, (uint64_t)FORMAT_MAJOR,
+                       (uint64_t)0, (uint64_t)0, (uint64_t)0);
+    return pl_replace_file(pl_join(path, folder, "FORMAT"), text, (size_t)len);
+}

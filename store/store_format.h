@@ -1,0 +1,13 @@
+/* The FORMAT file: what a release must understand to open a store (PROTOCOL 4.2). */
+#ifndef PL_STORE_STORE_FORMAT_H
+#define PL_STORE_STORE_FORMAT_H
+#include "base/base.h"
+
+/* ERR_NOT_FOUND if `folder` holds no store, ERR_UNSUPPORTED if a newer release made
+ * it (or one that only newer ones may write, when `to_write`), ERR_DAMAGED. */
+PL_MUST_CHECK pl_status store_format_check(const char *folder, bool to_write);
+
+/* Makes the folder a store. ERR_EXISTS if it holds other things already. */
+PL_MUST_CHECK pl_status store_format_write(const char *folder);
+
+#endif

@@ -1,0 +1,303 @@
+/* Opening: locks, format, recovery, and the proof that nothing was lost. */
+#include "store/store_format.h"
+#include "store/store_parts.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHAIN_CHECK_ROWS = 65536, RECOVERY_SPARE_BYTES = 16 << 20, CATCH_UP_TRIES = 20 };
+
+row_source store_source(const pl_store *store)
+{
+    return (row_source){.db = store->db};
+}
+
+/* ---- what the database says of itself ---- */
+static pl_status read_epoch(pl_store *store)
+{
+    row_view row;
+    row_key key = key_of_name("epoch");
+    PL_RETURN_IF(row_read(store_source(store), KV_META, &key, &row));
+    if (!row.found)
+        return PL_OK;
+    store->epoch = pl_get_u64(&row.fields, 1, 0);
+    return row_end(&row);
+}
+
+static uint64_t number_of_key(const uint8_t *key, size_t len)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < len && i < 8; i++)
+        number = number << 8 | key[i];
+    return number;
+}
+
+/* Sequence, log hash and epoch as of the newest visible commit. */
+static pl_status load_state(pl_store *store)
+{
+    pl_buf last = {0};
+    kv_pin pin = {0};
+    pl_status status = PL_OK;
+    PL_TRY(kv_last_key(store->db, KV_LOG, &last));
+    if (last.len) {
+        PL_TRY(kv_get(store->db, KV_LOG, (kv_slice){last.data, last.len}, &pin));
+        store->sequence = number_of_key(last.data, last.len);
+        pl_hash_of("log", pin.data, pin.len, &store->log_hash);
+    }
+    PL_TRY(read_epoch(store));
+done:
+    kv_unpin(&pin);
+    pl_buf_destroy(&last);
+    return status;
+}
+
+/* One step of the chain: the row must be number `expected` and follow `previous`
+ * (unless that is none). Leaves the row's own hash in `previous`. */
+static pl_status check_link(kv_slice key, kv_slice value, uint64_t expected,
+                            pl_hash *previous)
+{
+    row_view row;
+    log_record entry;
+    uint64_t number = number_of_key(key.data, key.len);
+    if (number != expected)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "commit %llu is missing: the store's log goes on with %llu; "
+                       "restore the store from a copy",
+                       (unsigned long long)expected, (unsigned long long)number);
+    PL_RETURN_IF(row_open(KV_LOG, key, value, &row));
+    PL_RETURN_IF(log_decode(&row, &entry));
+    if (!pl_hash_none(previous) && !pl_hash_equal(previous, &entry.previous))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "commit %llu does not follow the one before it in the store's log; "
+            "restore the store from a copy",
+            (unsigned long long)number);
+    pl_hash_of("log", value.data, value.len, previous);
+    return PL_OK;
+}
+
+static pl_status check_chain(pl_store *store)
+{
+    pl_hash previous = {{0}};
+    uint64_t first =
+        store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
+    bool valid = false;
+    kv_slice key, value;
+    pl_status status = PL_OK;
+    row_key start = key_of_number(first);
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(&start));
+    for (uint64_t expected = first; expected <= store->sequence; expected++) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (valid)
+            PL_TRY(check_link(key, value, expected, &previous));
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+static pl_status check_mark(const pl_store *store, const watermark *mark)
+{
+    if (store->sequence < mark->sequence || store->epoch < mark->epoch)
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "the store %s has lost commits: it ends at commit %llu (epoch %llu), "
+            "but commit %llu (epoch %llu) was acknowledged; restore it from a "
+            "copy, or delete its file HWM to accept the loss",
+            store->folder, (unsigned long long)store->sequence,
+            (unsigned long long)store->epoch, (unsigned long long)mark->sequence,
+            (unsigned long long)mark->epoch);
+    if (store->sequence == mark->sequence && store->mode != PL_STORE_READ &&
+        !pl_hash_equal(&store->log_hash, &mark->log))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "commit %llu of the store %s is not the one that was acknowledged; "
+            "restore it from a copy",
+            (unsigned long long)store->sequence, store->folder);
+    return PL_OK;
+}
+
+/* ---- writers ---- */
+static uint64_t file_bytes(const char *folder, const char *name)
+{
+    char path[PL_PATH_MAX];
+    struct stat info;
+    return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
+/* Recovery writes the log's content into tables; on a full disk RocksDB aborts. */
+static pl_status check_recovery_space(const pl_store *store, const char *database)
+{
+    uint64_t log_bytes = 0;
+    DIR *entries = opendir(database);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        if (pl_ends_with(e->d_name, ".log"))
+            log_bytes += file_bytes(database, e->d_name);
+    if (entries)
+        closedir(entries);
+    return store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES);
+}
+
+static void put_birth(kv_batch *batch)
+{
+    uint8_t id[16] = {0};
+    pl_buf fields = {0};
+    row_key key = key_of_name("store");
+    if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
+        memset(id, 0, sizeof id);
+    pl_put_bytes(&fields, 1, id, sizeof id);
+    pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
+    row_write(batch, KV_META, &key, &fields);
+}
+
+/* A new epoch is durable before anything is written under it. */
+static pl_status raise_epoch(pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    watermark next = {store->sequence, store->epoch + 1, store->log_hash};
+    kv_batch *batch = kv_batch_create(store->db);
+    row_key key = key_of_name("epoch");
+    pl_buf fields = {0};
+    if (store->epoch == 0)
+        put_birth(batch);
+    pl_put_u64(&fields, 1, next.epoch);
+    row_write(batch, KV_META, &key, &fields);
+    pl_status status = store_write(store, batch, &next);
+    kv_batch_destroy(&batch);
+    PL_RETURN_IF(status);
+    pl_join(path, store->folder, "HWM");
+    PL_RETURN_IF(watermark_open(path, &next, &store->mark));
+    return watermark_set(&store->mark, &next);
+}
+
+static pl_status lock(pl_store *store)
+{
+    if (store->mode == PL_STORE_CREATE)
+        PL_RETURN_IF(pl_make_folders(store->folder));
+    if (!pl_path_is_folder(store->folder))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
+    pl_status status = pl_lock_folder(store->folder, &store->lock);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "the store");
+}
+
+static pl_status check_format(const pl_store *store)
+{
+    pl_status status = store_format_check(store->folder, true);
+    if (status != PL_ERR_NOT_FOUND || store->mode != PL_STORE_CREATE)
+        return status;
+    return store_format_write(store->folder);
+}
+
+static pl_status open_writer(pl_store *store)
+{
+    char path[PL_PATH_MAX], database[PL_PATH_MAX];
+    watermark mark;
+    bool marked = false;
+    PL_RETURN_IF(lock(store));
+    PL_RETURN_IF(check_format(store));
+    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    pl_join(database, store->folder, "db");
+    PL_RETURN_IF(check_recovery_space(store, database));
+    PL_RETURN_IF(kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db));
+    PL_RETURN_IF(load_state(store));
+    PL_RETURN_IF(check_chain(store));
+    if (marked)
+        PL_RETURN_IF(check_mark(store, &mark));
+    return raise_epoch(store);
+}
+
+/* ---- readers ---- */
+static pl_status make_scratch(pl_store *store)
+{
+    const char *root = getenv("TMPDIR");
+    char path[PL_PATH_MAX];
+    pl_join(path, root && *root ? root : "/tmp", "pathloom-read-XXXXXX");
+    if (!*path || !mkdtemp(path))
+        return pl_fail(PL_ERR_IO,
+                       "cannot make a temporary folder under %s: %s; set TMPDIR",
+                       root && *root ? root : "/tmp", strerror(errno));
+    pl_copy_text(store->scratch, sizeof store->scratch, path);
+    return PL_OK;
+}
+
+/* The mark was read before the database, so the database must reach it; a writer in
+ * the middle of changing files may make that take a few looks. */
+static pl_status reach_mark(pl_store *store, const watermark *mark)
+{
+    PL_RETURN_IF(load_state(store));
+    for (int i = 0; i < CATCH_UP_TRIES && store->sequence < mark->sequence; i++) {
+        pl_sleep_ms(i);
+        PL_RETURN_IF(pl_store_refresh(store));
+    }
+    return check_mark(store, mark);
+}
+
+static pl_status open_reader(pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    watermark mark;
+    bool marked = false;
+    PL_RETURN_IF(store_format_check(store->folder, false));
+    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    if (!marked)
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the store %s is still being made (or lost its file HWM); try again, "
+            "or open it for writing once",
+            store->folder);
+    PL_RETURN_IF(make_scratch(store));
+    pl_join(path, store->folder, "db");
+    PL_RETURN_IF(kv_open(path, KV_FOLLOW, store->scratch, &store->db));
+    return reach_mark(store, &mark);
+}
+
+pl_status pl_store_refresh(pl_store *store)
+{
+    if (store->mode != PL_STORE_READ)
+        return PL_OK;
+    PL_RETURN_IF(kv_refresh(store->db));
+    return load_state(store);
+}
+
+pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
+{
+    *out = NULL;
+    pl_store *store = pl_alloc(sizeof *store);
+    store->mode = mode;
+    store->lock = store->mark.fd = -1;
+    pl_status status = PL_OK;
+    if (strlen(folder) > PL_PATH_MAX - 32 || !*folder)
+        PL_TRY(
+            pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
+    pl_copy_text(store->folder, sizeof store->folder, folder);
+    PL_TRY(mode == PL_STORE_READ ? open_reader(store) : open_writer(store));
+    *out = store;
+    return PL_OK;
+done:
+    pl_store_close(&store);
+    return status;
+}
+
+/* After a failed write RocksDB and the lock are left to the end of the process, so
+ * that nobody writes beside what may still be in flight. */
+void pl_store_close(pl_store **handle)
+{
+    pl_store *store = *handle;
+    *handle = NULL;
+    if (!store)
+        return;
+    bool abandon = store->refusal != PL_OK;
+    kv_close(&store->db, abandon);
+    watermark_close(&store->mark);
+    if (!abandon)
+        pl_unlock_folder(&store->lock);
+    if (store->scratch[0] && pl_remove_tree(store->scratch) != PL_OK)
+        store->scratch[0] = 0; /* a leftover in the temporary folder harms nobody */
+    pl_free(store);
+}

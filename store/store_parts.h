@@ -1,0 +1,55 @@
+/* What the files of this folder share: the open store and the open transaction. */
+#ifndef PL_STORE_STORE_PARTS_H
+#define PL_STORE_STORE_PARTS_H
+#include "store/records.h"
+#include "store/watermark.h"
+
+struct pl_store {
+    kv *db;
+    pl_store_mode mode;
+    char folder[PL_PATH_MAX];
+    char scratch[PL_PATH_MAX]; /* READ: the follower's own folder; "" if none */
+    int lock;                  /* writer: the locked folder; -1 if none */
+    watermark_file mark;       /* writer */
+    uint64_t epoch, sequence;
+    pl_hash log_hash; /* of row `sequence`; none at 0 */
+    bool in_txn;
+    pl_status refusal; /* not OK after a failed write, for good */
+    char refusal_text[512];
+};
+
+/* Blobs that the transaction left without references are found among `loose`. */
+struct pl_txn {
+    pl_store *store;
+    kv_batch *batch;
+    uint64_t sequence; /* of the commit to be; the number of its pack */
+    uint32_t n_chunks; /* in that pack */
+    pl_hash *loose;
+    size_t n_loose, cap_loose;
+    pl_status spoiled; /* a step failed half-way: commit refuses */
+};
+
+row_source store_source(const pl_store *store);
+row_source txn_source(const pl_txn *txn);
+
+/* The space check of PROTOCOL 4.7: ERR_NOSPACE with both numbers. `purpose` is "the
+ * commit". */
+PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
+                                          uint64_t need_bytes);
+
+/* Makes a batch durable and then moves the mark to (sequence, epoch, log hash). After
+ * a failure the store refuses every further write. */
+PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
+                                    const watermark *after);
+
+/* ---- blobs inside a transaction ---- */
+/* Adds or drops one reference; a none hash is no reference. ERR_NOT_FOUND names
+ * `use` ("the parameters of mix/L1.E0"). */
+PL_MUST_CHECK pl_status blob_check(const pl_txn *txn, const pl_hash *id,
+                                   const char *use, const char *name);
+PL_MUST_CHECK pl_status blob_hold(pl_txn *txn, const pl_hash *id);
+PL_MUST_CHECK pl_status blob_release(pl_txn *txn, const pl_hash *id);
+/* Deletes what has no reference; the last step before a commit. */
+PL_MUST_CHECK pl_status blob_sweep(pl_txn *txn);
+
+#endif

@@ -1,0 +1,363 @@
+/* Transactions: everything is gathered in one batch and written at once.
+ *
+ * Each operation checks first and writes afterwards, so that one that is refused
+ * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. */
+#include "store/store_parts.h"
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t SPARE_BYTES = 64 << 20;
+
+row_source txn_source(const pl_txn *txn)
+{
+    return (row_source){txn->store->db, txn->batch};
+}
+
+pl_status pl_txn_begin(pl_store *store, pl_txn **out)
+{
+    *out = NULL;
+    if (store->mode == PL_STORE_READ)
+        return pl_fail(PL_ERR_ARG, "the store %s was opened for reading",
+                       store->folder);
+    if (store->refusal != PL_OK)
+        return pl_fail(
+            store->refusal,
+            "the store %s takes no more writes since one failed (%s); restart "
+            "this process",
+            store->folder, store->refusal_text);
+    if (store->in_txn)
+        return pl_fail(PL_ERR_ARG, "a transaction on %s is open already",
+                       store->folder);
+    pl_txn *txn = pl_alloc(sizeof *txn);
+    txn->store = store;
+    txn->batch = kv_batch_create(store->db);
+    txn->sequence = store->sequence + 1;
+    store->in_txn = true;
+    *out = txn;
+    return PL_OK;
+}
+
+void pl_txn_abort(pl_txn **handle)
+{
+    pl_txn *txn = *handle;
+    *handle = NULL;
+    if (!txn)
+        return;
+    txn->store->in_txn = false;
+    kv_batch_destroy(&txn->batch);
+    pl_free(txn->loose);
+    pl_free(txn);
+}
+
+static pl_status spoil(pl_txn *txn, pl_status status)
+{
+    if (status != PL_OK)
+        txn->spoiled = status;
+    return status;
+}
+
+/* ---- the commit ---- */
+pl_status store_check_space(const pl_store *store, const char *purpose,
+                            uint64_t need_bytes)
+{
+    char need[16], there[16];
+    uint64_t there_bytes = pl_disk_free_bytes(store->folder);
+    if (there_bytes >= need_bytes)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOSPACE,
+                   "%s needs %s free in %s, there are %s; free some disk space",
+                   purpose, pl_human_bytes((double)need_bytes, need), store->folder,
+                   pl_human_bytes((double)there_bytes, there));
+}
+
+pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
+{
+    pl_status status = kv_commit(store->db, batch);
+    if (status == PL_OK && store->mark.fd >= 0)
+        status = watermark_set(&store->mark, after);
+    if (status != PL_OK) {
+        store->refusal = status;
+        pl_copy_text(store->refusal_text, sizeof store->refusal_text, pl_last_error());
+        return status;
+    }
+    store->sequence = after->sequence;
+    store->epoch = after->epoch;
+    store->log_hash = after->log;
+    return PL_OK;
+}
+
+/* The last operation of the batch; gives the log hash after it. */
+static void put_log(pl_txn *txn, pl_hash *log_hash)
+{
+    pl_buf fields = {0}, value = {0};
+    log_record entry = {.previous = txn->store->log_hash,
+                        .epoch = txn->store->epoch,
+                        .wall_ms = pl_wall_ms()};
+    row_key key = key_of_number(txn->sequence);
+    kv_batch_digest(txn->batch, &entry.digest);
+    log_fields(&entry, &fields);
+    row_seal(KV_LOG, key_slice(&key), &fields, &value);
+    kv_put(txn->batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    pl_hash_of("log", value.data, value.len, log_hash);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&value);
+}
+
+pl_status pl_txn_commit(pl_txn **handle)
+{
+    pl_txn *txn = *handle;
+    pl_store *store = txn->store;
+    watermark after = {.sequence = txn->sequence, .epoch = store->epoch};
+    pl_status status = PL_OK;
+    if (txn->spoiled != PL_OK)
+        PL_TRY(pl_fail(txn->spoiled, "a step of this transaction failed before"));
+    PL_TRY(blob_sweep(txn));
+    if (kv_batch_count(txn->batch) == 0)
+        goto done;
+    PL_TRY(store_check_space(store, "the commit",
+                             2 * kv_batch_bytes(txn->batch) + SPARE_BYTES));
+    put_log(txn, &after.log);
+    PL_TRY(store_write(store, txn->batch, &after));
+done:
+    pl_txn_abort(handle);
+    return status;
+}
+
+/* ---- versions ---- */
+static pl_status check_order(const pl_version *v, const head_record *head, bool exists)
+{
+    uint64_t next = exists ? head->number + 1 : 0;
+    if (v->number == next)
+        return PL_OK;
+    if (!exists)
+        return pl_fail(PL_ERR_STALE,
+                       "module %s has no versions yet: the first is 0, not %llu",
+                       v->module, (unsigned long long)v->number);
+    return pl_fail(PL_ERR_STALE,
+                   "module %s stands at version %llu: the next is %llu, not %llu",
+                   v->module, (unsigned long long)head->number,
+                   (unsigned long long)next, (unsigned long long)v->number);
+}
+
+static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
+{
+    pl_version parent;
+    bool found = false;
+    memset(&parent, 0, sizeof parent);
+    if (exists)
+        PL_RETURN_IF(
+            version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));
+    pl_hash params = parent.params;
+    pl_version_clear(&parent);
+    if (exists && !found)
+        return pl_fail(PL_ERR_DAMAGED, "version %llu of %s is the head but is missing",
+                       (unsigned long long)v->number - 1, v->module);
+    if (!pl_hash_equal(&v->parent, &params))
+        return pl_fail(
+            PL_ERR_ARG, "version %llu of %s names a parent that is not version %lld",
+            (unsigned long long)v->number, v->module, (long long)v->number - 1);
+    return PL_OK;
+}
+
+static pl_status check_version(const pl_txn *txn, const pl_version *v,
+                               head_record *head)
+{
+    bool exists = false;
+    PL_RETURN_IF(check_name("module", v->module));
+    if (v->n_contributions < 0)
+        return pl_fail(PL_ERR_ARG, "a version with %d contributions",
+                       v->n_contributions);
+    PL_RETURN_IF(head_read(txn_source(txn), v->module, head, &exists));
+    PL_RETURN_IF(check_order(v, head, exists));
+    PL_RETURN_IF(check_parent(txn, v, exists));
+    PL_RETURN_IF(blob_check(txn, &v->params, "the parameters", v->module));
+    if (!pl_hash_none(&v->momentum))
+        PL_RETURN_IF(blob_check(txn, &v->momentum, "the momentum", v->module));
+    return PL_OK;
+}
+
+/* The rows are gathered first: a batch must not change under its own cursor. */
+static pl_status gather_pending(const pl_txn *txn, const char *module, uint64_t phase,
+                                pl_contribution **out, size_t *n_out)
+{
+    bool valid = false;
+    kv_slice key, value;
+    row_view row;
+    pl_status status = PL_OK;
+    row_key prefix = key_of_phase(module, phase);
+    kv_cursor *cursor =
+        kv_cursor_open(txn->store->db, txn->batch, KV_PENDING, key_slice(&prefix));
+    for (;;) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        *out = pl_grow(*out, (*n_out + 1) * sizeof **out);
+        PL_TRY(row_open(KV_PENDING, key, value, &row));
+        PL_TRY(contribution_decode(&row, &(*out)[*n_out]));
+        ++*n_out;
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+/* A kept update goes on living by the reference of the pending row that is gone. */
+static pl_status drop_pending(pl_txn *txn, const char *module, uint64_t phase,
+                              bool keep_updates)
+{
+    pl_contribution *all = NULL;
+    size_t count = 0;
+    pl_status status = gather_pending(txn, module, phase, &all, &count);
+    for (size_t i = 0; status == PL_OK && i < count; i++) {
+        row_key key = key_of_pending(module, &all[i]);
+        kv_delete(txn->batch, KV_PENDING, key_slice(&key));
+        if (!keep_updates)
+            status = blob_release(txn, &all[i].update);
+    }
+    pl_free(all);
+    return status;
+}
+
+static pl_status drop_momentum(pl_txn *txn, const char *module, uint64_t number)
+{
+    pl_version old;
+    bool found = false;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    if (found && !pl_hash_none(&old.momentum)) {
+        PL_TRY(blob_release(txn, &old.momentum));
+        old.momentum = (pl_hash){{0}};
+        version_write(txn->batch, &old);
+    }
+done:
+    pl_version_clear(&old);
+    return status;
+}
+
+/* Of the versions below `number`, only the parent keeps its momentum. */
+static pl_status drop_old_momentum(pl_txn *txn, const char *module, head_record *head)
+{
+    for (uint64_t n = head->momentum_from; n + 1 < head->number; n++)
+        PL_RETURN_IF(drop_momentum(txn, module, n));
+    if (head->number > 0 && head->momentum_from < head->number - 1)
+        head->momentum_from = head->number - 1;
+    return PL_OK;
+}
+
+static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
+                                head_record head)
+{
+    pl_version stored = *v; /* the list stays the caller's */
+    stored.sequence = txn->sequence;
+    head.number = v->number;
+    version_write(txn->batch, &stored);
+    PL_RETURN_IF(blob_hold(txn, &v->params));
+    PL_RETURN_IF(blob_hold(txn, &v->momentum));
+    if (v->number > 0)
+        PL_RETURN_IF(drop_pending(txn, v->module, v->number - 1, keep.updates));
+    if (!keep.momentum)
+        PL_RETURN_IF(drop_old_momentum(txn, v->module, &head));
+    head_write(txn->batch, v->module, &head);
+    return PL_OK;
+}
+
+pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep)
+{
+    head_record head;
+    PL_RETURN_IF(check_version(txn, version, &head));
+    return spoil(txn, append_version(txn, version, keep, head));
+}
+
+/* ---- the rest ---- */
+static pl_status check_pending(const pl_txn *txn, const char *module,
+                               const pl_contribution *c)
+{
+    row_view row;
+    PL_RETURN_IF(check_name("module", module));
+    if (c->path < 0 || c->replica < 0 || c->phase < 0)
+        return pl_fail(
+            PL_ERR_ARG,
+            "path %lld, replica %lld, phase %lld of %s: none may be negative",
+            (long long)c->path, (long long)c->replica, (long long)c->phase, module);
+    row_key key = key_of_pending(module, c);
+    PL_RETURN_IF(row_read(txn_source(txn), KV_PENDING, &key, &row));
+    kv_unpin(&row.pin);
+    if (row.found)
+        return pl_fail(
+            PL_ERR_EXISTS,
+            "path %lld replica %lld has contributed to phase %lld of %s already",
+            (long long)c->path, (long long)c->replica, (long long)c->phase, module);
+    if (!pl_hash_none(&c->update))
+        return blob_check(txn, &c->update, "an update", module);
+    return PL_OK;
+}
+
+pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c)
+{
+    PL_RETURN_IF(check_pending(txn, module, c));
+    pending_write(txn->batch, module, c);
+    return spoil(txn, blob_hold(txn, &c->update));
+}
+
+/* The blob that a row of path or object names now, before it is replaced. */
+static pl_status old_blob(const pl_txn *txn, kv_family family, const char *name,
+                          pl_hash *out)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    *out = (pl_hash){{0}};
+    PL_RETURN_IF(row_read(txn_source(txn), family, &key, &row));
+    if (!row.found)
+        return PL_OK;
+    if (family == KV_PATH) {
+        pl_path_state path;
+        PL_RETURN_IF(path_decode(&row, &path));
+        *out = path.moments;
+        return PL_OK;
+    }
+    pl_object object;
+    PL_RETURN_IF(object_decode(&row, &object));
+    *out = object.blob;
+    return PL_OK;
+}
+
+static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
+{
+    PL_RETURN_IF(blob_hold(txn, new_one));
+    return blob_release(txn, old);
+}
+
+pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path)
+{
+    pl_hash old;
+    PL_RETURN_IF(check_name("path", path->name));
+    if (!pl_hash_none(&path->moments))
+        PL_RETURN_IF(blob_check(txn, &path->moments, "the moments", path->name));
+    PL_RETURN_IF(old_blob(txn, KV_PATH, path->name, &old));
+    path_write(txn->batch, path);
+    return spoil(txn, exchange_blob(txn, &old, &path->moments));
+}
+
+pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
+{
+    pl_hash old;
+    blob_record record;
+    bool found = false;
+    pl_object object = {.blob = *blob};
+    PL_RETURN_IF(check_name("object", name));
+    PL_RETURN_IF(blob_check(txn, blob, "the content", name));
+    PL_RETURN_IF(blob_read(txn_source(txn), blob, &record, &found));
+    object.bytes = record.bytes;
+    pl_buf_destroy(&record.chunks);
+    PL_RETURN_IF(old_blob(txn, KV_OBJECT, name, &old));
+    pl_copy_text(object.name, sizeof object.name, name);
+    object_write(txn->batch, &object);
+    return spoil(txn, exchange_blob(txn, &old, blob));
+}
+
+pl_status pl_txn_put_ref(pl_txn *txn, const char *name, const char *target)
+{
+    PL_RETURN_IF(check_name("ref", name));
+    ref_write(txn->batch, name, target);
+    return PL_OK;
+}

@@ -1,0 +1,135 @@
+/* Two slots, written by turns, each with its checksum. */
+#include "store/watermark.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SLOT_BYTES = 4096,
+    SLOTS = 2,
+    AT_SEQUENCE = 8,
+    AT_EPOCH = 16,
+    AT_LOG = 24,
+    AT_CHECKSUM = 56
+};
+static const uint8_t MAGIC[8] = {'P', 'L', 'H', 'W', 'M', '\r', '\n', 0x1a};
+
+static void put_u64(uint8_t *out, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_u64(const uint8_t *in)
+{
+    uint64_t value = 0;
+    for (int i = 8; i-- > 0;)
+        value = value << 8 | in[i];
+    return value;
+}
+
+static void slot_encode(const watermark *mark, uint8_t out[SLOT_BYTES])
+{
+    memset(out, 0, SLOT_BYTES);
+    memcpy(out, MAGIC, sizeof MAGIC);
+    put_u64(out + AT_SEQUENCE, mark->sequence);
+    put_u64(out + AT_EPOCH, mark->epoch);
+    memcpy(out + AT_LOG, mark->log.bytes, sizeof mark->log.bytes);
+    put_u64(out + AT_CHECKSUM, pl_checksum(out, AT_CHECKSUM));
+}
+
+static bool slot_decode(const uint8_t in[SLOT_BYTES], watermark *out)
+{
+    if (memcmp(in, MAGIC, sizeof MAGIC) != 0 ||
+        get_u64(in + AT_CHECKSUM) != pl_checksum(in, AT_CHECKSUM))
+        return false;
+    out->sequence = get_u64(in + AT_SEQUENCE);
+    out->epoch = get_u64(in + AT_EPOCH);
+    memcpy(out->log.bytes, in + AT_LOG, sizeof out->log.bytes);
+    return true;
+}
+
+static bool is_newer(const watermark *a, const watermark *b)
+{
+    return a->epoch != b->epoch ? a->epoch > b->epoch : a->sequence > b->sequence;
+}
+
+/* The newest valid mark and its slot. */
+static pl_status read_newest(const char *path, watermark *out, int *slot)
+{
+    pl_buf bytes = {0};
+    *slot = -1;
+    pl_status status = pl_read_file(path, &bytes);
+    if (status == PL_OK && bytes.len == SLOTS * SLOT_BYTES)
+        for (int s = 0; s < SLOTS; s++) {
+            watermark mark;
+            if (slot_decode(bytes.data + s * SLOT_BYTES, &mark) &&
+                (*slot < 0 || is_newer(&mark, out))) {
+                *out = mark;
+                *slot = s;
+            }
+        }
+    if (status == PL_OK && *slot < 0)
+        status =
+            pl_fail(PL_ERR_DAMAGED,
+                    "%s (%zu bytes) holds no valid mark, so nothing shows that no "
+                    "commit was lost; restore the store from a copy, or delete this "
+                    "file to accept what is there",
+                    path, bytes.len);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+pl_status watermark_load(const char *path, watermark *out, bool *found)
+{
+    int slot;
+    *out = (watermark){0};
+    *found = pl_path_exists(path);
+    return *found ? read_newest(path, out, &slot) : PL_OK;
+}
+
+static pl_status make_file(const char *path, const watermark *first)
+{
+    uint8_t slots[SLOTS * SLOT_BYTES] = {0};
+    slot_encode(first, slots);
+    return pl_replace_file(path, slots, sizeof slots);
+}
+
+pl_status watermark_open(const char *path, const watermark *first, watermark_file *out)
+{
+    watermark mark;
+    out->fd = -1;
+    pl_copy_text(out->path, sizeof out->path, path);
+    if (!pl_path_exists(path))
+        PL_RETURN_IF(make_file(path, first));
+    PL_RETURN_IF(read_newest(path, &mark, &out->slot));
+    out->fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (out->fd < 0)
+        return pl_fail(PL_ERR_IO, "cannot open %s for writing: %s", path,
+                       strerror(errno));
+    return PL_OK;
+}
+
+/* The file has its full size from the start, so a flush of data is enough. */
+pl_status watermark_set(watermark_file *file, const watermark *mark)
+{
+    uint8_t bytes[SLOT_BYTES];
+    int slot = 1 - file->slot;
+    slot_encode(mark, bytes);
+    ssize_t put = pwrite(file->fd, bytes, sizeof bytes, (off_t)slot * SLOT_BYTES);
+    if (put != SLOT_BYTES || fdatasync(file->fd) != 0)
+        return pl_fail(put < 0 && errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
+                       "cannot write the mark of commit %llu to %s: %s",
+                       (unsigned long long)mark->sequence, file->path,
+                       put < 0 || put == SLOT_BYTES ? strerror(errno) : "cut short");
+    file->slot = slot;
+    return PL_OK;
+}
+
+void watermark_close(watermark_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}

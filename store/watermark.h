@@ -1,0 +1,30 @@
+/* The high-water mark: the newest commit known to be on disk (PROTOCOL 4.3).
+ *
+ * A write-ahead log that lost its synced tail opens without complaint, so what was
+ * acknowledged is noted in a file of its own: two slots, written by turns. */
+#ifndef PL_STORE_WATERMARK_H
+#define PL_STORE_WATERMARK_H
+#include "base/base.h"
+
+typedef struct watermark {
+    uint64_t sequence, epoch;
+    pl_hash log;
+} watermark;
+
+typedef struct watermark_file {
+    int fd;   /* -1 when closed */
+    int slot; /* the slot that holds the newest mark */
+    char path[PL_PATH_MAX];
+} watermark_file;
+
+/* Reads the newest mark; *found is false where there is no such file. ERR_DAMAGED if
+ * there is one without a valid slot. */
+PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
+
+/* Opens the file for writing; makes it, with `first` in it, if it is not there. */
+PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
+                                       watermark_file *out);
+PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
+void watermark_close(watermark_file *file); /* accepts a closed one */
+
+#endif
