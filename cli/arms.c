@@ -1,0 +1,78 @@
+/* The arms of a run: the base model, the mixture, and what it is compared with.
+ *
+ * All share the mixture's slots, so that one layout of parameters serves all; a dense
+ * arm is the same slots with one module each. Its only contributor's update is taken
+ * as it is (outer learning rate 1, no momentum): plain training, by the same code. */
+#include "cli/run.h"
+
+static void make_dense(pl_arm *arm)
+{
+    for (int l = 0; l < arm->spec.n_levels; l++)
+        arm->spec.experts[l] = 1;
+    arm->spec.replicas = 1;
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 1;
+        arm->outer.momentum[c] = 0;
+    }
+    arm->outer.rescale = false;
+    pl_copy_text(arm->outer.codec, sizeof arm->outer.codec, "f32");
+}
+
+static void common_inner(const run *r, pl_inner *in)
+{
+    const config *c = &r->cfg;
+    in->batch = (int)c->batch;
+    in->context = (int)c->context;
+    in->tau = (int)c->tau;
+    in->phases = (int)c->phases;
+    in->lr = c->lr;
+    in->lr_floor = c->lr_floor;
+    in->warmup = (int)c->warmup;
+    in->beta1 = c->beta1;
+    in->beta2 = c->beta2;
+    in->eps = c->adam_eps;
+    in->weight_decay = c->weight_decay;
+    in->clip = c->clip;
+    in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
+}
+
+int run_arm_names(const run *r, const char *names[ARMS_MAX])
+{
+    static const char *const baselines[] = {"dense", "diloco", "dense-eq"};
+    int n = 0;
+    names[n++] = "mix";
+    for (size_t i = 0; i < sizeof baselines / sizeof *baselines; i++)
+        if (config_wants(&r->cfg, baselines[i]))
+            names[n++] = baselines[i];
+    return n;
+}
+
+pl_status run_arm(const run *r, const char *name, pl_arm *out)
+{
+    const config *c = &r->cfg;
+    int trainings = pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    memset(out, 0, sizeof *out);
+    pl_copy_text(out->name, sizeof out->name, name);
+    PL_RETURN_IF(config_shape(c, &out->shape));
+    PL_RETURN_IF(config_spec(c, &out->spec));
+    config_outer(c, &out->outer);
+    common_inner(r, &out->inner);
+    out->seed = (uint64_t)c->seed;
+    out->config = r->hash;
+    if (strcmp(name, "mix") != 0)
+        make_dense(out);
+    if (strcmp(name, "base") == 0) {
+        out->inner.lr = c->base_lr;
+        out->inner.warmup = (int)c->base_warmup;
+        out->inner.phases = (int)((c->base_steps + c->tau - 1) / c->tau);
+    } else if (strcmp(name, "dense-eq") == 0) {
+        out->inner.phases *= trainings;
+    } else if (strcmp(name, "diloco") == 0) {
+        config_outer(c, &out->outer);
+        out->spec.replicas = trainings;
+    }
+    out->n_shards = strcmp(name, "mix") == 0 ? pl_topology_n_paths(r->topology) : 1;
+    out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
+    out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);
+    return PL_OK;
+}

@@ -1,0 +1,44 @@
+/* Private to cli: the verbs. Each returns a process exit code (sysexits). */
+#ifndef PL_CLI_CLI_H
+#define PL_CLI_CLI_H
+#include "cli/config.h"
+#include <signal.h>
+
+typedef struct verb {
+    const char *name, *usage, *help;
+    int (*run)(int argc, char **argv); /* argv[0] is the verb */
+    bool hidden;                       /* a process of the fleet: not in the short help */
+} verb;
+extern const verb verbs[];
+extern const size_t n_verbs;
+
+int cmd_init(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
+int cmd_store(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_hub(int argc, char **argv);
+int cmd_home(int argc, char **argv);
+int cmd_worker(int argc, char **argv);
+
+/* Prints "pathloom: SENTENCE" and returns the status's exit code. */
+int cli_fail(pl_status status);
+/* The flag that SIGTERM (and SIGINT, if asked) sets. */
+volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
+extern volatile sig_atomic_t cli_interrupts; /* how many Ctrl+C so far */
+
+/* Options common to verbs that take a configuration. */
+typedef struct cli_options {
+    const char *file;      /* YAML */
+    const char *sets[128]; /* key=value */
+    int n_sets;
+    bool json, help;
+    const char *run;     /* --run or --out */
+    const char *rest[8]; /* other words */
+    int n_rest;
+} cli_options;
+/* Short forms --corpus X, --valid X, --out X, --workers N become sets. ERR_USAGE. */
+pl_status cli_parse(int argc, char **argv, cli_options *out);
+
+#endif

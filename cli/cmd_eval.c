@@ -1,0 +1,50 @@
+/* pathloom eval: held-out perplexity of a run, also while it trains. */
+#include "cli/evaluate.h"
+
+static pl_status eval_run(run *r, bool json)
+{
+    evaluation e;
+    pl_store *store = NULL;
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    memset(&e, 0, sizeof e);
+    PL_TRY(store_open_run(r->dir, &store));
+    PL_TRY(evaluate(r, store, &e));
+    if (json) {
+        evaluation_json(r, &e, 0, &text);
+        say("%s", pl_buf_text(&text));
+    } else {
+        evaluation_print(r, &e);
+    }
+done:
+    pl_buf_destroy(&text);
+    evaluation_clear(&e);
+    pl_store_close(&store);
+    return status;
+}
+
+/* Local keys (how much is scored) may differ from the run's. */
+static pl_status apply_sets(run *r, const cli_options *o)
+{
+    for (int i = 0; i < o->n_sets; i++)
+        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, o->sets[i], "--set"));
+    return PL_OK;
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    cli_options o;
+    run r;
+    memset(&r, 0, sizeof r);
+    r.lock = -1;
+    pl_status status = cli_parse(argc, argv, &o);
+    if (status == PL_OK)
+        status = run_look(o.run, &r);
+    if (status == PL_OK)
+        status = apply_sets(&r, &o);
+    if (status == PL_OK)
+        status = eval_run(&r, o.json);
+    int code = status == PL_OK ? 0 : cli_fail(status);
+    run_close(&r);
+    return code;
+}

@@ -1,0 +1,288 @@
+/* pathloom generate: the router picks the path from the prompt, one path runs. */
+#include "cli/run.h"
+#include "serve/serve.h"
+
+#include <getopt.h>
+
+enum { OPT_RUN = 256, OPT_PROMPT, OPT_PATH, OPT_MAX, OPT_TEMPERATURE, OPT_TOP_K, OPT_TOP_P,
+       OPT_SEED, OPT_STOP, OPT_JSON };
+
+static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
+                                      {"prompt", required_argument, NULL, OPT_PROMPT},
+                                      {"path", required_argument, NULL, OPT_PATH},
+                                      {"max-tokens", required_argument, NULL, OPT_MAX},
+                                      {"temperature", required_argument, NULL, OPT_TEMPERATURE},
+                                      {"top-k", required_argument, NULL, OPT_TOP_K},
+                                      {"top-p", required_argument, NULL, OPT_TOP_P},
+                                      {"seed", required_argument, NULL, OPT_SEED},
+                                      {"stop", required_argument, NULL, OPT_STOP},
+                                      {"json", no_argument, NULL, OPT_JSON},
+                                      {NULL, 0, NULL, 0}};
+
+typedef struct request {
+    const char *dir, *prompt, *path;
+    pl_generate_options options;
+    bool json;
+} request;
+
+static pl_status take_int(const char *name, int64_t most, int64_t *out)
+{
+    if (pl_parse_int(optarg, out) != PL_OK || *out < 0 || *out > most)
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %lld, not `%s`", name,
+                       (long long)most, optarg);
+    return PL_OK;
+}
+
+static pl_status take_real(const char *name, double *out)
+{
+    if (pl_parse_real(optarg, out) != PL_OK)
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number, not `%s`", name, optarg);
+    return PL_OK;
+}
+
+static pl_status take(int option, request *q, char **argv)
+{
+    int64_t number = 0;
+    pl_status status = PL_OK;
+    switch (option) {
+    case OPT_RUN:
+        q->dir = optarg;
+        return PL_OK;
+    case OPT_PROMPT:
+        q->prompt = optarg;
+        return PL_OK;
+    case OPT_PATH:
+        q->path = optarg;
+        return PL_OK;
+    case OPT_STOP:
+        q->options.stop[0] = optarg;
+        return PL_OK;
+    case OPT_JSON:
+        q->json = true;
+        return PL_OK;
+    case OPT_MAX:
+        status = take_int("max-tokens", 1000000, &number);
+        q->options.max_tokens = (int)number;
+        return status;
+    case OPT_TOP_K:
+        status = take_int("top-k", 1000000, &number);
+        q->options.choice.top_k = (int)number;
+        return status;
+    case OPT_SEED:
+        status = take_int("seed", INT64_MAX, &number);
+        q->options.choice.seed = (uint64_t)number;
+        return status;
+    case OPT_TEMPERATURE:
+        return take_real("temperature", &q->options.choice.temperature);
+    case OPT_TOP_P:
+        return take_real("top-p", &q->options.choice.top_p);
+    default:
+        return pl_fail(PL_ERR_USAGE, "unknown option `%s`, or its value is missing",
+                       argv[optind - 1]);
+    }
+}
+
+static pl_status parse(int argc, char **argv, request *q)
+{
+    int option;
+    memset(q, 0, sizeof *q);
+    q->options.max_tokens = 64;
+    q->options.choice = pl_choice_defaults();
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, q, argv));
+    if (optind < argc)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; the prompt goes after --prompt, in "
+                                     "quotes",
+                       argv[optind]);
+    if (!q->prompt || !q->prompt[0])
+        return pl_fail(PL_ERR_USAGE, "generate needs --prompt TEXT");
+    return PL_OK;
+}
+
+typedef struct session {
+    const request *q;
+    run r;
+    pl_store *store;
+    pl_tokenizer *tokenizer;
+    pl_arm arm, base;
+    pl_topology *topology, *base_topology;
+    pl_backend *backend;
+    pl_model *model;
+    pl_decoder *decoder;
+    float *params;
+    pl_buf tokens, text;
+    int path;
+} session;
+
+static pl_status open_session(session *s)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(run_look(s->q->dir, &s->r));
+    PL_RETURN_IF(pl_tokenizer_load(run_file(&s->r, "data/tokenizer.model", path), &s->tokenizer));
+    PL_RETURN_IF(store_open_run(s->r.dir, &s->store));
+    pl_status status = store_arm(s->store, "mix", &s->arm, &s->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(status, "the run in %s has no mixture yet: its base model is still "
+                               "training",
+                       s->r.dir);
+    PL_RETURN_IF(status);
+    PL_RETURN_IF(store_arm(s->store, "base", &s->base, &s->base_topology));
+    return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
+                        (void **)&s->params);
+}
+
+static void close_session(session *s)
+{
+    pl_decoder_destroy(&s->decoder);
+    pl_model_destroy(&s->model);
+    pl_backend_close(&s->backend);
+    pl_free_aligned(s->params);
+    pl_topology_destroy(&s->topology);
+    pl_topology_destroy(&s->base_topology);
+    pl_arm_clear(&s->arm);
+    pl_arm_clear(&s->base);
+    pl_tokenizer_destroy(&s->tokenizer);
+    pl_store_close(&s->store);
+    pl_buf_destroy(&s->tokens);
+    pl_buf_destroy(&s->text);
+    run_close(&s->r);
+}
+
+static pl_status encode_prompt(session *s)
+{
+    int32_t bos = PL_TOKEN_BOS;
+    pl_buf_append(&s->tokens, &bos, sizeof bos);
+    return pl_tokenizer_encode(s->tokenizer, s->q->prompt, strlen(s->q->prompt), &s->tokens);
+}
+
+static int n_tokens(const session *s)
+{
+    return (int)(s->tokens.len / sizeof(int32_t));
+}
+
+static const int32_t *tokens(const session *s)
+{
+    return (const int32_t *)(const void *)s->tokens.data;
+}
+
+static pl_status route_prompt(session *s)
+{
+    const config *c = &s->r.cfg;
+    pl_buf bytes = {0};
+    pl_router *router = NULL;
+    float *feature = pl_alloc((size_t)c->width * sizeof *feature);
+    pl_feature_job job = {.topology = s->base_topology,
+                          .params = s->params,
+                          .precision = c->precision,
+                          .backend = c->backend,
+                          .prefix = (int)c->prefix,
+                          .n_threads = 1};
+    pl_status status = PL_OK;
+    PL_TRY(store_object_bytes(s->store, "router/mix", &bytes));
+    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
+    PL_TRY(store_path_params(s->store, &s->base, s->base_topology, 0, UINT64_MAX, s->params));
+    PL_TRY(pl_router_feature_of(&job, tokens(s), n_tokens(s), feature));
+    pl_router_route(router, feature, 1, &s->path);
+done:
+    pl_free(feature);
+    pl_router_destroy(&router);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status find_path(session *s)
+{
+    char name[PL_NAME_MAX];
+    int n = pl_topology_n_paths(s->topology);
+    if (!s->q->path)
+        return route_prompt(s);
+    for (s->path = 0; s->path < n; s->path++) {
+        pl_topology_path_name(s->topology, s->path, name);
+        if (strcmp(name, s->q->path) == 0)
+            return PL_OK;
+    }
+    pl_topology_path_name(s->topology, n - 1, name);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s", s->q->path, name);
+}
+
+static pl_status load_path(session *s)
+{
+    pl_backend_options backend = {
+        .name = s->r.cfg.backend, .n_threads = pl_cpu_count(), .precision = s->r.cfg.precision};
+    pl_model_options model = {.batch = 1, .context = (int)s->r.cfg.context};
+    PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
+    PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
+    PL_RETURN_IF(store_path_params(s->store, &s->arm, s->topology, s->path, UINT64_MAX, s->params));
+    PL_RETURN_IF(pl_model_load(s->model, s->params));
+    return pl_decoder_create(s->model, &s->decoder);
+}
+
+static pl_status emit(void *context, const char *text, size_t len)
+{
+    session *s = context;
+    if (s->q->json) {
+        pl_buf_append(&s->text, text, len);
+        return PL_OK;
+    }
+    fwrite(text, 1, len, stdout);
+    fflush(stdout);
+    return PL_OK;
+}
+
+static void tell(session *s, const char *path, const pl_generate_result *g)
+{
+    double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
+    if (!s->q->json) {
+        fprintf(stderr, "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
+                path, s->q->path ? "" : ", by the router", g->n_prompt, g->n_tokens, rate,
+                pl_finish_name(g->finish));
+        return;
+    }
+    pl_json *o = pl_json_object();
+    pl_buf line = {0};
+    pl_json_set_text(o, "path", path);
+    pl_json_set_text(o, "prompt", s->q->prompt);
+    pl_json_set_text(o, "text", pl_buf_text(&s->text));
+    pl_json_set_int(o, "prompt_tokens", g->n_prompt);
+    pl_json_set_int(o, "tokens", g->n_tokens);
+    pl_json_set_text(o, "finish", pl_finish_name(g->finish));
+    pl_json_set_real(o, "tokens_per_second", rate);
+    pl_json_write(o, 0, &line);
+    say("%s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+    pl_json_destroy(&o);
+}
+
+static pl_status generate(session *s)
+{
+    pl_generate_result result;
+    char name[PL_NAME_MAX];
+    PL_RETURN_IF(open_session(s));
+    PL_RETURN_IF(encode_prompt(s));
+    PL_RETURN_IF(find_path(s));
+    PL_RETURN_IF(load_path(s));
+    pl_generator g = {s->decoder, s->tokenizer, (int)s->r.cfg.vocab, (int)s->r.cfg.context};
+    if (!s->q->json)
+        emit(s, s->q->prompt, strlen(s->q->prompt));
+    PL_RETURN_IF(pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
+    pl_topology_path_name(s->topology, s->path, name);
+    tell(s, name, &result);
+    return PL_OK;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    request q;
+    session s;
+    memset(&s, 0, sizeof s);
+    s.r.lock = -1;
+    s.q = &q;
+    pl_status status = parse(argc, argv, &q);
+    if (status == PL_OK)
+        status = generate(&s);
+    int code = status == PL_OK ? 0 : cli_fail(status);
+    close_session(&s);
+    return code;
+}

@@ -1,0 +1,64 @@
+/* The configuration of a run: one struct, one table row a key (config.c). */
+#ifndef PL_CLI_CONFIG_H
+#define PL_CLI_CONFIG_H
+#include "base/base.h"
+#include "modules/modules.h"
+#include "outer/outer.h"
+#include "router/router.h"
+
+typedef char config_text[PL_KEY_TEXT_MAX];
+
+typedef struct config {
+    config_text preset, out;
+    int64_t seed;
+
+    config_text corpus, valid, tokenizer;
+    double valid_share;
+    int64_t max_bytes, vocab;
+
+    int64_t width, heads, kv_heads, head_size, ffn, blocks, context;
+    bool tied;
+    double rope_theta, norm_eps;
+
+    config_text levels, level_blocks, private_blocks, embed, head;
+    int64_t replicas;
+
+    int64_t batch, tau, phases, base_steps, warmup, base_warmup;
+    double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
+    bool skip_prefix;
+
+    config_text router_kind;
+    int64_t prefix, overlap, restarts, iterations;
+    double balance;
+    bool standardize;
+
+    config_text weighting, codec;
+    double outer_lr, outer_momentum;
+    double lr_of[PL_CLASS_COUNT], momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
+    bool rescale;
+
+    config_text baselines;
+    int64_t eval_tokens, sample_tokens;
+
+    int64_t workers, threads, worker_cache, ttl_ms, patience_s;
+    config_text backend, precision;
+    bool keep_updates, keep_momentum;
+    int64_t staging;
+    config_text hub_bind, home_bind;
+} config;
+
+extern const pl_table config_table;
+
+/* Defaults, then the preset, then the file, then the --set pairs, in this order of
+ * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
+pl_status config_build(const char *file, const char *const *sets, int n_sets, config *out);
+pl_status config_check(const config *c);
+
+/* What follows from it. */
+pl_status config_shape(const config *c, pl_shape *out);
+pl_status config_spec(const config *c, pl_topology_spec *out);
+void config_outer(const config *c, pl_outer *out);
+void config_hash(const config *c, pl_hash *out);
+bool config_wants(const config *c, const char *baseline);
+
+#endif

@@ -1,0 +1,111 @@
+/* What verbs share: options, signals, errors. */
+#include "cli/cli.h"
+
+#include <getopt.h>
+#include <unistd.h>
+
+volatile sig_atomic_t cli_interrupts;
+static volatile sig_atomic_t stop;
+
+int cli_fail(pl_status status)
+{
+    fprintf(stderr, "pathloom: %s\n", pl_last_error());
+    return pl_status_exit_code(status);
+}
+
+/* The second Ctrl+C ends the process at once; children follow it. */
+static void on_signal(int number)
+{
+    if (number == SIGINT)
+        cli_interrupts++;
+    stop = 1;
+    if (cli_interrupts > 1)
+        _exit(130);
+}
+
+volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    if (with_interrupt)
+        sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return &stop;
+}
+
+enum { OPT_SET = 256, OPT_CORPUS, OPT_VALID, OPT_OUT, OPT_RUN, OPT_WORKERS, OPT_JSON,
+       OPT_HELP };
+
+static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
+                                      {"corpus", required_argument, NULL, OPT_CORPUS},
+                                      {"valid", required_argument, NULL, OPT_VALID},
+                                      {"out", required_argument, NULL, OPT_OUT},
+                                      {"run", required_argument, NULL, OPT_RUN},
+                                      {"workers", required_argument, NULL, OPT_WORKERS},
+                                      {"json", no_argument, NULL, OPT_JSON},
+                                      {"help", no_argument, NULL, OPT_HELP},
+                                      {NULL, 0, NULL, 0}};
+
+static pl_status add_set(cli_options *o, const char *key, const char *value)
+{
+    if ((size_t)o->n_sets == sizeof o->sets / sizeof *o->sets)
+        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->n_sets);
+    if (!key) {
+        o->sets[o->n_sets++] = value;
+        return PL_OK;
+    }
+    pl_buf pair = {0}; /* lives as long as the process: argv's equal */
+    pl_buf_printf(&pair, "%s=%s", key, value);
+    o->sets[o->n_sets++] = pl_strdup(pl_buf_text(&pair));
+    pl_buf_destroy(&pair);
+    return PL_OK;
+}
+
+static pl_status take_option(int option, cli_options *o, char **argv)
+{
+    switch (option) {
+    case OPT_SET:
+        return add_set(o, NULL, optarg);
+    case OPT_CORPUS:
+        return add_set(o, "data.corpus", optarg);
+    case OPT_VALID:
+        return add_set(o, "data.valid", optarg);
+    case OPT_OUT:
+    case OPT_RUN:
+        o->run = optarg;
+        return add_set(o, "out", optarg);
+    case OPT_WORKERS:
+        return add_set(o, "workers.count", optarg);
+    case OPT_JSON:
+        o->json = true;
+        return PL_OK;
+    case OPT_HELP:
+        o->help = true;
+        return PL_OK;
+    default:
+        return pl_fail(PL_ERR_USAGE, "unknown option `%s`; see pathloom --help",
+                       argv[optind - 1]);
+    }
+}
+
+pl_status cli_parse(int argc, char **argv, cli_options *out)
+{
+    int option;
+    memset(out, 0, sizeof *out);
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+        if (option == ':')
+            return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", argv[optind - 1]);
+        PL_RETURN_IF(take_option(option, out, argv));
+    }
+    for (int i = optind; i < argc; i++) {
+        if (out->n_rest == 8)
+            return pl_fail(PL_ERR_USAGE, "too many words after `%s`", argv[0]);
+        out->rest[out->n_rest++] = argv[i];
+    }
+    return PL_OK;
+}

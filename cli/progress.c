@@ -1,0 +1,220 @@
+/* How far the arms are: one block that redraws itself on a terminal, one line every
+ * ten seconds elsewhere. */
+#include "cli/run.h"
+
+#include <unistd.h>
+
+enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250 };
+
+typedef struct progress {
+    run *r;
+    const char *const *arms;
+    int n_arms;
+    bool tty;
+    int drawn_lines;
+    int64_t drawn_ms;
+    double started;
+    double first_done; /* steps done when the wait began */
+    double done, total; /* inner steps of these arms */
+    double tokens_per_second;
+    bool finished;
+    char failure[256];
+} progress;
+
+static double number(const pl_json *o, const char *key)
+{
+    double value = 0;
+    const pl_json *v = pl_json_get(o, key);
+    return v && pl_json_number(v, &value) ? value : 0;
+}
+
+static const char *text(const pl_json *o, const char *key)
+{
+    const pl_json *v = pl_json_get(o, key);
+    const char *t = v ? pl_json_text(v, NULL) : NULL;
+    return t ? t : "";
+}
+
+static bool is_mine(const progress *p, const char *arm)
+{
+    for (int i = 0; i < p->n_arms; i++)
+        if (strcmp(p->arms[i], arm) == 0)
+            return true;
+    return false;
+}
+
+/* Sums over the arms that are waited for; finished when every one is there and done. */
+static void measure(progress *p, const pl_json *status)
+{
+    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    int seen = 0, complete = 0;
+    p->done = p->total = p->tokens_per_second = 0;
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        if (!is_mine(p, text(a, "arm")))
+            continue;
+        double tau = number(a, "tau");
+        seen++;
+        p->done += number(a, "tasks_done") * tau;
+        p->total += number(a, "tasks") * tau;
+        for (size_t k = 0; k < pl_json_count(paths); k++)
+            p->done += number(pl_json_at(paths, k), "step");
+        if (number(a, "tasks_done") >= number(a, "tasks"))
+            complete++;
+    }
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        if (strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0)
+            p->tokens_per_second += number(pl_json_at(workers, i), "tokens_per_second");
+    p->finished = seen == p->n_arms && complete == seen;
+    pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
+}
+
+static double eta(const progress *p)
+{
+    double rate = (p->done - p->first_done) / (pl_now() - p->started);
+    return rate > 0 ? (p->total - p->done) / rate : 0;
+}
+
+static void arm_line(const pl_json *a, pl_buf *out)
+{
+    const pl_json *paths = pl_json_get(a, "paths");
+    size_t n = pl_json_count(paths), shown = n < 8 ? n : 8;
+    pl_buf_printf(out, "  %-9s %3.0f/%-3.0f tasks ", text(a, "arm"), number(a, "tasks_done"),
+                  number(a, "tasks"));
+    for (size_t i = 0; i < shown; i++) {
+        const pl_json *path = pl_json_at(paths, i);
+        double loss = number(path, "loss");
+        if (loss > 0)
+            pl_buf_printf(out, " %s %.3f", text(path, "path"), loss);
+        else
+            pl_buf_printf(out, " %s -", text(path, "path"));
+    }
+    if (n > shown)
+        pl_buf_printf(out, " ... %zu more", n - shown);
+}
+
+static void worker_line(const pl_json *w, pl_buf *out)
+{
+    pl_buf_printf(out, "  %s %s", text(w, "worker"), text(w, "state"));
+    if (text(w, "task")[0])
+        pl_buf_printf(out, " %s phase %.0f step %.0f", text(w, "task"), number(w, "phase"),
+                      number(w, "step"));
+}
+
+static void head_line(const progress *p, pl_buf *out)
+{
+    char rate[16], left[16];
+    double share = p->total > 0 ? p->done / p->total : 0;
+    pl_buf_printf(out, "train    %3.0f %%  %s tokens/s  ETA %s", 100 * share,
+                  pl_human_count(p->tokens_per_second, rate),
+                  pl_human_seconds(eta(p), left));
+}
+
+static void draw_block(progress *p, const pl_json *status)
+{
+    pl_buf out = {0};
+    int lines = 1;
+    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    if (p->drawn_lines > 0)
+        pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
+    head_line(p, &out);
+    pl_buf_printf(&out, "\033[K\n");
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        if (!is_mine(p, text(pl_json_at(arms, i), "arm")))
+            continue;
+        arm_line(pl_json_at(arms, i), &out);
+        pl_buf_printf(&out, "\033[K\n");
+        lines++;
+    }
+    for (size_t i = 0; i < pl_json_count(workers) && i < 8; i++) {
+        worker_line(pl_json_at(workers, i), &out);
+        pl_buf_printf(&out, "\033[K\n");
+        lines++;
+    }
+    pl_buf_printf(&out, "\033[J");
+    fputs(pl_buf_text(&out), stdout);
+    fflush(stdout);
+    p->drawn_lines = lines;
+    pl_buf_destroy(&out);
+}
+
+/* Not a terminal: the head, each arm's progress, and who works. */
+static void draw_line(const progress *p, const pl_json *status)
+{
+    pl_buf out = {0};
+    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    int busy = 0;
+    head_line(p, &out);
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        double loss = 0;
+        size_t n = pl_json_count(paths);
+        if (!is_mine(p, text(a, "arm")))
+            continue;
+        for (size_t k = 0; k < n; k++)
+            loss += number(pl_json_at(paths, k), "loss") / (double)n;
+        pl_buf_printf(&out, "  %s %.0f/%.0f loss %.3f", text(a, "arm"), number(a, "tasks_done"),
+                      number(a, "tasks"), loss);
+    }
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
+    pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
+    say("%s", pl_buf_text(&out));
+    pl_buf_destroy(&out);
+}
+
+static void draw(progress *p, const pl_json *status, bool last)
+{
+    int64_t now = pl_now_ms();
+    int64_t every = p->tty ? DRAW_MS : LINE_MS;
+    if (!last && now - p->drawn_ms < every)
+        return;
+    p->drawn_ms = now;
+    if (p->tty)
+        draw_block(p, status);
+    else
+        draw_line(p, status);
+}
+
+static pl_status poll_once(progress *p, bool *first)
+{
+    pl_json *status = NULL;
+    int restarts = pl_launcher_restarts(p->r->launcher);
+    PL_RETURN_IF(pl_launcher_tend(p->r->launcher));
+    if (pl_launcher_restarts(p->r->launcher) > restarts) {
+        say("         a process died and was started again (%d so far)",
+            pl_launcher_restarts(p->r->launcher));
+        p->drawn_lines = 0;
+    }
+    pl_status asked = run_hub_status(p->r, &status);
+    if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
+        return PL_OK; /* the hub is starting again */
+    PL_RETURN_IF(asked);
+    measure(p, status);
+    if (*first) {
+        p->first_done = p->done;
+        p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : LINE_MS / 2);
+        *first = false;
+    }
+    draw(p, status, p->finished);
+    pl_json_destroy(&status);
+    return PL_OK;
+}
+
+pl_status progress_wait(run *r, const char *const *arms, int n_arms)
+{
+    progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
+    bool first = true;
+    p.tty = isatty(1) == 1;
+    while (!p.finished) {
+        if (*r->stop)
+            return pl_fail(PL_ERR_CANCELLED, "stopped on request");
+        PL_RETURN_IF(poll_once(&p, &first));
+        if (p.failure[0])
+            return pl_fail(PL_ERR_NUMERIC,
+                           "training cannot go on: %s; a lower train.lr often helps", p.failure);
+        if (!p.finished)
+            pl_sleep_ms(POLL_MS);
+    }
+    return PL_OK;
+}

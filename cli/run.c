@@ -1,0 +1,160 @@
+#include "cli/run.h"
+
+#include <stdarg.h>
+
+char *run_file(const run *r, const char *name, char out[PL_PATH_MAX])
+{
+    return pl_join(out, r->dir, name);
+}
+
+void say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static bool is_local(const char *pair)
+{
+    size_t len = strcspn(pair, "=");
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        const pl_key *key = &config_table.keys[i];
+        if (strlen(key->name) == len && memcmp(key->name, pair, len) == 0)
+            return key->local;
+    }
+    return false;
+}
+
+static const char *out_of(const cli_options *o)
+{
+    const char *out = "pathloom-run";
+    for (int i = 0; i < o->n_sets; i++)
+        if (pl_starts_with(o->sets[i], "out="))
+            out = o->sets[i] + 4;
+    return out;
+}
+
+/* A command that only names the run, or changes only local keys, resumes it with the
+ * configuration that it was made with. */
+static bool takes_saved(const cli_options *o, const char *saved)
+{
+    if (o->n_rest > 0 || !pl_path_exists(saved))
+        return false;
+    for (int i = 0; i < o->n_sets; i++)
+        if (!is_local(o->sets[i]))
+            return false;
+    return true;
+}
+
+static pl_status compare(const run *r, const char *saved)
+{
+    config old;
+    pl_buf was = {0}, is = {0};
+    memset(&old, 0, sizeof old);
+    pl_conf_defaults(&config_table, &old);
+    PL_RETURN_IF(pl_conf_load(&config_table, &old, saved));
+    const char *key = pl_conf_difference(&config_table, &old, &r->cfg);
+    if (!key)
+        return PL_OK;
+    pl_conf_get(&config_table, &old, key, &was);
+    pl_conf_get(&config_table, &r->cfg, key, &is);
+    pl_status status =
+        pl_fail(PL_ERR_EXISTS,
+                "the run in %s was made with %s = %s, not %s; give the same configuration, or "
+                "another --out",
+                r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
+    pl_buf_destroy(&was);
+    pl_buf_destroy(&is);
+    return status;
+}
+
+static pl_status save(const run *r, const char *path)
+{
+    pl_buf text = {0};
+    pl_conf_write_yaml(&config_table, &r->cfg, &text);
+    pl_status status = pl_replace_file(path, pl_buf_text(&text), text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status make_topology(run *r)
+{
+    pl_shape shape;
+    pl_topology_spec spec;
+    PL_RETURN_IF(config_shape(&r->cfg, &shape));
+    PL_RETURN_IF(config_spec(&r->cfg, &spec));
+    return pl_topology_create(&shape, &spec, &r->topology);
+}
+
+static pl_status lock_run(run *r)
+{
+    pl_status status = pl_lock_folder(r->dir, &r->lock);
+    if (status == PL_ERR_BUSY)
+        return pl_fail(PL_ERR_BUSY,
+                       "another job is running in %s; watch it with `pathloom status --run %s`, "
+                       "or give another --out",
+                       r->dir, r->dir);
+    return status;
+}
+
+pl_status run_open(const cli_options *o, run *r)
+{
+    char saved[PL_PATH_MAX];
+    memset(r, 0, sizeof *r);
+    r->lock = -1;
+    r->started = pl_now();
+    if (o->n_rest > 1)
+        return pl_fail(PL_ERR_USAGE, "train takes one configuration file, not `%s` and `%s`",
+                       o->rest[0], o->rest[1]);
+    pl_copy_text(r->dir, sizeof r->dir, out_of(o));
+    run_file(r, "run.yaml", saved);
+    const char *file = o->n_rest > 0 ? o->rest[0] : takes_saved(o, saved) ? saved : NULL;
+    PL_RETURN_IF(config_build(file, o->sets, o->n_sets, &r->cfg));
+    if (o->n_rest > 0)
+        pl_copy_text(r->dir, sizeof r->dir, r->cfg.out);
+    run_file(r, "run.yaml", saved);
+    PL_RETURN_IF(make_topology(r));
+    PL_RETURN_IF(pl_make_folders(r->dir));
+    PL_RETURN_IF(lock_run(r));
+    r->resumed = pl_path_exists(saved);
+    PL_RETURN_IF(r->resumed ? compare(r, saved) : save(r, saved));
+    config_hash(&r->cfg, &r->hash);
+    r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : pl_cpu_count();
+    return PL_OK;
+}
+
+pl_status run_look(const char *dir, run *r)
+{
+    char saved[PL_PATH_MAX], path[PL_PATH_MAX];
+    memset(r, 0, sizeof *r);
+    r->lock = -1;
+    r->started = pl_now();
+    pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
+    run_file(r, "run.yaml", saved);
+    if (!pl_path_exists(saved))
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
+                       "with `pathloom train --out %s`",
+                       r->dir, r->dir);
+    pl_conf_defaults(&config_table, &r->cfg);
+    PL_RETURN_IF(pl_conf_load(&config_table, &r->cfg, saved));
+    config_hash(&r->cfg, &r->hash);
+    PL_RETURN_IF(make_topology(r));
+    PL_RETURN_IF(pl_tokens_open(run_file(r, "data/train.tok", path), false, &r->train));
+    return pl_tokens_open(run_file(r, "data/valid.tok", path), false, &r->valid);
+}
+
+void run_close(run *r)
+{
+    pl_client_destroy(&r->client);
+    pl_wire_close(&r->hub);
+    pl_launcher_destroy(&r->launcher);
+    pl_tokens_close(&r->train);
+    pl_tokens_close(&r->valid);
+    pl_topology_destroy(&r->topology);
+    if (r->lock >= 0)
+        pl_unlock_folder(&r->lock);
+}

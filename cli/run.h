@@ -1,0 +1,78 @@
+/* Private to cli: a run folder and the processes of its job.
+ *
+ *   RUN/run.yaml      the configuration, all keys
+ *   RUN/data/         tokenizer.model, train.tok, valid.tok, data.json
+ *   RUN/store/        RocksDB
+ *   RUN/cache/        data shards by hash, shared by the workers
+ *   RUN/log/          a log a process
+ *   RUN/proc/         addresses of hub and home while the job runs
+ *   RUN/router.json   how documents were routed
+ *   RUN/report.json   the last evaluation
+ */
+#ifndef PL_CLI_RUN_H
+#define PL_CLI_RUN_H
+#include "cli/cli.h"
+#include "workers/workers.h"
+
+typedef struct run {
+    config cfg;
+    pl_hash hash;
+    char dir[PL_PATH_MAX];
+    int lock;
+    bool resumed;
+    pl_topology *topology; /* of the mixture */
+    pl_tokens *train, *valid;
+    pl_prepare_result data;
+    pl_launcher *launcher;
+    pl_client *client; /* to the home */
+    pl_socket *hub;
+    char hub_address[PL_ADDRESS_MAX], home_address[PL_ADDRESS_MAX];
+    int n_workers;
+    double started;
+    volatile sig_atomic_t *stop;
+} run;
+
+char *run_file(const run *r, const char *name, char out[PL_PATH_MAX]);
+
+/* run.c: the folder: made or resumed, locked, its configuration compared. */
+pl_status run_open(const cli_options *o, run *r);
+void run_close(run *r);
+/* For eval, generate, status: the configuration of an existing run, nothing locked. */
+pl_status run_look(const char *dir, run *r);
+
+/* run_processes.c */
+pl_status run_start(run *r);
+/* Workers finish their tasks, then hub and home end. */
+void run_stop(run *r);
+pl_status run_hub_status(run *r, pl_json **out);
+
+/* run_plan.c: memory and disk, printed, refused when it cannot fit. */
+pl_status run_plan(const run *r);
+
+/* stages.c */
+pl_status stage_data(run *r);
+pl_status stage_base(run *r);
+pl_status stage_route(run *r);
+pl_status stage_arms(run *r);
+
+/* progress.c: waits until the arms are finished, showing how far they are. */
+pl_status progress_wait(run *r, const char *const *arms, int n_arms);
+
+/* arms.c: definitions of the arms of a run */
+enum { ARMS_MAX = 4 };
+/* mix first, then the wanted baselines. */
+int run_arm_names(const run *r, const char *names[ARMS_MAX]);
+/* Fills everything but shards and weights (allocated for the paths). */
+pl_status run_arm(const run *r, const char *name, pl_arm *out);
+
+/* artifacts.c: reading what a run made, from its store */
+pl_status store_open_run(const char *dir, pl_store **out);
+pl_status store_arm(pl_store *store, const char *name, pl_arm *arm, pl_topology **topology);
+/* Parameters of a path at a version (UINT64_MAX: the head of each module). */
+pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t, int path,
+                            uint64_t version, float *params);
+pl_status store_object_bytes(pl_store *store, const char *name, pl_buf *out);
+
+void say(const char *format, ...) PL_PRINTF(1, 2); /* a line to stdout, at once */
+
+#endif

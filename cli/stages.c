@@ -1,0 +1,405 @@
+/* The stages of `train`: data, base model, routing, arms. Each looks first whether its
+ * product is there, so that the same command goes on where the last one stopped. */
+#include "cli/run.h"
+
+/* ---- data ---- */
+static void on_progress(void *context, const char *line)
+{
+    (void)context;
+    say("%s", line);
+}
+
+static pl_status open_tokens(run *r)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
+    return pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
+}
+
+pl_status stage_data(run *r)
+{
+    const config *c = &r->cfg;
+    char folder[PL_PATH_MAX];
+    uint64_t most = (uint64_t)c->max_bytes;
+    if (most == 0 && c->corpus[0] == '\0')
+        most = 12 << 20;
+    pl_prepare_options options = {.corpus = c->corpus,
+                                  .valid = c->valid,
+                                  .valid_share = c->valid_share,
+                                  .tokenizer = c->tokenizer,
+                                  .vocab = (int)c->vocab,
+                                  .n_threads = pl_cpu_count(),
+                                  .max_bytes = most,
+                                  .seed = (uint64_t)c->seed,
+                                  .min_document_tokens = (int)c->prefix + 1,
+                                  .progress = on_progress};
+    PL_RETURN_IF(pl_prepare(&options, run_file(r, "data", folder), &r->data));
+    PL_RETURN_IF(open_tokens(r));
+    uint32_t n_docs = pl_tokens_n_docs(r->train);
+    if (r->data.vocab > c->vocab)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the tokenizer has %d pieces but data.vocab is %lld; set data.vocab=%d",
+                       r->data.vocab, (long long)c->vocab, r->data.vocab);
+    if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
+        return pl_fail(PL_ERR_CONFIG,
+                       "more modules than documents: topology.levels %s makes %d paths but "
+                       "there are only %u documents; give more text or fewer paths",
+                       c->levels, pl_topology_n_paths(r->topology), n_docs);
+    return PL_OK;
+}
+
+/* ---- shards ---- */
+/* Targets that an epoch of these documents trains on. */
+static double shard_weight(const pl_tokens *tokens, const uint32_t *docs, size_t n)
+{
+    double targets = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t len = pl_tokens_doc(tokens, docs ? docs[i] : (uint32_t)i)->n_tokens;
+        targets += len > 0 ? (double)(len - 1) : 0;
+    }
+    return targets;
+}
+
+static pl_status put_shard(run *r, pl_arm *arm, const pl_topology *t, int path,
+                           const uint32_t *docs, size_t n)
+{
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_topology_path_name(t, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
+    pl_status status = pl_tokens_subset(r->train, docs, n, &bytes);
+    if (status == PL_OK)
+        status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
+                                      &arm->shards[path]);
+    arm->weights[path] = shard_weight(r->train, docs, n);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status put_whole_shard(run *r, pl_arm *arm, const pl_topology *t)
+{
+    size_t n = pl_tokens_n_docs(r->train);
+    uint32_t *docs = pl_alloc(n * sizeof *docs);
+    for (size_t i = 0; i < n; i++)
+        docs[i] = (uint32_t)i;
+    pl_status status = put_shard(r, arm, t, 0, docs, n);
+    pl_free(docs);
+    return status;
+}
+
+/* ---- arms ---- */
+static pl_status arm_exists(run *r, const char *name, bool *exists)
+{
+    pl_hash blob;
+    char object[PL_MODULE_NAME_MAX];
+    snprintf(object, sizeof object, "arm/%s", name);
+    pl_status status = pl_client_get_object(r->client, object, &blob);
+    *exists = status == PL_OK;
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* Version 0 of every module, then the definition: the hub sees a whole arm or none. */
+static pl_status publish_arm(run *r, const pl_arm *arm, const pl_topology *t,
+                             const float *params)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        pl_arm_module_name(arm, t, m, name);
+        PL_RETURN_IF(pl_client_create_module(r->client, name, params + s->offset, s->n_params,
+                                             &r->hash));
+    }
+    pl_arm_encode(arm, &bytes);
+    snprintf(name, sizeof name, "arm/%s", arm->name);
+    pl_status status = pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status alloc_params(const run *r, float **out)
+{
+    return pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                        "a path's parameters", (void **)out);
+}
+
+static pl_status create_base(run *r)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(alloc_params(r, &params));
+    for (int s = 0; s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, (uint64_t)r->cfg.seed, params + pl_topology_slot(t, s)->offset);
+    PL_TRY(put_whole_shard(r, &arm, t));
+    PL_TRY(publish_arm(r, &arm, t, params));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_base(run *r)
+{
+    static const char *const names[] = {"base"};
+    bool exists = false;
+    PL_RETURN_IF(arm_exists(r, "base", &exists));
+    if (!exists)
+        PL_RETURN_IF(create_base(r));
+    return progress_wait(r, names, 1);
+}
+
+/* The base model's final parameters, from the home. */
+static pl_status base_params(run *r, float *params)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_buf bytes = {0};
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++) {
+        const pl_slot *slot = pl_topology_slot(t, s);
+        char name[PL_MODULE_NAME_MAX];
+        pl_hash blob;
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, s, 0), name);
+        PL_TRY(pl_client_get_version(r->client, name, (uint64_t)arm.inner.phases, &blob));
+        pl_buf_clear(&bytes);
+        PL_TRY(pl_client_get_blob(r->client, name, &blob, &bytes));
+        if (bytes.len != slot->n_params * sizeof(float))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name));
+        memcpy(params + slot->offset, bytes.data, bytes.len);
+    }
+done:
+    pl_buf_destroy(&bytes);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* ---- routing ---- */
+typedef struct routing {
+    float *params, *features;
+    size_t n;
+    int dim;
+    pl_router *router;
+    pl_shards shards;
+    uint32_t *domains;
+} routing;
+
+static void routing_clear(routing *g)
+{
+    pl_free_aligned(g->params);
+    pl_free_aligned(g->features);
+    pl_router_destroy(&g->router);
+    pl_shards_clear(&g->shards);
+    pl_free(g->domains);
+}
+
+static pl_router_options router_options(const run *r, int n_paths)
+{
+    const pl_topology_spec *spec = pl_topology_get_spec(r->topology);
+    pl_router_options o;
+    memset(&o, 0, sizeof o);
+    o.kind = strcmp(r->cfg.router_kind, "product") == 0 ? PL_ROUTER_PRODUCT : PL_ROUTER_KMEANS;
+    o.n_paths = n_paths;
+    o.n_levels = spec->n_levels;
+    memcpy(o.experts, spec->experts, sizeof o.experts);
+    o.restarts = (int)r->cfg.restarts;
+    o.iterations = (int)r->cfg.iterations;
+    o.balance = r->cfg.balance;
+    o.standardize = r->cfg.standardize;
+    o.seed = (uint64_t)r->cfg.seed;
+    o.n_threads = pl_cpu_count();
+    return o;
+}
+
+static pl_status fit_router(run *r, routing *g)
+{
+    const config *c = &r->cfg;
+    g->n = pl_tokens_n_docs(r->train);
+    g->dim = (int)c->width;
+    PL_RETURN_IF(alloc_params(r, &g->params));
+    PL_RETURN_IF(base_params(r, g->params));
+    PL_RETURN_IF(pl_try_alloc(g->n * (size_t)g->dim * sizeof(float), "routing features",
+                              (void **)&g->features));
+    pl_feature_job job = {.topology = r->topology,
+                          .params = g->params,
+                          .precision = c->precision,
+                          .backend = c->backend,
+                          .prefix = (int)c->prefix,
+                          .n_threads = pl_cpu_count()};
+    PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
+    pl_router_options options = router_options(r, pl_topology_n_paths(r->topology));
+    PL_RETURN_IF(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
+    return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);
+}
+
+static pl_status judge_at(run *r, routing *g, int k, pl_judgement *out)
+{
+    pl_router *router = NULL;
+    pl_shards shards;
+    pl_router_options options = router_options(r, k);
+    memset(&shards, 0, sizeof shards);
+    options.kind = PL_ROUTER_KMEANS;
+    pl_status status = pl_router_fit(g->features, g->n, g->dim, &options, &router);
+    if (status == PL_OK)
+        status = pl_shards_make(router, g->features, g->n, 1, &shards);
+    if (status == PL_OK)
+        pl_judge(shards.path_of, k, g->domains, (int)pl_tokens_n_domains(r->train), g->n, out);
+    pl_shards_clear(&shards);
+    pl_router_destroy(&router);
+    return status;
+}
+
+/* "p0 1201 documents, mostly man-pages 41 %" for every path of a small run. */
+static void say_shards(run *r, const routing *g)
+{
+    int n_paths = g->shards.n_paths;
+    uint32_t n_domains = pl_tokens_n_domains(r->train);
+    for (int p = 0; p < n_paths && n_paths <= 32; p++) {
+        uint64_t *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
+        uint64_t total = 0;
+        uint32_t best = 0;
+        char name[PL_NAME_MAX];
+        for (size_t i = 0; i < g->n; i++)
+            if (g->shards.path_of[i] == p) {
+                counts[g->domains[i]]++;
+                total++;
+            }
+        for (uint32_t d = 1; d < n_domains; d++)
+            best = counts[d] > counts[best] ? d : best;
+        pl_topology_path_name(r->topology, p, name);
+        say("         %s %6llu documents, %3.0f %% of them %s", name, (unsigned long long)total,
+            total ? 100.0 * (double)counts[best] / (double)total : 0,
+            n_domains ? pl_tokens_domain(r->train, best) : "-");
+        pl_free(counts);
+    }
+}
+
+static pl_status report_routing(run *r, routing *g)
+{
+    pl_json *o = pl_json_object(), *sizes = pl_json_array();
+    pl_judgement own = {0, 0}, eight = {0, 0};
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    size_t largest = 0;
+    int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
+    pl_status status = PL_OK;
+    g->domains = pl_alloc(g->n * sizeof *g->domains);
+    for (size_t i = 0; i < g->n; i++)
+        g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
+    for (int p = 0; p < n_paths; p++) {
+        size_t size = g->shards.first[p + 1] - g->shards.first[p];
+        largest = size > largest ? size : largest;
+        pl_json_push(sizes, pl_json_make_int((int64_t)size));
+    }
+    double mean = (double)g->shards.first[n_paths] / n_paths;
+    pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
+    if (n_domains > 1 && g->n >= 8)
+        PL_TRY(judge_at(r, g, 8, &eight));
+    say("router   %s, largest shard %.2f of the mean, %d repaired; against %d domains: purity "
+        "%.3f, NMI %.3f (purity %.3f at K=8)",
+        r->cfg.router_kind, (double)largest / mean, g->shards.n_repaired, n_domains, own.purity,
+        own.nmi, eight.purity);
+    say_shards(r, g);
+    pl_json_set(o, "shard_documents", sizes);
+    sizes = NULL;
+    pl_json_set_int(o, "domains", n_domains);
+    pl_json_set_real(o, "largest_over_mean", (double)largest / mean);
+    pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_real(o, "purity", own.purity);
+    pl_json_set_real(o, "nmi", own.nmi);
+    pl_json_set_real(o, "purity_k8", eight.purity);
+    pl_json_set_real(o, "nmi_k8", eight.nmi);
+    pl_json_write(o, 2, &text);
+    PL_TRY(pl_replace_file(run_file(r, "router.json", path), text.data, text.len));
+done:
+    pl_json_destroy(&sizes);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status put_router(run *r, const routing *g)
+{
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_router_encode(g->router, &bytes);
+    pl_status status =
+        pl_client_put_object(r->client, "router/mix", bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status create_mix(run *r, const routing *g)
+{
+    pl_arm arm;
+    pl_status status = run_arm(r, "mix", &arm);
+    PL_TRY(status);
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        size_t first = g->shards.first[p];
+        PL_TRY(put_shard(r, &arm, r->topology, p, g->shards.docs + first,
+                         g->shards.first[p + 1] - first));
+    }
+    PL_TRY(publish_arm(r, &arm, r->topology, g->params));
+done:
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_route(run *r)
+{
+    routing g;
+    bool exists = false;
+    pl_status status = PL_OK;
+    memset(&g, 0, sizeof g);
+    PL_RETURN_IF(arm_exists(r, "mix", &exists));
+    if (exists)
+        return PL_OK;
+    PL_TRY(fit_router(r, &g));
+    PL_TRY(report_routing(r, &g));
+    PL_TRY(put_router(r, &g));
+    PL_TRY(create_mix(r, &g));
+done:
+    routing_clear(&g);
+    return status;
+}
+
+/* ---- the mixture and its baselines ---- */
+static pl_status create_baseline(run *r, const char *name)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    bool exists = false;
+    PL_RETURN_IF(arm_exists(r, name, &exists));
+    if (exists)
+        return PL_OK;
+    pl_status status = run_arm(r, name, &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(alloc_params(r, &params));
+    PL_TRY(base_params(r, params));
+    PL_TRY(put_whole_shard(r, &arm, t));
+    PL_TRY(publish_arm(r, &arm, t, params));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_arms(run *r)
+{
+    const char *names[ARMS_MAX];
+    int n = run_arm_names(r, names);
+    for (int i = 1; i < n; i++)
+        PL_RETURN_IF(create_baseline(r, names[i]));
+    return progress_wait(r, names, n);
+}
