@@ -153,6 +153,7 @@ static bool frames_decode(frame_list *in, pl_message *out)
 
 /* One ZeroMQ context for the process, made by whoever needs it first. */
 static _Atomic(void *) process_context;
+static _Atomic int n_open; /* sockets */
 
 static void *context(void)
 {
@@ -166,8 +167,12 @@ static void *context(void)
     return made;
 }
 
+/* ZeroMQ would wait for ever for a socket that somebody forgot to close; a process
+ * that wants to end is let go instead. */
 void pl_wire_shutdown(void)
 {
+    if (atomic_load(&n_open) > 0)
+        return;
     void *old = atomic_exchange(&process_context, NULL);
     if (old)
         while (zmq_ctx_term(old) != 0 && zmq_errno() == EINTR)
@@ -244,6 +249,7 @@ static pl_status open_socket(const char *address, bool is_server, pl_socket **ou
     socket->is_server = is_server;
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
+    atomic_fetch_add(&n_open, socket->zmq != NULL);
     pl_status status;
     if (!socket->zmq)
         status = pl_fail(PL_ERR_OS, "cannot open a socket for %s: %s", address,
@@ -315,8 +321,10 @@ void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
-    if ((*socket)->zmq)
+    if ((*socket)->zmq) {
         zmq_close((*socket)->zmq);
+        atomic_fetch_sub(&n_open, 1);
+    }
     pl_free(*socket);
     *socket = NULL;
 }

@@ -1,0 +1,610 @@
+/* folder: base; label: integration */
+#include "base/base.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { WAIT_MS = 5000, HEADER = 64 };
+
+/* docs/PROTOCOL.md 1.1 gives these bytes. */
+static const uint8_t golden_header[HEADER] = {
+    0x50, 0x4c, 0x57, 0x31, 0x01, 0x00, 0x02, 0x00, 0x00, 0x00, 0x40, 0x00, 0x09,
+    0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x83, 0x46, 0x37, 0x5a, 0x46, 0x23, 0xa0, 0x33};
+static const uint8_t golden_body[] = {1, 0, 3, 0, 0, 0, 'a', 'b', 'c'};
+static const uint8_t golden_data[] = {'x', 'y', 'z'};
+
+static void golden_message(pl_message *out)
+{
+    pl_message_init(out, 2);
+    out->request = 7;
+    pl_put_text(&out->body, 1, "abc");
+    pl_buf_append(&out->data, "xyz", 3);
+}
+
+typedef struct socket_pair {
+    pl_socket *server, *client;
+    char address[PL_ADDRESS_MAX];
+} socket_pair;
+
+static void open_pair(socket_pair *pair)
+{
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &pair->server, pair->address),
+                     PL_OK);
+    assert_int_equal(pl_wire_connect(pair->address, &pair->client), PL_OK);
+}
+
+static void close_pair(socket_pair *pair)
+{
+    pl_wire_close(&pair->client);
+    pl_wire_close(&pair->server);
+    assert_null(pair->server);
+}
+
+static void await_message(pl_socket *socket, pl_peer *peer, pl_message *out)
+{
+    bool ready;
+    assert_int_equal(pl_wire_poll(&socket, 1, NULL, 0, WAIT_MS, &ready), 1);
+    assert_true(ready);
+    assert_int_equal(pl_wire_recv(socket, peer, out), PL_OK);
+}
+
+static void messages_go_there_and_back(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_peer peer;
+    pl_message sent, got;
+    open_pair(&pair);
+    pl_message_init(&got, 0);
+    golden_message(&sent);
+    sent.epoch = UINT64_MAX;
+    sent.token = 0x0102030405060708u;
+    assert_int_equal(pl_wire_send(pair.client, &sent), PL_OK);
+    await_message(pair.server, &peer, &got);
+    assert_int_equal(got.type, 2);
+    assert_true(got.request == 7 && got.epoch == sent.epoch && got.token == sent.token);
+    assert_int_equal(got.body.len, sizeof golden_body);
+    assert_memory_equal(got.body.data, golden_body, sizeof golden_body);
+    assert_int_equal(got.data.len, 3);
+    assert_memory_equal(got.data.data, "xyz", 3);
+    pl_buf_clear(&got.data);
+    assert_int_equal(pl_wire_send_to(pair.server, &peer, &got), PL_OK);
+    await_message(pair.client, NULL, &got);
+    assert_int_equal(got.data.len, 0);
+    assert_true(pl_wire_bytes_sent(pair.client) == 64 + 9 + 3);
+    assert_true(pl_wire_bytes_received(pair.client) == 64 + 9);
+    assert_true(pl_wire_dropped(pair.server) == 0);
+    pl_message_destroy(&sent);
+    pl_message_destroy(&got);
+    close_pair(&pair);
+}
+
+static void the_largest_message_passes_and_a_larger_one_is_our_error(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_peer peer;
+    pl_message sent, got;
+    open_pair(&pair);
+    pl_message_init(&got, 0);
+    pl_message_init(&sent, 9);
+    pl_buf_reserve(&sent.body, PL_WIRE_BODY_MAX + 1);
+    pl_buf_reserve(&sent.data, PL_WIRE_DATA_MAX + 1);
+    memset(sent.body.data, 1, PL_WIRE_BODY_MAX + 1);
+    memset(sent.data.data, 2, PL_WIRE_DATA_MAX + 1);
+    sent.body.len = PL_WIRE_BODY_MAX;
+    sent.data.len = PL_WIRE_DATA_MAX;
+    assert_int_equal(pl_wire_send(pair.client, &sent), PL_OK);
+    await_message(pair.server, &peer, &got);
+    assert_int_equal(got.data.len, PL_WIRE_DATA_MAX);
+    sent.data.len++;
+    assert_int_equal(pl_wire_send(pair.client, &sent), PL_ERR_ARG);
+    sent.data.len = 0;
+    sent.body.len++;
+    assert_int_equal(pl_wire_send(pair.client, &sent), PL_ERR_ARG);
+    assert_int_equal(pl_wire_ask(pair.client, &sent, 10, 10000, &got), PL_ERR_ARG);
+    pl_message_destroy(&sent);
+    pl_message_destroy(&got);
+    close_pair(&pair);
+}
+
+/* A stranger with ZeroMQ in its hands, to see and to send raw frames. */
+typedef struct raw_socket {
+    void *context, *socket;
+} raw_socket;
+
+static void open_stranger(raw_socket *stranger, int type, const char *address)
+{
+    stranger->context = zmq_ctx_new();
+    stranger->socket = zmq_socket(stranger->context, type);
+    if (type == ZMQ_DEALER)
+        assert_int_equal(zmq_connect(stranger->socket, address), 0);
+    else
+        assert_int_equal(zmq_bind(stranger->socket, address), 0);
+}
+
+static void close_stranger(raw_socket *stranger)
+{
+    zmq_close(stranger->socket);
+    zmq_ctx_term(stranger->context);
+}
+
+static void send_raw(void *socket, const void *data, size_t len, bool more)
+{
+    assert_int_equal(zmq_send(socket, data, len, more ? ZMQ_SNDMORE : 0), len);
+}
+
+static void send_golden(void *socket)
+{
+    send_raw(socket, golden_header, HEADER, true);
+    send_raw(socket, golden_body, sizeof golden_body, true);
+    send_raw(socket, golden_data, sizeof golden_data, false);
+}
+
+static void a_message_has_the_bytes_of_the_protocol(void **state)
+{
+    (void)state;
+    raw_socket server;
+    pl_socket *client;
+    pl_message sent;
+    uint8_t frame[256];
+    char address[PL_ADDRESS_MAX];
+    size_t size = sizeof address;
+    open_stranger(&server, ZMQ_ROUTER, "tcp://127.0.0.1:*");
+    zmq_getsockopt(server.socket, ZMQ_LAST_ENDPOINT, address, &size);
+    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    golden_message(&sent);
+    assert_int_equal(pl_wire_send(client, &sent), PL_OK);
+    zmq_recv(server.socket, frame, sizeof frame, 0); /* the routing id */
+    assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), HEADER);
+    assert_memory_equal(frame, golden_header, HEADER);
+    assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), 9);
+    assert_memory_equal(frame, golden_body, 9);
+    assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), 3);
+    assert_memory_equal(frame, golden_data, 3);
+    pl_message_destroy(&sent);
+    pl_wire_close(&client);
+    close_stranger(&server);
+}
+
+/* Waits until `n` messages were dropped; a golden message ends the wait and shows
+ * that the socket still serves. */
+static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
+{
+    pl_message got;
+    pl_peer peer;
+    pl_message_init(&got, 0);
+    send_golden(stranger);
+    pl_status status = PL_ERR_TIMEOUT;
+    for (int64_t end = pl_now_ms() + WAIT_MS; status != PL_OK && pl_now_ms() < end;) {
+        bool ready;
+        pl_wire_poll(&server, 1, NULL, 0, 100, &ready);
+        status = pl_wire_recv(server, &peer, &got);
+    }
+    assert_int_equal(status, PL_OK);
+    assert_true(got.request == 7); /* the only good one: nothing bad came before */
+    assert_int_equal(got.data.len, 3);
+    assert_true(pl_wire_dropped(server) == n);
+    assert_int_equal(pl_wire_recv(server, &peer, &got), PL_ERR_TIMEOUT);
+    pl_message_destroy(&got);
+}
+
+static void a_message_with_any_bit_flipped_is_dropped(void **state)
+{
+    (void)state;
+    pl_socket *server;
+    raw_socket stranger;
+    char address[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    open_stranger(&stranger, ZMQ_DEALER, address);
+    uint64_t n = 0;
+    enum { TOTAL = HEADER + sizeof golden_body + sizeof golden_data };
+    for (size_t bit = 0; bit < 8 * TOTAL; bit++) {
+        uint8_t bytes[TOTAL];
+        memcpy(bytes, golden_header, HEADER);
+        memcpy(bytes + HEADER, golden_body, sizeof golden_body);
+        memcpy(bytes + HEADER + sizeof golden_body, golden_data, sizeof golden_data);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        send_raw(stranger.socket, bytes, HEADER, true);
+        send_raw(stranger.socket, bytes + HEADER, sizeof golden_body, true);
+        send_raw(stranger.socket, bytes + TOTAL - 3, 3, false);
+        n++;
+        if (n % 200 == 0)
+            expect_dropped(server, stranger.socket, n);
+    }
+    expect_dropped(server, stranger.socket, n);
+    close_stranger(&stranger);
+    pl_wire_close(&server);
+}
+
+static void a_message_cut_at_any_length_is_dropped(void **state)
+{
+    (void)state;
+    pl_socket *server;
+    raw_socket stranger;
+    char address[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    open_stranger(&stranger, ZMQ_DEALER, address);
+    uint64_t n = 0;
+    for (size_t len = 0; len < HEADER; len++, n++) {
+        send_raw(stranger.socket, golden_header, len, true);
+        send_raw(stranger.socket, golden_body, sizeof golden_body, true);
+        send_raw(stranger.socket, golden_data, sizeof golden_data, false);
+    }
+    for (size_t len = 0; len < sizeof golden_body; len++, n++) {
+        send_raw(stranger.socket, golden_header, HEADER, true);
+        send_raw(stranger.socket, golden_body, len, true);
+        send_raw(stranger.socket, golden_data, sizeof golden_data, false);
+    }
+    for (size_t len = 0; len < sizeof golden_data; len++, n++) {
+        send_raw(stranger.socket, golden_header, HEADER, true);
+        send_raw(stranger.socket, golden_body, sizeof golden_body, true);
+        send_raw(stranger.socket, golden_data, len, false);
+    }
+    expect_dropped(server, stranger.socket, n);
+    close_stranger(&stranger);
+    pl_wire_close(&server);
+}
+
+static void one_two_and_four_frames_are_dropped(void **state)
+{
+    (void)state;
+    pl_socket *server;
+    raw_socket stranger;
+    char address[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    open_stranger(&stranger, ZMQ_DEALER, address);
+    send_raw(stranger.socket, "", 0, false);
+    send_raw(stranger.socket, golden_header, HEADER, false);
+    send_raw(stranger.socket, golden_header, HEADER, true);
+    send_raw(stranger.socket, golden_body, sizeof golden_body, false);
+    for (int extra = 1; extra < 40; extra += 13) {
+        send_raw(stranger.socket, golden_header, HEADER, true);
+        send_raw(stranger.socket, golden_body, sizeof golden_body, true);
+        for (int i = 0; i < extra; i++)
+            send_raw(stranger.socket, golden_data, sizeof golden_data, true);
+        send_raw(stranger.socket, golden_data, sizeof golden_data, false);
+    }
+    expect_dropped(server, stranger.socket, 6);
+    close_stranger(&stranger);
+    pl_wire_close(&server);
+}
+
+/* A well-summed header, so that nothing but the named field can be at fault. */
+static void send_summed(void *socket, const uint8_t header[HEADER], size_t data_len)
+{
+    uint8_t copy[HEADER];
+    memcpy(copy, header, HEADER);
+    memset(copy + 56, 0, 8);
+    pl_piece pieces[] = {{copy, HEADER}, {golden_body, 9}, {golden_data, data_len}};
+    uint64_t sum = pl_checksum_pieces(pieces, 3);
+    for (int i = 0; i < 8; i++)
+        copy[56 + i] = (uint8_t)(sum >> 8 * i);
+    send_raw(socket, copy, HEADER, true);
+    send_raw(socket, golden_body, 9, true);
+    send_raw(socket, golden_data, data_len, false);
+}
+
+static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
+{
+    (void)state;
+    static const size_t bad_fields[] = {0,  3,  4,  8,  9,  10, 11, 12,
+                                        15, 16, 19, 20, 23, 48, 55};
+    pl_socket *server;
+    raw_socket stranger;
+    char address[PL_ADDRESS_MAX];
+    uint8_t header[HEADER];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    open_stranger(&stranger, ZMQ_DEALER, address);
+    size_t n = sizeof bad_fields / sizeof *bad_fields;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(header, golden_header, HEADER);
+        header[bad_fields[i]] ^= 0x81;
+        send_summed(stranger.socket, header, 3);
+    }
+    memcpy(header, golden_header, HEADER);
+    header[16] = 0; /* no data, and yet a third frame */
+    send_summed(stranger.socket, header, 0);
+    expect_dropped(server, stranger.socket, n + 1);
+    close_stranger(&stranger);
+    pl_wire_close(&server);
+}
+
+static void a_later_minor_version_is_understood(void **state)
+{
+    (void)state;
+    pl_socket *server;
+    raw_socket stranger;
+    pl_message got;
+    uint8_t header[HEADER];
+    char address[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    open_stranger(&stranger, ZMQ_DEALER, address);
+    memcpy(header, golden_header, HEADER);
+    header[5] = 9;
+    send_summed(stranger.socket, header, 3);
+    pl_message_init(&got, 0);
+    await_message(server, &(pl_peer){.len = 0}, &got);
+    assert_true(got.request == 7);
+    pl_message_destroy(&got);
+    close_stranger(&stranger);
+    pl_wire_close(&server);
+}
+
+static void only_loopback_addresses_are_allowed(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"tcp://0.0.0.0:5555",
+                                      "tcp://*:5555",
+                                      "tcp://192.168.1.1:5555",
+                                      "tcp://127.0.0.1.example.org:5555",
+                                      "tcp://127.0.0.1:0;192.168.1.1:5555",
+                                      "tcp://127.0.0.1:",
+                                      "tcp://127.0.0.1:123456",
+                                      "tcp://localhost:5555",
+                                      "inproc://x",
+                                      "ipc://",
+                                      "pgm://eth0;239.192.1.1:5555",
+                                      ""};
+    pl_socket *socket;
+    char bound[PL_ADDRESS_MAX];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(pl_wire_bind(bad[i], &socket, bound), PL_ERR_UNSUPPORTED);
+        assert_null(socket);
+        assert_int_equal(pl_wire_connect(bad[i], &socket), PL_ERR_UNSUPPORTED);
+        assert_non_null(strstr(pl_last_error(), "encryption is not built yet"));
+    }
+}
+
+static void a_port_in_use_is_busy_and_named(void **state)
+{
+    (void)state;
+    pl_socket *first, *second;
+    char bound[PL_ADDRESS_MAX], none[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &first, bound), PL_OK);
+    assert_true(pl_starts_with(bound, "tcp://127.0.0.1:"));
+    assert_false(pl_ends_with(bound, "*"));
+    assert_int_equal(pl_wire_bind(bound, &second, none), PL_ERR_BUSY);
+    assert_non_null(strstr(pl_last_error(), bound));
+    assert_null(second);
+    pl_wire_close(&first);
+}
+
+static void unix_sockets_and_ipv6_work_too(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/pl-wire-XXXXXX", ipc[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(ipc, sizeof ipc, "ipc://%s/hub", folder);
+    const char *addresses[] = {ipc, "tcp://[::1]:*"};
+    for (int i = 0; i < 2; i++) {
+        socket_pair pair;
+        pl_message message;
+        if (pl_wire_bind(addresses[i], &pair.server, pair.address) != PL_OK) {
+            assert_int_equal(i, 1); /* a machine without IPv6 */
+            continue;
+        }
+        assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
+        pl_message_init(&message, 5);
+        assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+        await_message(pair.server, &(pl_peer){.len = 0}, &message);
+        pl_message_destroy(&message);
+        close_pair(&pair);
+    }
+    assert_int_equal(pl_remove_tree(folder), PL_OK);
+}
+
+static void a_vanished_peer_is_an_error(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_peer peer;
+    pl_message message;
+    open_pair(&pair);
+    pl_message_init(&message, 5);
+    assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+    await_message(pair.server, &peer, &message);
+    pl_wire_close(&pair.client);
+    pl_status status = PL_OK;
+    for (int i = 0; i < 500 && status == PL_OK; i++) {
+        status = pl_wire_send_to(pair.server, &peer, &message);
+        pl_sleep_ms(10);
+    }
+    assert_int_equal(status, PL_ERR_NET);
+    pl_message_destroy(&message);
+    close_pair(&pair);
+}
+
+static void a_full_queue_is_an_error_and_never_a_wait(void **state)
+{
+    (void)state;
+    pl_socket *client;
+    pl_message message;
+    char address[PL_ADDRESS_MAX];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &client, address), PL_OK);
+    pl_wire_close(&client); /* a port on which nobody listens */
+    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    pl_message_init(&message, 5);
+    pl_status status = PL_OK;
+    int n_sent = 0;
+    int64_t before = pl_now_ms();
+    for (; n_sent < 5000 && status == PL_OK; n_sent++)
+        status = pl_wire_send(client, &message);
+    assert_int_equal(status, PL_ERR_NET);
+    assert_in_range(n_sent, 900, 2100);
+    assert_in_range(pl_now_ms() - before, 0, 2000);
+    pl_message_destroy(&message);
+    pl_wire_close(&client);
+}
+
+/* A server that answers only the third copy of each question, first with the
+ * answer to another request; then ends. */
+typedef struct deaf_server {
+    pl_socket *socket;
+    int n_heard;
+    pl_status answer; /* PL_OK: echo */
+} deaf_server;
+
+static void deaf_server_run(void *context)
+{
+    deaf_server *server = context;
+    pl_message message;
+    pl_peer peer;
+    pl_message_init(&message, 0);
+    while (server->n_heard < 3) {
+        bool ready;
+        if (!pl_wire_poll(&server->socket, 1, NULL, 0, WAIT_MS, &ready))
+            break;
+        server->n_heard += pl_wire_recv(server->socket, &peer, &message) == PL_OK;
+    }
+    uint64_t request = message.request;
+    message.request = request + 1000;
+    pl_status status = pl_wire_send_to(server->socket, &peer, &message);
+    message.request = request;
+    if (server->answer != PL_OK)
+        pl_wire_error(&message, request, server->answer, "no such blob");
+    if (status == PL_OK)
+        status = pl_wire_send_to(server->socket, &peer, &message);
+    if (status != PL_OK)
+        server->n_heard = -1;
+    pl_message_destroy(&message);
+}
+
+static pl_status ask_deaf_server(pl_status answer_with, pl_message *answer)
+{
+    socket_pair pair;
+    pl_message question;
+    pl_thread *thread;
+    open_pair(&pair);
+    deaf_server server = {.socket = pair.server, .answer = answer_with};
+    assert_int_equal(pl_thread_start("server", deaf_server_run, &server, &thread),
+                     PL_OK);
+    golden_message(&question);
+    question.request = pl_wire_next_request();
+    pl_status status = pl_wire_ask(pair.client, &question, 30, WAIT_MS, answer);
+    pl_thread_join(&thread);
+    assert_int_equal(server.n_heard, 3);
+    assert_true(answer->request == question.request);
+    pl_message_destroy(&question);
+    close_pair(&pair);
+    return status;
+}
+
+static void asking_sends_again_until_its_own_answer_comes(void **state)
+{
+    (void)state;
+    pl_message answer;
+    pl_message_init(&answer, 0);
+    assert_int_equal(ask_deaf_server(PL_OK, &answer), PL_OK);
+    assert_int_equal(answer.type, 2);
+    assert_memory_equal(answer.data.data, "xyz", 3);
+    pl_message_destroy(&answer);
+}
+
+static void an_error_answer_becomes_status_and_sentence(void **state)
+{
+    (void)state;
+    pl_message answer;
+    pl_message_init(&answer, 0);
+    assert_int_equal(ask_deaf_server(PL_ERR_NOT_FOUND, &answer), PL_ERR_NOT_FOUND);
+    assert_string_equal(pl_last_error(), "no such blob");
+    assert_int_equal(ask_deaf_server((pl_status)200, &answer), PL_ERR_PROTO);
+    pl_message_destroy(&answer);
+}
+
+static void asking_nobody_ends_in_time(void **state)
+{
+    (void)state;
+    pl_socket *client;
+    pl_message question, answer;
+    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &client), PL_OK);
+    pl_message_init(&question, 5);
+    pl_message_init(&answer, 0);
+    int64_t before = pl_now_ms();
+    assert_int_equal(pl_wire_ask(client, &question, 20, 100, &answer), PL_ERR_TIMEOUT);
+    assert_in_range(pl_now_ms() - before, 100, 3000);
+    assert_non_null(strstr(pl_last_error(), "tcp://127.0.0.1:1 did not answer"));
+    pl_message_destroy(&question);
+    pl_message_destroy(&answer);
+    pl_wire_close(&client);
+}
+
+static void polling_tells_sockets_from_descriptors(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_message message;
+    bool ready[3];
+    int fd = eventfd(0, EFD_NONBLOCK);
+    open_pair(&pair);
+    pl_socket *sockets[] = {pair.server, pair.client};
+    assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, 0, ready), 0);
+    assert_false(ready[0] || ready[1] || ready[2]);
+    eventfd_write(fd, 1);
+    assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
+    assert_true(!ready[0] && !ready[1] && ready[2]);
+    pl_message_init(&message, 5);
+    assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+    eventfd_t drained;
+    eventfd_read(fd, &drained);
+    assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
+    assert_true(ready[0] && !ready[1] && !ready[2]);
+    pl_message_destroy(&message);
+    close_pair(&pair);
+    close(fd);
+}
+
+static void request_numbers_never_repeat(void **state)
+{
+    (void)state;
+    uint64_t last = pl_wire_next_request();
+    for (int i = 0; i < 100; i++) {
+        uint64_t next = pl_wire_next_request();
+        assert_true(next > last);
+        last = next;
+    }
+}
+
+static int shut_down(void **state)
+{
+    (void)state;
+    pl_wire_shutdown();
+    pl_wire_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_go_there_and_back),
+        cmocka_unit_test(the_largest_message_passes_and_a_larger_one_is_our_error),
+        cmocka_unit_test(a_message_has_the_bytes_of_the_protocol),
+        cmocka_unit_test(a_message_with_any_bit_flipped_is_dropped),
+        cmocka_unit_test(a_message_cut_at_any_length_is_dropped),
+        cmocka_unit_test(one_two_and_four_frames_are_dropped),
+        cmocka_unit_test(a_good_checksum_does_not_excuse_a_bad_field),
+        cmocka_unit_test(a_later_minor_version_is_understood),
+        cmocka_unit_test(only_loopback_addresses_are_allowed),
+        cmocka_unit_test(a_port_in_use_is_busy_and_named),
+        cmocka_unit_test(unix_sockets_and_ipv6_work_too),
+        cmocka_unit_test(a_vanished_peer_is_an_error),
+        cmocka_unit_test(a_full_queue_is_an_error_and_never_a_wait),
+        cmocka_unit_test(asking_sends_again_until_its_own_answer_comes),
+        cmocka_unit_test(an_error_answer_becomes_status_and_sentence),
+        cmocka_unit_test(asking_nobody_ends_in_time),
+        cmocka_unit_test(polling_tells_sockets_from_descriptors),
+        cmocka_unit_test(request_numbers_never_repeat),
+    };
+    return cmocka_run_group_tests(tests, NULL, shut_down);
+}
