@@ -1,3 +1,11 @@
+/* data.json: the difference between "a folder with files in it" and "the data that
+ * these options make".
+ *
+ * The second start of a run must be fast and must not train on something else than
+ * the first. So options are compared as text, inputs by number, size and newest
+ * modification time (a walk, not a read), and the products, which training will
+ * trust, by their full hash.
+ */
 #include "corpus/data_manifest.h"
 #include <fts.h>
 #include <stdio.h>
@@ -8,6 +16,8 @@
 
 /* ---- options: everything that changes the products, as text ---- */
 
+/* As text because the comparison then needs no types, and a difference can be shown
+ * to the user as it stands. n_threads is missing on purpose: it changes nothing. */
 enum { N_OPTIONS = 8 };
 typedef struct option_text {
     const char *name;
@@ -96,6 +106,7 @@ static input_facts measure_input(const char *path)
     return facts;
 }
 
+/* Standard input and the machine's own text leave nothing to compare with. */
 static void push_input(pl_json *inputs, const char *path)
 {
     if (path[0] == '\0' || strcmp(path, "-") == 0)
@@ -138,6 +149,7 @@ static pl_status check_input(const char *folder, const pl_json *input)
 
 /* ---- products ---- */
 
+/* The hash is over the mapped file: BLAKE2b at about a gigabyte a second. */
 static pl_status measure_product(const char *folder, const char *name, int64_t *bytes,
                                  pl_hash *hash)
 {
@@ -188,6 +200,7 @@ static pl_status check_product(const char *folder, const pl_json *products, size
 
 /* ---- result ---- */
 
+/* The counts of the result, read and written by one table. */
 typedef struct count_row {
     const char *name;
     size_t offset;
@@ -250,6 +263,8 @@ done:
     return status;
 }
 
+/* Cheapest first, and in the order of what the user can do about it: another
+ * release, other options, another corpus, damage. */
 static pl_status check_manifest(const char *folder, const pl_json *json,
                                 const pl_prepare_options *options,
                                 pl_prepare_result *result)

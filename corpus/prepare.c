@@ -1,10 +1,20 @@
-/* From a corpus to a data folder: read, split, train the tokenizer, tokenise. */
+/* From a corpus to a data folder.
+ *
+ *   read      documents -> spool (text on disk, index in memory), duplicates dropped,
+ *             each document held out or not by its hash
+ *   tokenizer trained on the training documents only, or copied
+ *   tokenise  batches of documents in parallel, written in the order of the corpus
+ *   manifest  data.json, last: its presence is what "prepared" means
+ *
+ * Everything is a function of the documents and the options: neither the number of
+ * threads nor the time changes a byte of the products. A failure at any point leaves
+ * no manifest, and the next attempt starts anew.
+ */
 #include "corpus/data_manifest.h"
 #include "corpus/spool.h"
 #include "corpus/tokens_write.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20 };
@@ -61,6 +71,8 @@ static bool held_out(preparation *work, uint64_t hash)
     return draw < work->options->valid_share;
 }
 
+/* Stops the reader by a status that is no error once max_bytes are there; the last
+ * document may exceed them, so that a limit never gives an empty set. */
 static pl_status collect(void *context, const pl_document *document)
 {
     preparation *work = context;
@@ -97,10 +109,8 @@ static pl_status read_system(preparation *work)
     pl_buf lines = {0};
     uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
     pl_status status = pl_system_text_read(max, collect, work, &lines);
-    for (char *at = NULL,
-              *line = strtok_r((char *)(uintptr_t)pl_buf_text(&lines), "\n", &at);
-         line; line = strtok_r(NULL, "\n", &at))
-        say(work, "data     %s", line);
+    for (const char *at = pl_buf_text(&lines); *at; at += strcspn(at, "\n") + 1)
+        say(work, "data     %.*s", (int)strcspn(at, "\n"), at);
     pl_buf_destroy(&lines);
     return work->full ? PL_OK : status;
 }
@@ -148,6 +158,7 @@ static void report_reading(const preparation *work, double seconds)
             (unsigned long long)work->n_skipped);
 }
 
+/* Everything that can be known to fail is refused here, before minutes of work. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
@@ -176,6 +187,7 @@ static pl_status check_split(const preparation *work)
 
 /* ---- the tokenizer ---- */
 
+/* Held-out documents stay out of the tokenizer too: it is part of the model. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
     size_t n = 0, n_docs = spool_n_docs(work->spool);
@@ -231,6 +243,8 @@ static pl_status get_tokenizer(preparation *work)
 
 /* ---- tokenising ---- */
 
+/* Items write only their own buffer; the caller writes them out in order. That makes
+ * the file independent of which thread finished first. */
 typedef struct token_batch {
     const preparation *work;
     size_t first, n;
@@ -303,6 +317,7 @@ static pl_status open_writers(preparation *work)
                              &work->valid);
 }
 
+/* Both files get the same list of domains, so that indices can be compared. */
 static pl_status end_writers(preparation *work)
 {
     pl_prepare_result *result = work->result;
@@ -355,6 +370,7 @@ static pl_status build_steps(preparation *work)
     return data_manifest_write(work->folder, work->options, work->result);
 }
 
+/* Cleans up after success and failure alike: drafts and the spool vanish. */
 static pl_status build(preparation *work)
 {
     pl_status status = build_steps(work);

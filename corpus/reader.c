@@ -1,4 +1,13 @@
-/* Documents from what a user has: files, JSON lines, folders, standard input. */
+/* Documents from what a user has: files, JSON lines, folders, standard input.
+ *
+ *   path -> folder? walk in name order -> file
+ *   file -> stream (decompressed) -> one text, or lines -> JSON -> text
+ *   text -> replace bad bytes -> blank? count : deliver
+ *
+ * One rule runs through: what the user named must be readable or is refused with the
+ * reason, and what merely lies in a folder beside it (binaries, hidden files, pipes)
+ * is passed over and counted. Memory holds one document.
+ */
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
 #include <errno.h>
@@ -25,6 +34,7 @@ typedef struct text_source {
     uint64_t line; /* JSON lines: the number of the current one */
 } text_source;
 
+/* A blank document has nothing to predict; a blank line of JSON lines is allowed. */
 static bool is_blank(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -96,6 +106,7 @@ static pl_status read_text(document_reader *reader, text_source *source, bool *b
     return PL_OK;
 }
 
+/* Windows programs put U+FEFF before the text; it is no part of it. */
 static size_t byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -135,6 +146,7 @@ static pl_status line_failed(const text_source *source, const char *what)
                    (unsigned long long)source->line, what);
 }
 
+/* The line's own domain wins over that of the folder. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {
@@ -148,6 +160,8 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
     return deliver(reader, source, text, len, domain ? domain : source->domain);
 }
 
+/* Bad bytes are replaced before parsing: the parser is strict, and one of them in a
+ * long text should not cost the corpus. */
 static pl_status read_line(document_reader *reader, text_source *source,
                            const char *text, size_t len)
 {
@@ -191,6 +205,7 @@ static pl_status take_lines(document_reader *reader, text_source *source,
     return PL_OK;
 }
 
+/* Lines of any length in a buffer that grows to the longest one. */
 static pl_status read_lines(document_reader *reader, text_source *source)
 {
     bool end = false;
@@ -211,6 +226,7 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 
 /* ---- files ---- */
 
+/* By name, not by content: a text file may well begin with a brace. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -261,6 +277,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
+/* Links count as the files that they point to; pipes and sockets would block. */
 static bool is_regular(const FTSENT *entry)
 {
     struct stat info;

@@ -1,7 +1,17 @@
 /* Which windows a step trains on: a pure function of (tokens, options, sample).
  *
+ *   k      = sample * n_replicas + replica
+ *   epoch  = k / n_windows
+ *   window = permutation(seed, stream(stream, epoch))[k mod n_windows]
+ *
  * No state, no order of calls: a restarted worker, or another one, that asks for
- * sample i gets the same bytes.
+ * sample i gets the same bytes. Replicas take every n-th place of one permutation,
+ * so that within an epoch no two of them see the same window, and all together see
+ * each once.
+ *
+ * Windows are numbered through the documents: document d owns the numbers
+ * first_window[d] .. first_window[d+1]. A window never crosses a document's end, so
+ * no target is predicted from another text.
  */
 #include "corpus/corpus.h"
 #include <assert.h>
@@ -112,6 +122,7 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t window)
     return low;
 }
 
+/* O(1) seek: the permutation is evaluated at one place, never laid out. */
 static uint64_t window_of(const pl_sampler *sampler, uint64_t sample)
 {
     const pl_sampler_options *options = &sampler->options;
@@ -121,7 +132,8 @@ static uint64_t window_of(const pl_sampler *sampler, uint64_t sample)
     return pl_permute(options->seed, stream, n_windows, k % n_windows);
 }
 
-/* Targets of one row: the document's tokens at+1 .. at+n; returns the counted. */
+/* Targets of one row: the document's tokens at+1 .. at+n; returns the counted. The
+ * tokens of the prefix stay as inputs, only their loss is left out. */
 static int64_t fill_row(const pl_sampler *sampler, uint64_t window, int32_t *tokens,
                         int32_t *targets)
 {

@@ -1,3 +1,11 @@
+/* Documents on their way to tokens.
+ *
+ * The texts go to one scratch file, which is mapped when the last has come: the page
+ * cache holds what fits and the disk the rest. In memory stay 24 bytes a document
+ * and a set of their hashes, which finds duplicates. 64 bits of a cryptographic hash
+ * mistake two of n documents for one with a chance of n^2 / 2^65: one in four
+ * thousand for a hundred million.
+ */
 #include "corpus/spool.h"
 #include <errno.h>
 #include <stdio.h>
@@ -69,6 +77,8 @@ uint64_t spool_hash(const pl_document *document)
 
 /* ---- the set of hashes ---- */
 
+/* A zero marks an empty place; the one document in 2^64 that has this hash takes
+ * another. */
 static uint64_t never_zero(uint64_t hash)
 {
     return hash ? hash : 1;
@@ -115,6 +125,8 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
+/* Linear: there are a handful. The limit bounds the search when somebody uses the
+ * domain field for web addresses. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')
@@ -158,6 +170,7 @@ pl_status spool_seal(document_spool *spool)
     spool->file = NULL;
     if (closed != 0)
         return spool_failed(spool);
+    /* An empty file cannot be mapped, and has nothing to read. */
     return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
 }
 

@@ -1,3 +1,9 @@
+/* libarchive behind one file, used as a decompressor: the "raw" format is one stream
+ * of bytes, the filters are recognised by their magic numbers.
+ *
+ * The file is opened here and not by the library, so that "does not exist" and "may
+ * not be read" are told apart by errno and not by the library's words.
+ */
 #include "corpus/text_stream.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -56,6 +62,7 @@ static pl_status open_failed(const char *path)
     }
 }
 
+/* A failing disk is not the file's fault; everything else is a broken stream. */
 static pl_status stream_failed(const text_stream *stream)
 {
     const char *reason = archive_error_string(stream->archive);

@@ -137,6 +137,7 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
                    message.c_str());
 }
 
+/* "<0x41>" is 0x41; -1 for anything else. */
 int byte_of(std::string_view piece)
 {
     unsigned value = 0;
@@ -146,6 +147,7 @@ int byte_of(std::string_view piece)
     return static_cast<int>(value);
 }
 
+/* A piece as text: its blank marks are blanks. */
 std::string text_of(std::string_view piece)
 {
     std::string text;
@@ -169,6 +171,8 @@ struct pl_tokenizer {
 namespace
 {
 
+/* What each token stands for in bytes, and which token each byte has. An unknown
+ * piece, which our own models never produce, shows as U+FFFD. */
 void fill_tables(pl_tokenizer *tokenizer)
 {
     const auto &processor = tokenizer->processor;
@@ -245,6 +249,7 @@ pl_status probe(pl_tokenizer *tokenizer)
     return status;
 }
 
+/* Tokens 0, 1, 2 are constants of this program, so a model must have them there. */
 pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
 {
     auto &processor = tokenizer->processor;
@@ -270,6 +275,8 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
                               pl_buf *model)
 {
     return guarded("training the tokenizer", [&] {
+        /* The model may have fewer pieces than asked for; then the text holds no
+         * more, and their number is the answer for the user. */
         std::string bytes;
         PL_RETURN_IF(train(blocks, n_blocks, vocab, &bytes));
         sentencepiece::SentencePieceProcessor processor;

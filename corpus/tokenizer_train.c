@@ -1,4 +1,9 @@
-/* What the tokenizer is trained on: blocks spread evenly over the documents. */
+/* What the tokenizer is trained on, and where texts may be cut.
+ *
+ * BPE merges are found in some megabytes as well as in gigabytes, so the trainer
+ * gets a sample: blocks of at most 4 kB (the library takes no longer sentences),
+ * spread evenly over the documents. The choice depends on nothing but the texts.
+ */
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>
@@ -67,6 +72,7 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
     for (size_t at = 0; at < len;) {
         size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
         sample->seen_bytes += step;
+        /* Exact in doubles up to 2^53 bytes; with share 1 every block passes. */
         if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
             PL_RETURN_IF(sample_push(sample, text + at, step));
         at += step;

@@ -1,3 +1,11 @@
+/* Reading token files, and cutting new ones out of them.
+ *
+ * The file may come from a disk that lies or from a peer. Opening checks the
+ * header, the names and the whole document table, whether or not the caller asks
+ * for verification: after that every index that the door hands out lies inside the
+ * file, so that nothing further on has to ask again. Only token values stay
+ * unchecked without verification; pl_tokens_copy takes care of them.
+ */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>
@@ -14,6 +22,7 @@ struct pl_tokens {
     char what[PL_PATH_MAX];
 };
 
+/* Through memcpy: a view may begin at an odd address. */
 static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
 {
     uint32_t token = 0;
@@ -44,6 +53,8 @@ static pl_status open_names(pl_tokens *tokens)
     return PL_OK;
 }
 
+/* In a mapping the table is aligned by the format; in a buffer from elsewhere it
+ * need not be. */
 static void place_docs(pl_tokens *tokens)
 {
     const void *at = tokens->data + tokens->layout.docs_at;
@@ -81,6 +92,8 @@ static pl_status check_docs(const pl_tokens *tokens)
     return PL_OK;
 }
 
+/* Checksum and range: a checksum alone does not stop a forger, and the range alone
+ * does not see a changed text. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -194,6 +207,8 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain)
     return tokens->domain_names[domain];
 }
 
+/* The layout of the new file. Its size is known before a byte is written, so the
+ * tokens are copied once, into place. */
 static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
                                 tokens_layout *layout)
 {
@@ -215,7 +230,8 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* `file` has layout->file_bytes zero bytes. */
+/* `file` has layout->file_bytes zero bytes, which is what the padding must be.
+ * Tokens are copied in the width of the source: the vocabulary is the same. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const tokens_layout *layout, uint8_t *file)
 {

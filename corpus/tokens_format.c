@@ -1,3 +1,8 @@
+/* The header of a token file, and the width of its tokens.
+ *
+ * The header has its own checksum so that it is known to be whole, and with it the
+ * place of everything else, without reading a large file to its end.
+ */
 #include "corpus/tokens_format.h"
 #include <string.h>
 
@@ -6,6 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are mapped as they lie: little-endian machines only");
 _Static_assert(sizeof(pl_token_doc) == 24, "a table entry is a pl_token_doc");
 
+/* The header as it lies in the file: fields in order of offset, none padded. */
 typedef struct header_fields {
     uint8_t magic[8];
     uint32_t version, token_bytes, vocab, n_docs, n_domains, names_bytes;
@@ -55,6 +61,8 @@ static bool fields_in_range(const header_fields *fields)
            (fields->n_docs == 0 || fields->n_domains > 0) && fields->reserved == 0;
 }
 
+/* Magic and version come before the checksum: a file of another kind, or of a later
+ * release, should be told so rather than be called damaged. */
 static pl_status check_fields(const header_fields *fields, const char *what)
 {
     if (memcmp(fields->magic, TOKENS_MAGIC, sizeof fields->magic) != 0)
@@ -90,6 +98,7 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
                            .n_tokens = fields.n_tokens};
     tokens_layout_place(out);
     *body_checksum = fields.body_checksum;
+    /* One equation covers truncation, additions and lying counts. */
     if (out->file_bytes != len)
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: %zu bytes, its header says %llu",
                        what, len, (unsigned long long)out->file_bytes);

@@ -1,3 +1,13 @@
+/* Writing token files as a stream.
+ *
+ *   open:  64 zero bytes          (the header's place)
+ *   add:   tokens of a document   (the table grows in memory: 24 bytes a document)
+ *   end:   padding, table, names; checksum over the mapped draft; header; fsync;
+ *          rename
+ *
+ * A crash at any point leaves at most path.tmp, which the next writer truncates; the
+ * name `path` only ever belongs to a complete file.
+ */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
 #include <errno.h>
@@ -99,6 +109,7 @@ uint64_t token_writer_n_tokens(const token_writer *writer)
     return writer->layout.n_tokens;
 }
 
+/* What only the end knows: padding to a multiple of 8, table, names. */
 static pl_status put_tables(token_writer *writer, const char *const *domains,
                             size_t n_domains)
 {
@@ -121,7 +132,9 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
     return PL_OK;
 }
 
-/* The header carries the checksum of the body, so it is written last. */
+/* The header carries the checksum of the body, so it is written last. The body is
+ * read back through a mapping: that is one pass at memory speed, and it checks what
+ * the kernel has, not what we believe to have written. */
 static pl_status put_header(token_writer *writer)
 {
     pl_mapping mapping;
@@ -143,6 +156,8 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
 {
     PL_RETURN_IF(put_tables(writer, domains, n_domains));
     PL_RETURN_IF(put_header(writer));
+    /* Durable before visible: the rename must never name bytes that a power cut can
+     * still take away. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
         return write_failed(writer);
     int closed = fclose(writer->file);

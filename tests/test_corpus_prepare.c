@@ -244,6 +244,25 @@ static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
     pl_buf_destroy(&heard);
 }
 
+static void thousands_of_duplicates_are_found(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf lines = {0};
+    enum { UNIQUE = 5000 };
+    for (int i = 0; i < 2 * UNIQUE; i++)
+        pl_buf_printf(&lines, "{\"text\": \"document %d\"}\n", i % UNIQUE);
+    write_bytes("many.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("many.jsonl");
+    options.vocab = 290;
+    options.min_document_tokens = 0;
+    assert_ok(pl_prepare(&options, in_scratch("many"), &result));
+    assert_int_equal(result.train_documents + result.valid_documents, UNIQUE);
+    assert_in_range(result.valid_documents, UNIQUE / 5 - 120, UNIQUE / 5 + 120);
+    pl_buf_destroy(&lines);
+}
+
 static void a_separate_valid_file_never_trains(void **state)
 {
     (void)state;
@@ -267,6 +286,36 @@ static void a_separate_valid_file_never_trains(void **state)
     pl_tokens_close(&train);
     pl_tokens_close(&valid);
     pl_buf_destroy(&all);
+}
+
+static void short_documents_train_but_do_not_judge(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf lines = {0}, heard = {0};
+    pl_tokens *valid;
+    enum { SHORT = 60 };
+    assert_ok(pl_read_file(options.corpus, &lines));
+    for (int i = 0; i < SHORT; i++)
+        pl_buf_printf(&lines, "{\"text\": \"short %d\"}\n", i);
+    write_bytes("short.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("short.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("short"), &result));
+    open_product("short", "valid.tok", &valid);
+    for (uint32_t d = 0; d < pl_tokens_n_docs(valid); d++)
+        assert_true(pl_tokens_doc(valid, d)->n_tokens >= 33);
+    const char *said = strstr(pl_buf_text(&heard), "held out (");
+    assert_non_null(said);
+    unsigned long long too_short = strtoull(said + strlen("held out ("), NULL, 10);
+    assert_in_range(too_short, 1, SHORT / 2);
+    assert_int_equal(result.train_documents + result.valid_documents + too_short,
+                     N_DOCS + SHORT);
+    pl_tokens_close(&valid);
+    pl_buf_destroy(&lines);
+    pl_buf_destroy(&heard);
 }
 
 static void a_given_tokenizer_is_used_and_max_bytes_ends_the_reading(void **state)
@@ -489,7 +538,9 @@ int main(void)
         cmocka_unit_test(a_subset_of_a_file_is_the_file),
         cmocka_unit_test(the_bytes_do_not_depend_on_threads),
         cmocka_unit_test(the_split_is_stable_and_duplicates_are_kept_once),
+        cmocka_unit_test(thousands_of_duplicates_are_found),
         cmocka_unit_test(a_separate_valid_file_never_trains),
+        cmocka_unit_test(short_documents_train_but_do_not_judge),
         cmocka_unit_test(a_given_tokenizer_is_used_and_max_bytes_ends_the_reading),
         cmocka_unit_test(a_second_call_reuses_what_is_there),
         cmocka_unit_test(other_options_are_refused_naming_both_values),

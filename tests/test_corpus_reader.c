@@ -27,6 +27,11 @@ static const uint8_t zst_bytes[] = {
     0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0xb9, 0x00, 0x00, 0x66, 0x69, 0x72,
     0x73, 0x74, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x73, 0x65, 0x63, 0x6f,
     0x6e, 0x64, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x1f, 0x3b, 0xb8, 0xa0};
+/* {"text": "packed"}, as a line */
+static const uint8_t jsonl_gz_bytes[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0xab, 0x56, 0x2a,
+    0x49, 0xad, 0x28, 0x51, 0xb2, 0x52, 0x50, 0x2a, 0x48, 0x4c, 0xce, 0x4e, 0x4d,
+    0x51, 0xaa, 0xe5, 0x02, 0x00, 0x2c, 0xe1, 0x8d, 0x4e, 0x13, 0x00, 0x00, 0x00};
 
 /* Documents that were read: "domain:text|" one behind the other. */
 typedef struct collection {
@@ -93,6 +98,13 @@ static void every_compression_is_opened_by_content(void **state)
         write_bytes("unnamed", packings[i].bytes, packings[i].len);
         check_read("unnamed", ":" LINES "|");
     }
+}
+
+static void compressed_json_lines_are_lines(void **state)
+{
+    (void)state;
+    write_bytes("packed.jsonl.gz", jsonl_gz_bytes, sizeof jsonl_gz_bytes);
+    check_read("packed.jsonl.gz", ":packed|");
 }
 
 static void a_compressed_file_cut_anywhere_is_refused_by_name(void **state)
@@ -269,9 +281,10 @@ static void a_broken_line_is_named_with_its_number(void **state)
 static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
 {
     (void)state;
-    write_text("c.jsonl", "{\"text\": \"a\xff\"}\n{\"text\": \"b\\u0000c\"}\n");
-    pl_read_stats stats = check_read("c.jsonl", ":a\xef\xbf\xbd|:b\xef\xbf\xbd"
-                                                "c|");
+    write_text("c.jsonl", "{\"text\": \"a\xff\"}\n"
+                          "{\"text\": \"eight more\\u0000and eight more\"}\n");
+    pl_read_stats stats = check_read("c.jsonl", ":a\xef\xbf\xbd|:eight more\xef\xbf\xbd"
+                                                "and eight more|");
     assert_int_equal(stats.n_replaced_bytes, 2);
 }
 
@@ -408,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_compression_is_opened_by_content),
+        cmocka_unit_test(compressed_json_lines_are_lines),
         cmocka_unit_test(a_compressed_file_cut_anywhere_is_refused_by_name),
         cmocka_unit_test(a_file_that_only_has_the_name_of_a_compressed_one_is_refused),
         cmocka_unit_test(a_text_file_is_one_document),
