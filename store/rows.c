@@ -133,9 +133,10 @@ static uint64_t envelope_checksum(kv_family family, kv_slice key, const uint8_t 
     return checksum;
 }
 
-void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out)
+void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
+                 pl_buf *out)
 {
-    uint8_t version = ROW_VERSION, tail[ROW_CHECKSUM_BYTES];
+    uint8_t tail[ROW_CHECKSUM_BYTES];
     size_t start = out->len;
     pl_buf_append(out, &version, 1);
     pl_buf_append(out, fields->data, fields->len);
@@ -144,6 +145,11 @@ void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out)
     for (int i = 0; i < ROW_CHECKSUM_BYTES; i++)
         tail[i] = (uint8_t)(checksum >> (8 * i));
     pl_buf_append(out, tail, sizeof tail);
+}
+
+void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out)
+{
+    row_seal_as(ROW_VERSION, family, key, fields, out);
 }
 
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields)

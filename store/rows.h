@@ -54,7 +54,9 @@ pl_status row_damaged(const row_view *row, const char *how);
 
 /* Seals the fields, appends the row to the batch and clears `fields`. */
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields);
-/* The sealed value alone. */
+/* The sealed value alone; as another record version (tests). */
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
+void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
+                 pl_buf *out);
 
 #endif
