@@ -6,8 +6,8 @@
  *
  *   forward    S = Q K^T,  P = softmax(scale S),  out = P V,  lse = log sum e^(scale S)
  *   backward   P = e^(scale S - lse),  dP = dout V^T,  delta = sum_d dout out
- *              dS = scale P (dP - delta)
- *              dQ = dS K,  dK += dS^T Q,  dV += P^T dout
+ *              dS = P (dP - delta)
+ *              dQ = scale dS K,  dK += scale dS^T Q,  dV += P^T dout
  *
  * The backward pass recomputes P from lse (as in arXiv:2205.14135). Tasks share
  * nothing, so that results do not depend on the number of threads.
@@ -87,28 +87,37 @@ static void *carve(char **at, size_t bytes)
 static void copy_block(const shape *s, pl_act *out, const pl_act *x, size_t at,
                        size_t stride, int i0)
 {
-    const size_t bytes = (size_t)s->Dw * WORD;
-    for (int r = 0; r < QB; r++) {
-        char *row = (char *)out + (size_t)r * bytes;
-        if (i0 + r < s->T)
-            memcpy(row, act_in(x, at + (size_t)(i0 + r) * stride, s->type), bytes);
-        else
-            memset(row, 0, bytes);
-    }
+    const size_t row_bytes = stride * pl_type_bytes(s->type);
+    const char *from = (const char *)act_in(x, at + (size_t)i0 * stride, s->type);
+    float *to = (float *)(void *)out;
+    for (int r = 0; r < QB; r++, from += row_bytes, to += s->Dw)
+        for (int k = 0; k < s->Dw; k += LANES) {
+            const int left = v_left(k, s->Dw);
+            vfloat words = {0};
+            if (i0 + r < s->T)
+                words = load_words_n(from + k * WORD, left);
+            v_store_n(to + k, words, left);
+        }
 }
 
-/* Rows of a float matrix [n_rows, Dp] to n_rows positions of a head, each scaled. */
-static void store_rows(const shape *s, pl_act *out, size_t at, size_t stride,
-                       const float *x, const float *scale, int n_rows)
+ALWAYS_INLINE void store_row(pl_act *out, size_t to, const float *x, float factor,
+                             int D, const pl_type type)
 {
-    for (int r = 0; r < n_rows; r++) {
-        const size_t to = at + (size_t)r * stride;
-        const float factor = scale != NULL ? scale[r] : 1.0f;
-        for (int d = 0; d < s->D; d += LANES) {
-            const int left = v_left(d, s->D);
-            v_store_act(out, to + (size_t)d, v_load(x + d) * factor, left, s->type);
-        }
-        x += s->Dp;
+    for (int d = 0; d < D; d += LANES)
+        v_store_act(out, to + (size_t)d, v_load(x + d) * factor, v_left(d, D), type);
+}
+
+/* Rows of a float matrix [n_rows, Dp] to n_rows positions of a head, times `scale` and,
+ * where given, times each row's own factor. */
+static void store_rows(const shape *s, pl_act *out, size_t at, size_t stride,
+                       const float *x, float scale, const float *factors, int n_rows)
+{
+    for (int r = 0; r < n_rows; r++, at += stride, x += s->Dp) {
+        const float factor = factors != NULL ? factors[r] * scale : scale;
+        if (s->type == PL_BF16)
+            store_row(out, at, x, factor, s->D, PL_BF16);
+        else
+            store_row(out, at, x, factor, s->D, PL_F32);
     }
 }
 
@@ -143,52 +152,61 @@ static void forward_carve(forward *f, char *at)
 
 /* Row r of a block sees all columns before the block's own, and r + 1 of those QB: only
  * they need a mask. Rows from T on are zero and get finite values that nobody reads. */
-static float scores_max(const float *row, int i0, int r)
+static vfloat scores_max(const float *row, int i0, int r)
 {
     vfloat most = v_set(-INFINITY);
     for (int j = 0; j < i0; j += LANES)
         most = v_max(most, v_load(row + j));
     for (int j = 0; j < QB; j += LANES)
-        most = v_max(most, v_select(v_below(r + 1 - j), v_load(row + i0 + j),
-                                    v_set(-INFINITY)));
-    return v_largest(most);
+        most = v_max(
+            most, v_select(v_below(r + 1 - j), v_load(row + i0 + j), v_set(-INFINITY)));
+    return most;
 }
 
-ALWAYS_INLINE vfloat scores_exp_lanes(pl_act *p, size_t at, const float *row, float most,
-                                      float scale, vint keep, const pl_type type)
-{
-    const vfloat e = v_keep(v_exp((v_load(row) - most) * scale), keep);
-    v_store_act(p, at, e, LANES, type);
-    return e;
-}
-
-/* p = e^(scale (row - most)), 0 where masked; returns the sum. */
-ALWAYS_INLINE float scores_exp(pl_act *p, size_t at, const float *row, float most,
-                               float scale, int i0, int r, const pl_type type)
+/* p = 2^(scale row - shift), 0 where masked; returns the sum, by lanes. */
+ALWAYS_INLINE vfloat scores_exp(pl_act *p, size_t at, const float *row, float scale,
+                                float shift, int i0, int r, const pl_type type)
 {
     vfloat sum = {0};
-    for (int j = 0; j < i0; j += LANES)
-        sum += scores_exp_lanes(p, at + (size_t)j, row + j, most, scale, v_below(LANES),
-                                type);
-    for (int j = i0; j < i0 + QB; j += LANES)
-        sum += scores_exp_lanes(p, at + (size_t)j, row + j, most, scale,
-                                v_below(i0 + r + 1 - j), type);
-    return v_sum(sum);
+    for (int j = 0; j < i0; j += LANES) {
+        const vfloat e = v_exp2(v_load(row + j) * scale - shift);
+        v_store_act(p, at + (size_t)j, e, LANES, type);
+        sum += e;
+    }
+    for (int j = 0; j < QB; j += LANES) {
+        const vfloat e = v_exp2(v_load(row + i0 + j) * scale - shift);
+        const vfloat kept = v_keep(e, v_below(r + 1 - j));
+        v_store_act(p, at + (size_t)(i0 + j), kept, LANES, type);
+        sum += kept;
+    }
+    return sum;
 }
 
-/* Scores to unnormalised probabilities; inverse[r] is 1/sum. */
+/* Scores to unnormalised probabilities; inverse[r] is 1/sum. LANES rows together, so
+ * that the sums along rows are turned into lanes at once. */
 ALWAYS_INLINE void softmax_block(const forward *f, float *lse, float *inverse, int i0,
                                  const pl_type type)
 {
     const shape *s = &f->s;
-    for (int r = 0; r < QB; r++) {
-        const size_t at = (size_t)r * (size_t)s->Tp;
+    const float scale = s->scale * LOG2_E;
+    for (int r0 = 0; r0 < QB; r0 += LANES) {
+        vfloat rows[LANES];
+        float shift[LANES], sum[LANES];
+        const size_t at = (size_t)r0 * (size_t)s->Tp;
         const float *row = f->scores + at;
-        const float most = scores_max(row, i0, r);
-        const float sum = scores_exp(f->p, at, row, most, s->scale, i0, r, type);
-        inverse[r] = 1.0f / sum;
-        if (i0 + r < s->T)
-            lse[i0 + r] = most * s->scale + logf(sum);
+        for (int r = 0; r < LANES; r++)
+            rows[r] = scores_max(row + (size_t)r * (size_t)s->Tp, i0, r0 + r);
+        v_store(shift, v_largest_rows(rows) * scale);
+        for (int r = 0; r < LANES; r++) {
+            const size_t step = (size_t)r * (size_t)s->Tp;
+            rows[r] = scores_exp(f->p, at + step, row + step, scale, shift[r], i0,
+                                 r0 + r, type);
+        }
+        const vfloat total = v_sum_rows(rows);
+        v_store(sum, total);
+        v_store(inverse + r0, 1.0f / total);
+        for (int r = 0; r < LANES && i0 + r0 + r < s->T; r++)
+            lse[i0 + r0 + r] = shift[r] * LN_2 + logf(sum[r]);
     }
 }
 
@@ -226,7 +244,8 @@ static void forward_block(const forward *f, int b, int h, int i0)
                         .N = s->Dp,
                         .K = words_of(end, s->type)};
     product_run(&pv, s->type);
-    store_rows(s, f->out, out_at(s, b, i0, h), out_stride(s), f->o, inverse, n_rows);
+    store_rows(s, f->out, out_at(s, b, i0, h), out_stride(s), f->o, 1.0f, inverse,
+               n_rows);
 }
 
 static void forward_task(const forward *f, int b, int g)
@@ -303,7 +322,8 @@ static void backward_carve(backward *w, char *at)
     w->dv = carve(&at, float_bytes(s->Tp, s->Dp));
 }
 
-/* delta and lse of the block's rows; 0 from T on, where dout is 0 as well. */
+/* Operands, delta and lse (to base 2) of the block's rows; 0 from T on, where dout is 0
+ * as well. */
 static void load_block(backward *w, int b, int h, int i0)
 {
     const shape *s = &w->s;
@@ -324,17 +344,17 @@ static void load_block(backward *w, int b, int h, int i0)
                    v_load_act(w->out, row + (size_t)d, left, s->type);
         }
         w->delta[r] = v_sum(sum);
-        w->row_lse[r] = r < n_rows ? lse[i0 + r] : 0.0f;
+        w->row_lse[r] = r < n_rows ? lse[i0 + r] * LOG2_E : 0.0f;
     }
 }
 
-/* P and dS of LANES keys of row r. */
+/* P and dS of LANES keys of row r; the scale of dS waits until dQ and dK are stored. */
 ALWAYS_INLINE vfloat grad_lanes(const backward *w, vfloat *p, int r, int j, vint keep)
 {
     const size_t at = (size_t)r * KB + (size_t)j;
-    *p = v_exp(v_load(w->scores + at) * w->s.scale - w->row_lse[r]);
-    *p = v_keep(*p, keep);
-    return *p * (v_load(w->dp + at) - w->delta[r]) * w->s.scale;
+    const float scale = w->s.scale * LOG2_E;
+    *p = v_keep(v_exp2(v_load(w->scores + at) * scale - w->row_lse[r]), keep);
+    return *p * (v_load(w->dp + at) - w->delta[r]);
 }
 
 /* The same of row r, in bf16 of rows r and r + 1, to where the products want them. */
@@ -443,7 +463,7 @@ static void backward_block(backward *w, int b, int h, int i0)
         backward_products(w, j0, n_keys);
     }
     store_rows(s, w->dqkv, head_at(s, b, h) + (size_t)i0 * s->stride, s->stride, w->dq,
-               NULL, n_rows);
+               s->scale, NULL, n_rows);
 }
 
 static void backward_task(backward *w, int b, int g)
@@ -459,8 +479,8 @@ static void backward_task(backward *w, int b, int g)
     for (int h = g * group; h < (g + 1) * group; h++)
         for (int i0 = 0; i0 < s->T; i0 += QB)
             backward_block(w, b, h, i0);
-    store_rows(s, w->dqkv, k_at, s->stride, w->dk, NULL, s->T);
-    store_rows(s, w->dqkv, v_at, s->stride, w->dv, NULL, s->T);
+    store_rows(s, w->dqkv, k_at, s->stride, w->dk, s->scale, NULL, s->T);
+    store_rows(s, w->dqkv, v_at, s->stride, w->dv, 1.0f, NULL, s->T);
 }
 
 void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,

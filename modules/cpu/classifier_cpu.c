@@ -18,13 +18,13 @@ static float row_max(const float *row, int V)
     return most;
 }
 
-/* row = e^(row - shift); returns the sum. */
+/* row = 2^(row log2e - shift); returns the sum. */
 static float row_exp(float *row, float shift, int V)
 {
     vfloat sum = {0};
     for (int v = 0; v < V; v += LANES) {
         const int left = v_left(v, V);
-        vfloat e = v_exp(v_load_n(row + v, left) - shift);
+        vfloat e = v_exp2(v_load_n(row + v, left) * LOG2_E - shift);
         if (left < LANES)
             e = v_keep(e, v_below(left));
         sum += e;
@@ -55,9 +55,9 @@ static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
             memset(act_at(dlogits, at, type), 0, (size_t)V * pl_type_bytes(type));
         return;
     }
-    const float most = row_max(row, V), score = row[target];
-    const float sum = row_exp(row, most, V);
-    *loss = logf(sum) + (most - score);
+    const float shift = row_max(row, V) * LOG2_E, score = row[target];
+    const float sum = row_exp(row, shift, V);
+    *loss = logf(sum) + (shift * LN_2 - score);
     if (dlogits == NULL)
         return;
     row[target] -= sum;

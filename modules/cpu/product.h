@@ -51,6 +51,15 @@ ALWAYS_INLINE vfloat load_words(const char *p)
     return words;
 }
 
+ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
+{
+    if (n == LANES)
+        return load_words(p);
+    vfloat words = {0};
+    memcpy(&words, p, (size_t)n * WORD);
+    return words;
+}
+
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
                                 const char *b, const pl_type type)
 {
@@ -89,23 +98,27 @@ static void product_run(const product *job, pl_type type)
         product_typed(job, PL_F32);
 }
 
-/* LANES rows from row n on, LANES words from word k on, turned into out. */
-ALWAYS_INLINE void pack_square(char *out, const char *x, size_t stride, int n, int R,
-                               int k, int K)
+/* LANES rows of LANES words, turned into rows of out. */
+ALWAYS_INLINE void pack_square(char *out, const char *x, size_t stride)
 {
     vfloat row[LANES];
-    const size_t left = (size_t)v_left(k, K) * WORD;
-    for (int i = 0; i < LANES; i++) {
-        const char *from = x + (size_t)(n + i) * stride + (size_t)k * WORD;
-        row[i] = (vfloat){0};
-        if (n + i < R && left == LANES * WORD)
-            memcpy(&row[i], from, LANES * WORD);
-        else if (n + i < R)
-            memcpy(&row[i], from, left);
-    }
+    for (int i = 0; i < LANES; i++)
+        row[i] = load_words(x + (size_t)i * stride);
     v_transpose(row);
-    for (int i = 0; i < LANES && k + i < K; i++)
-        memcpy(out + (size_t)(k + i) * NR * WORD, &row[i], sizeof row[i]);
+    for (int i = 0; i < LANES; i++)
+        memcpy(out + i * NR * WORD, &row[i], sizeof row[i]);
+}
+
+/* The same at an edge: the first `rows` rows, the others zero, of `words` words. */
+static void pack_edge(char *out, const char *x, size_t stride, int rows, int words)
+{
+    for (int k = 0; k < words; k++, out += NR * WORD)
+        for (int i = 0; i < LANES; i++) {
+            uint32_t word = 0;
+            if (i < rows)
+                memcpy(&word, x + (size_t)i * stride + (size_t)k * WORD, WORD);
+            memcpy(out + i * WORD, &word, WORD);
+        }
 }
 
 /* Packs b for sums over columns: b(k,n) = word k of row n of x. Rows R .. padded are
@@ -115,11 +128,17 @@ static void pack_rows(char *out, const pl_act *x, size_t at, size_t stride, int 
 {
     const char *first = (const char *)x + at * pl_type_bytes(type);
     const size_t row_bytes = stride * pl_type_bytes(type);
-    for (int n = 0; n < padded; n += NR, out += (size_t)K * NR * WORD)
+    for (int n = 0; n < padded; n += LANES, first += LANES * row_bytes) {
+        char *panel = out + (size_t)(n / NR * NR) * (size_t)K * WORD + n % NR * WORD;
         for (int k = 0; k < K; k += LANES) {
-            pack_square(out, first, row_bytes, n, R, k, K);
-            pack_square(out + LANES * WORD, first, row_bytes, n + LANES, R, k, K);
+            char *to = panel + (size_t)k * NR * WORD;
+            const char *from = first + (size_t)k * WORD;
+            if (n + LANES <= R && k + LANES <= K)
+                pack_square(to, from, row_bytes);
+            else
+                pack_edge(to, from, row_bytes, R - n, v_left(k, K));
         }
+    }
 }
 
 /* The word of two neighbours along k: `even` low, `odd` high. */

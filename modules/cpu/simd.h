@@ -125,31 +125,56 @@ ALWAYS_INLINE float v_largest(vfloat x)
 }
 #endif
 
-/* Turns LANES rows of LANES words: rows 2^s apart exchange lanes, for each s. */
+/* Turns LANES rows of LANES words: rows `step` apart exchange half of their lanes, for
+ * each power of two. */
+#if defined(__AVX512F__)
+ALWAYS_INLINE void exchange_lanes(vfloat row[LANES], const int step)
+{
+    const vint lane = v_number(), upper = (lane & step) != 0;
+    const vint low = lane + (upper & (LANES - step));
+    const vint high = lane + (upper & LANES) + (~upper & step);
+    for (int pair = 0; pair < LANES / 2; pair++) {
+        const int i = pair / step * 2 * step + pair % step;
+        const __m512 a = (__m512)row[i], b = (__m512)row[i + step];
+        row[i] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)low, b);
+        row[i + step] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)high, b);
+    }
+}
 ALWAYS_INLINE void v_transpose(vfloat row[LANES])
 {
-#if defined(__AVX512F__)
-    const vint lane = v_number();
-    for (int step = LANES / 2; step > 0; step /= 2) {
-        const vint upper = (lane & step) != 0;
-        const vint low = lane + (upper & (LANES - step));
-        const vint high = lane + (upper & LANES) + (~upper & step);
-        for (int i = 0; i < LANES; i++) {
-            if ((i & step) != 0)
-                continue;
-            const __m512 a = (__m512)row[i], b = (__m512)row[i + step];
-            row[i] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)low, b);
-            row[i + step] = (vfloat)_mm512_permutex2var_ps(a, (__m512i)high, b);
-        }
-    }
+    exchange_lanes(row, 8);
+    exchange_lanes(row, 4);
+    exchange_lanes(row, 2);
+    exchange_lanes(row, 1);
+}
 #else
+ALWAYS_INLINE void v_transpose(vfloat row[LANES])
+{
     for (int i = 0; i < LANES; i++)
         for (int j = 0; j < i; j++) {
             const float word = row[i][j];
             row[i][j] = row[j][i];
             row[j][i] = word;
         }
+}
 #endif
+
+/* Lane i is the sum (the largest) of row i. The rows are used up. */
+ALWAYS_INLINE vfloat v_sum_rows(vfloat row[LANES])
+{
+    v_transpose(row);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            row[i] += row[i + half];
+    return row[0];
+}
+ALWAYS_INLINE vfloat v_largest_rows(vfloat row[LANES])
+{
+    v_transpose(row);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            row[i] = v_max(row[i], row[i + half]);
+    return row[0];
 }
 
 ALWAYS_INLINE vfloat v_load(const float *p)
@@ -276,6 +301,39 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     return p * (vfloat)(((vuint)shifted << 23) + 0x3f800000u);
+}
+
+/* Factors between exponentials to base e and 2. */
+#define LOG2_E 1.44269504088896341f
+#define LN_2   0.693147180559945309f
+
+/* 2^x with a relative error below 3e-7 for -126 <= x <= 127, held beyond like v_exp.
+ * Cheaper than v_exp by the split of ln2: for arguments that carry more error than that
+ * anyway.
+ *
+ *   x = n + f, |f| <= 1/2;  2^x = 2^n q(f),  q the Taylor polynomial of e^(f ln2) */
+ALWAYS_INLINE vfloat v_exp2(vfloat x)
+{
+#if defined(__AVX512F__)
+    const __m512 n = _mm512_roundscale_ps((__m512)x, 0);
+    const vfloat f = x - (vfloat)n;
+#else
+    x = v_min(v_set(127.0f), v_max(v_set(-126.0f), x));
+    const vfloat shifted = x + 12582912.0f;
+    const vfloat f = x - (shifted - 12582912.0f);
+#endif
+    vfloat q = v_set(1.54035304e-4f);
+    q = q * f + 1.33335581e-3f;
+    q = q * f + 9.61812911e-3f;
+    q = q * f + 5.55041087e-2f;
+    q = q * f + 2.40226507e-1f;
+    q = q * f + 6.93147181e-1f;
+    q = q * f + 1.0f;
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_scalef_ps((__m512)q, n);
+#else
+    return q * (vfloat)(((vuint)shifted << 23) + 0x3f800000u);
+#endif
 }
 
 #endif

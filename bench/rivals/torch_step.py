@@ -1,0 +1,129 @@
+"""Training steps of the same model in PyTorch, as a yardstick for bench_ops.
+
+RMSNorm, rotary embedding, SwiGLU, causal scaled_dot_product_attention, tied head,
+AdamW, gradient norm clipped to 1: what modules/model.c computes, written as a PyTorch
+user would. Prints one JSON line a configuration; the best step counts, as in bench_ops.
+
+    python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
+        --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
+
+precision: f32; autocast (fp32 parameters, bf16 products); bf16 (parameters as well).
+"""
+
+import argparse
+import json
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, ffn):
+        super().__init__()
+        self.heads = heads
+        self.attn_norm = nn.RMSNorm(width, eps=1e-5)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.o = nn.Linear(width, width, bias=False)
+        self.ffn_norm = nn.RMSNorm(width, eps=1e-5)
+        self.gate_up = nn.Linear(width, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, width, bias=False)
+
+    def forward(self, x, cos, sin):
+        B, T, C = x.shape
+        qkv = self.qkv(self.attn_norm(x)).view(B, T, 3, self.heads, C // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).reshape(B, T, C))
+        gate, up = self.gate_up(self.ffn_norm(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
+
+
+class Model(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        half = a.width // a.heads // 2
+        self.embed = nn.Embedding(a.vocab, a.width)
+        nn.init.normal_(self.embed.weight, std=0.02)
+        self.blocks = nn.ModuleList(Block(a.width, a.heads, a.ffn) for _ in range(a.blocks))
+        self.norm = nn.RMSNorm(a.width, eps=1e-5)
+        angle = torch.outer(torch.arange(a.context).float(), 10000.0 ** (-torch.arange(half) / half))
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+
+    def forward(self, tokens, targets):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.embed.weight)
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+def measure(a, precision, mode, threads):
+    now = time.process_time if a.clock == "cpu" else time.perf_counter
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    torch._dynamo.reset()
+    model = Model(a)
+    if precision == "bf16":
+        model = model.to(torch.bfloat16)
+    loss_of = torch.compile(model) if mode == "compile" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95),
+                                  weight_decay=0.1, fused=a.adamw == "fused",
+                                  foreach=a.adamw == "foreach")
+    tokens = torch.randint(a.vocab, (a.batch, a.context))
+    best, loss, start = float("inf"), None, time.perf_counter()
+    for step in range(a.steps + 3):
+        begin = now()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+            loss = loss_of(tokens, tokens)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step >= 3:
+            best = min(best, now() - begin)
+        if time.perf_counter() - start > a.seconds and step >= 4:
+            break
+    return best, loss.item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for key, value in (("batch", 8), ("context", 128), ("width", 128), ("blocks", 4),
+                       ("vocab", 2048), ("heads", 0), ("ffn", 0), ("steps", 20)):
+        parser.add_argument("--" + key, type=int, default=value)
+    parser.add_argument("--seconds", type=float, default=10, help="of one configuration")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--precision", default="f32,autocast,bf16")
+    parser.add_argument("--mode", default="eager,compile")
+    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"),
+                        help="cpu: time of the process, for one thread on a busy machine")
+    parser.add_argument("--adamw", default="fused", choices=("fused", "foreach"))
+    a = parser.parse_args()
+    a.heads = a.heads or a.width // 32
+    a.ffn = a.ffn or (a.width * 8 // 3 + 31) // 32 * 32
+    for mode in a.mode.split(","):
+        for threads in map(int, a.threads.split(",")):
+            for precision in a.precision.split(","):
+                line = dict(torch=torch.__version__, mode=mode, threads=threads,
+                            precision=precision, batch=a.batch, context=a.context,
+                            width=a.width, blocks=a.blocks, vocab=a.vocab)
+                try:
+                    seconds, loss = measure(a, precision, mode, threads)
+                    line.update(step_ms=round(seconds * 1e3, 2), loss=round(loss, 4),
+                                tokens_per_s=round(a.batch * a.context / seconds))
+                except Exception as error:  # a mode that this machine lacks
+                    line.update(error=str(error).splitlines()[0][:200])
+                print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
