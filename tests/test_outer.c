@@ -1,0 +1,305 @@
+/* folder: outer; label: unit */
+#include "outer/outer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* ---- codecs ---- */
+static void fill(float *x, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = pl_random_normal(seed, 7, i) * 1e-3f;
+}
+
+static void f32_update_arrives_bit_for_bit(void **state)
+{
+    enum { N = 5001 };
+    static float x[N], sum[N];
+    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("f32", N));
+    double norm = 0;
+    (void)state;
+    fill(x, N, 1);
+    assert_int_equal(pl_codec_encode("f32", x, N, bytes), PL_OK);
+    memset(sum, 0, sizeof sum);
+    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("f32", N), N, 1.0f, sum, &norm), PL_OK);
+    assert_memory_equal(x, sum, sizeof x);
+    assert_true(fabs(norm - pl_l2_norm(x, N)) <= 1e-12 * norm);
+    pl_free(bytes);
+}
+
+static void bf16_update_is_rounded_to_nearest(void **state)
+{
+    enum { N = 4097 };
+    static float x[N], sum[N];
+    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("bf16", N));
+    double norm = 0;
+    (void)state;
+    fill(x, N, 2);
+    assert_int_equal(pl_codec_encode("bf16", x, N, bytes), PL_OK);
+    memset(sum, 0, sizeof sum);
+    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("bf16", N), N, 1.0f, sum, &norm), PL_OK);
+    for (size_t i = 0; i < N; i++)
+        assert_true(fabsf(sum[i] - x[i]) <= fabsf(x[i]) / 256.0f);
+    assert_true(pl_codec_bytes("bf16", N) == 16 + 2 * (uint64_t)N);
+    pl_free(bytes);
+}
+
+static void encoded_update_has_the_documented_bytes(void **state)
+{
+    static const uint8_t golden[] = {'P', 'L', 'U', '1', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+                                     0,   0,   0x80, 0x3f, 0, 0, 0, 0xc0};
+    const float x[] = {1.0f, -2.0f};
+    uint8_t bytes[24];
+    (void)state;
+    assert_int_equal(pl_codec_encode("f32", x, 2, bytes), PL_OK);
+    assert_memory_equal(bytes, golden, sizeof golden);
+}
+
+static void every_truncated_update_is_refused(void **state)
+{
+    const float x[] = {1, 2, 3, 4, 5};
+    uint8_t bytes[36];
+    float sum[5];
+    double norm = 0;
+    (void)state;
+    assert_int_equal(pl_codec_encode("f32", x, 5, bytes), PL_OK);
+    for (uint64_t len = 0; len < 36; len++)
+        assert_int_equal(pl_codec_add(bytes, len, 5, 1, sum, &norm), PL_ERR_DATA);
+    assert_int_equal(pl_codec_add(bytes, 36, 4, 1, sum, &norm), PL_ERR_DATA);
+    bytes[4] = 9;
+    assert_int_equal(pl_codec_add(bytes, 36, 5, 1, sum, &norm), PL_ERR_DATA);
+}
+
+static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
+{
+    enum { N = 9000 };
+    static float x[N];
+    const char *codecs[] = {"f32", "bf16"};
+    const size_t places[] = {0, 4095, 4096, N - 1};
+    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("f32", N));
+    double norm = 0;
+    (void)state;
+    for (int c = 0; c < 2; c++)
+        for (size_t k = 0; k < 4; k++) {
+            fill(x, N, 3);
+            x[places[k]] = k % 2 ? NAN : INFINITY;
+            assert_int_equal(pl_codec_encode(codecs[c], x, N, bytes), PL_OK);
+            assert_int_equal(
+                pl_codec_add(bytes, pl_codec_bytes(codecs[c], N), N, 1, NULL, &norm),
+                PL_ERR_NUMERIC);
+        }
+    pl_free(bytes);
+}
+
+static void unknown_codec_is_a_configuration_error(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_codec_check("int7"), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "int7"));
+}
+
+/* ---- the outer step ---- */
+static void nesterov_with_zero_momentum_is_sgd(void **state)
+{
+    float params[] = {1, 2, 3}, momentum[] = {0, 0, 0}, mean[] = {0.5f, -1, 0.25f};
+    pl_outer_step step = {0.5, 0, false, 4};
+    (void)state;
+    pl_outer_apply(&step, params, momentum, mean, 3);
+    assert_true(params[0] == 0.75f && params[1] == 2.5f && params[2] == 2.875f);
+    assert_true(momentum[0] == 0 && momentum[1] == 0 && momentum[2] == 0);
+}
+
+static void nesterov_follows_the_equation_over_many_rounds(void **state)
+{
+    float param = 1, momentum = 0;
+    double p = 1, m = 0;
+    pl_outer_step step = {0.7, 0.9, false, 1};
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        float mean = pl_random_normal(5, 0, (uint64_t)round) * 0.1f;
+        double d = mean;
+        m = 0.9 * m + d;
+        p -= 0.7 * (d + 0.9 * m);
+        pl_outer_apply(&step, &param, &momentum, &mean, 1);
+        assert_true(fabs(param - p) < 1e-5);
+    }
+}
+
+static void constant_update_moves_first_by_eta_times_one_plus_beta(void **state)
+{
+    float param = 0, momentum = 0, mean = 1;
+    pl_outer_step step = {0.7, 0.9, false, 1};
+    (void)state;
+    pl_outer_apply(&step, &param, &momentum, &mean, 1);
+    assert_true(fabsf(param + 0.7f * 1.9f) < 1e-6f);
+    for (int round = 0; round < 400; round++) {
+        float before = param;
+        mean = 1;
+        pl_outer_apply(&step, &param, &momentum, &mean, 1);
+        if (round == 399)
+            assert_true(fabsf(before - param - 7.0f) < 1e-2f);
+    }
+}
+
+static void full_step_of_one_contributor_takes_its_parameters(void **state)
+{
+    enum { N = 1000 };
+    static float start[N], end[N], update[N], momentum[N];
+    pl_outer_step step = {1, 0, false, 1};
+    (void)state;
+    fill(start, N, 8);
+    fill(end, N, 9);
+    for (int i = 0; i < N; i++)
+        update[i] = start[i] - end[i];
+    pl_outer_apply(&step, start, momentum, update, N);
+    for (int i = 0; i < N; i++)
+        assert_true(fabsf(start[i] - end[i]) <= 1e-9f);
+}
+
+static void rescale_multiplies_by_the_root_of_the_contributors(void **state)
+{
+    float a[] = {1}, b[] = {1}, m[] = {0}, mean_a[] = {0.125f}, mean_b[] = {0.125f};
+    pl_outer_step plain = {1, 0, false, 16}, rescaled = {1, 0, true, 16};
+    (void)state;
+    pl_outer_apply(&plain, a, m, mean_a, 1);
+    pl_outer_apply(&rescaled, b, m, mean_b, 1);
+    assert_true(a[0] == 1 - 0.125f && b[0] == 1 - 0.5f);
+}
+
+/* ---- arms ---- */
+static void make_arm(pl_arm *arm)
+{
+    memset(arm, 0, sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    assert_int_equal(pl_preset("laptop", &arm->shape, &arm->spec), PL_OK);
+    arm->spec.private_block[1] = true;
+    arm->seed = 42;
+    arm->inner = (pl_inner){.batch = 4, .context = 64, .tau = 10, .phases = 3, .lr = 1e-3,
+                            .lr_floor = 0.1, .warmup = 5, .beta1 = 0.9, .beta2 = 0.95,
+                            .eps = 1e-8, .weight_decay = 0.1, .clip = 1, .skip_prefix = 0};
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 0.1 * (c + 1);
+        arm->outer.momentum[c] = 0.1 * c;
+    }
+    arm->outer.weighted = true;
+    pl_copy_text(arm->outer.codec, sizeof arm->outer.codec, "bf16");
+    arm->n_shards = 4;
+    arm->shards = pl_alloc(4 * sizeof *arm->shards);
+    arm->weights = pl_alloc(4 * sizeof *arm->weights);
+    for (int p = 0; p < 4; p++) {
+        pl_hash_of("blob", &p, sizeof p, &arm->shards[p]);
+        arm->weights[p] = 100.0 * (p + 1);
+    }
+}
+
+static void arm_survives_encoding(void **state)
+{
+    pl_arm arm, back;
+    pl_buf a = {0}, b = {0};
+    (void)state;
+    make_arm(&arm);
+    pl_arm_encode(&arm, &a);
+    assert_int_equal(pl_arm_decode(a.data, a.len, &back), PL_OK);
+    pl_arm_encode(&back, &b);
+    assert_int_equal(a.len, b.len);
+    assert_memory_equal(a.data, b.data, a.len);
+    assert_true(back.spec.private_block[1] && !back.spec.private_block[0]);
+    assert_true(back.outer.momentum[PL_CLASS_PRIVATE] == arm.outer.momentum[PL_CLASS_PRIVATE]);
+    pl_buf_destroy(&a);
+    pl_buf_destroy(&b);
+    pl_arm_clear(&arm);
+    pl_arm_clear(&back);
+}
+
+static void truncated_arm_is_refused_at_every_length(void **state)
+{
+    pl_arm arm, back;
+    pl_buf a = {0};
+    (void)state;
+    make_arm(&arm);
+    pl_arm_encode(&arm, &a);
+    for (size_t len = 0; len < a.len; len++) {
+        uint8_t *cut = pl_alloc(len + 1);
+        memcpy(cut, a.data, len);
+        assert_int_not_equal(pl_arm_decode(cut, len, &back), PL_OK);
+        pl_free(cut);
+    }
+    pl_buf_destroy(&a);
+    pl_arm_clear(&arm);
+}
+
+static void arm_with_too_few_shards_is_refused(void **state)
+{
+    pl_arm arm, back;
+    pl_buf a = {0};
+    (void)state;
+    make_arm(&arm);
+    arm.n_shards = 3;
+    pl_arm_encode(&arm, &a);
+    assert_int_equal(pl_arm_decode(a.data, a.len, &back), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), "3 data shards"));
+    pl_buf_destroy(&a);
+    pl_arm_clear(&arm);
+}
+
+static void modules_are_classed_by_who_shares_them(void **state)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    (void)state;
+    make_arm(&arm);
+    arm.spec.embed_choice = PL_CHOICE_COMMON;
+    arm.spec.head_choice = PL_CHOICE_COMMON;
+    assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "embed.E0")), PL_CLASS_EMBED);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "head.E0")), PL_CLASS_HEAD);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "L1.E1")), PL_CLASS_LEVEL);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")), PL_CLASS_PRIVATE);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+/* ---- placement ---- */
+static void adding_a_home_moves_only_what_goes_to_it(void **state)
+{
+    int moved = 0, to_new = 0;
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "mix/L1.E%d", i);
+        int before = pl_home_of(name, 4), after = pl_home_of(name, 5);
+        moved += before != after;
+        to_new += after == 4;
+        assert_true(before == after || after == 4);
+    }
+    assert_int_equal(moved, to_new);
+    assert_in_range(moved, 150, 250);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f32_update_arrives_bit_for_bit),
+        cmocka_unit_test(bf16_update_is_rounded_to_nearest),
+        cmocka_unit_test(encoded_update_has_the_documented_bytes),
+        cmocka_unit_test(every_truncated_update_is_refused),
+        cmocka_unit_test(update_that_is_not_finite_is_refused_wherever_it_is),
+        cmocka_unit_test(unknown_codec_is_a_configuration_error),
+        cmocka_unit_test(nesterov_with_zero_momentum_is_sgd),
+        cmocka_unit_test(nesterov_follows_the_equation_over_many_rounds),
+        cmocka_unit_test(constant_update_moves_first_by_eta_times_one_plus_beta),
+        cmocka_unit_test(full_step_of_one_contributor_takes_its_parameters),
+        cmocka_unit_test(rescale_multiplies_by_the_root_of_the_contributors),
+        cmocka_unit_test(arm_survives_encoding),
+        cmocka_unit_test(truncated_arm_is_refused_at_every_length),
+        cmocka_unit_test(arm_with_too_few_shards_is_refused),
+        cmocka_unit_test(modules_are_classed_by_who_shares_them),
+        cmocka_unit_test(adding_a_home_moves_only_what_goes_to_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
