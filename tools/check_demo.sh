@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Trains a small run with real processes and checks what it left: numbers in the
+# report, versions in the store, text from a path, no process, and a second call that
+# trains nothing again. Needs jq.
+#   bash tools/check_demo.sh PROGRAM FOLDER [options of `pathloom train` ...]
+set -euo pipefail
+program=$1
+run=$2/run
+shift 2
+trap 'echo "check_demo: line $LINENO failed: $BASH_COMMAND" >&2' ERR
+
+# Processes that name this run on their command line.
+processes() {
+    local file
+    for file in /proc/[0-9]*/cmdline; do
+        [ "$file" = "/proc/$$/cmdline" ] && continue
+        { tr '\0' ' ' <"$file" | grep -F -- "$run"; } 2>/dev/null || true
+    done
+}
+
+train() {
+    "$program" train --out "$run" --set train.phases=2 --set train.tau=10 \
+        --set train.base_steps=20 --set data.max_bytes=3M \
+        --set eval.max_tokens=20000 "$@"
+}
+
+echo "-- train"
+train "$@"
+[ -z "$(processes)" ]
+
+echo "-- report"
+jq -e '[.ppl_routed, .ppl_dense, .ppl_diloco, .ppl_dense_equal_tokens]
+       | all(type == "number" and . > 1 and . < 1e5)' "$run/report.json"
+jq -e '.tokens_total > .tokens_per_path and .tokens_per_path > 0 and
+       .router_purity > 0 and .router_purity <= 1' "$run/report.json"
+# It has learned something: better than 2048 pieces drawn at random.
+jq -e '.ppl_routed < 2048' "$run/report.json"
+
+echo "-- eval"
+"$program" eval --run "$run" --json >"$run/eval.json"
+jq -e -s '.[0].ppl_routed == .[1].ppl_routed' "$run/eval.json" "$run/report.json"
+
+echo "-- store log"
+"$program" store log mix/L1.E0 --store "$run/store" --json >"$run/log.jsonl"
+jq -e -s 'length == 3 and ([.[].version] | sort) == [0, 1, 2] and
+          all(.hash | test("^[0-9a-f]{64}$")) and
+          all(.version == 0 or (.contributions | length) == 2)' "$run/log.jsonl"
+
+echo "-- generate"
+text=$("$program" generate --run "$run" --prompt "The" --max-tokens 16 --seed 1)
+[ -n "$text" ]
+[ "$text" = "$("$program" generate --run "$run" --prompt "The" --max-tokens 16 --seed 1)" ]
+
+echo "-- the same command again: nothing is trained twice"
+before=$("$program" store ls --store "$run/store" --json)
+started=$SECONDS
+train "$@" >"$run/second.txt"
+echo "   took $((SECONDS - started)) s"
+[ "$before" = "$("$program" store ls --store "$run/store" --json)" ]
+[ -z "$(processes)" ]
+
+echo "-- a wrong key names the nearest"
+if "$program" train --out "$run" --set train.taus=3 2>"$run/wrong.txt"; then
+    exit 1
+fi
+grep -q 'train.tau' "$run/wrong.txt"
+echo "check_demo: ok"
