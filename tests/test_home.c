@@ -1,0 +1,484 @@
+/* folder: outer; label: integration
+ *
+ * A real home process and its client: what is acknowledged is there after kill -9, an
+ * update counts once however often it is sent, and nothing wrong gets in. */
+#include "outer/outer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
+    pid_t pid;
+    pl_client *client;
+    pl_arm arm;
+    pl_topology *topology;
+    float *start; /* version 0, a path */
+} fixture;
+
+static volatile sig_atomic_t child_stop;
+
+static void on_term(int number)
+{
+    (void)number;
+    child_stop = 1;
+}
+
+/* This program started again as a home: sockets do not survive a fork. */
+static int run_home(char **argv)
+{
+    pl_home_options o = {.store = argv[2],
+                         .bind = argv[3],
+                         .ready_file = argv[4],
+                         .staging_bytes = 64 << 20,
+                         .stop = &child_stop};
+    signal(SIGTERM, on_term);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pl_log_open("home", PL_LOG_ERROR, false);
+    pl_status status = pl_home_run(&o);
+    if (status != PL_OK)
+        fprintf(stderr, "home: %s\n", pl_last_error());
+    return pl_status_exit_code(status);
+}
+
+static void start_home(fixture *f)
+{
+    pl_buf text = {0};
+    const char *bind = f->address[0] ? f->address : "tcp://127.0.0.1:*";
+    assert_int_equal(pl_remove_tree(f->ready), PL_OK);
+    f->pid = fork();
+    if (f->pid == 0) {
+        execl("/proc/self/exe", "test_home", "--home", f->store, bind, f->ready, (char *)NULL);
+        _exit(71);
+    }
+    for (int i = 0; i < 1000 && !pl_path_exists(f->ready); i++)
+        pl_sleep_ms(10);
+    assert_int_equal(pl_read_file(f->ready, &text), PL_OK);
+    pl_copy_text(f->address, sizeof f->address, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+}
+
+static void kill_home(fixture *f, int how)
+{
+    int status = 0;
+    kill(f->pid, how);
+    waitpid(f->pid, &status, 0);
+    f->pid = 0;
+    if (how == SIGTERM)
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void define_arm(fixture *f)
+{
+    memset(&f->arm, 0, sizeof f->arm);
+    pl_copy_text(f->arm.name, sizeof f->arm.name, "mix");
+    f->arm.shape = (pl_shape){.vocab = 300, .width = 16, .n_heads = 2, .n_kv_heads = 2,
+                              .head_size = 8, .ffn = 24, .n_blocks = 2, .context = 16,
+                              .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5};
+    f->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    f->arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = 5, .lr = 1e-3,
+                              .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1};
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        f->arm.outer.lr[c] = 0.7;
+        f->arm.outer.momentum[c] = 0.9;
+    }
+    f->arm.outer.weighted = true;
+    pl_copy_text(f->arm.outer.codec, sizeof f->arm.outer.codec, "f32");
+    f->arm.n_shards = 4;
+    f->arm.shards = pl_alloc(4 * sizeof *f->arm.shards);
+    f->arm.weights = pl_alloc(4 * sizeof *f->arm.weights);
+    for (int p = 0; p < 4; p++)
+        f->arm.weights[p] = 1.0 + p;
+    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology), PL_OK);
+}
+
+static void publish(fixture *f)
+{
+    char name[96];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    for (int m = 0; m < pl_topology_n_modules(f->topology); m++) {
+        const pl_slot *s =
+            pl_topology_slot(f->topology, pl_topology_module_slot(f->topology, m));
+        pl_arm_module_name(&f->arm, f->topology, m, name);
+        assert_int_equal(pl_client_create_module(f->client, name, f->start + s->offset,
+                                                 s->n_params, &f->arm.config),
+                         PL_OK);
+    }
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+                     PL_OK);
+    pl_buf_destroy(&bytes);
+}
+
+static int setup(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    char name[] = "/tmp/pl-home-XXXXXX";
+    if (!mkdtemp(name))
+        return -1;
+    pl_copy_text(f->dir, sizeof f->dir, name);
+    pl_join(f->store, f->dir, "store");
+    pl_join(f->ready, f->dir, "ready");
+    define_arm(f);
+    f->start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *f->start);
+    for (int s = 0; s < pl_topology_n_slots(f->topology); s++)
+        pl_topology_init(f->topology, s, 1,
+                         f->start + pl_topology_slot(f->topology, s)->offset);
+    start_home(f);
+    const char *homes[] = {f->address};
+    pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
+    if (pl_client_create(&options, &f->client) != PL_OK)
+        return -1;
+    publish(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    pl_client_destroy(&f->client);
+    if (f->pid > 0)
+        kill_home(f, SIGTERM);
+    pl_topology_destroy(&f->topology);
+    pl_arm_clear(&f->arm);
+    pl_free(f->start);
+    pl_status status = pl_remove_tree(f->dir);
+    pl_free(f);
+    return status == PL_OK ? 0 : -1;
+}
+
+/* ---- sending ---- */
+static void make_update(const fixture *f, int slot, int path, float *out)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    for (size_t i = 0; i < s->n_params; i++)
+        out[i] = pl_random_normal((uint64_t)path, (uint64_t)slot, i) * 1e-2f;
+}
+
+typedef struct sent {
+    pl_submit_result result;
+    char text[256];
+} sent;
+
+static sent send_update(fixture *f, int slot, int path, int64_t phase, const float *update,
+                        uint64_t token)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    char name[96];
+    sent out;
+    pl_submission submission;
+    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
+    uint8_t *encoded = pl_alloc((size_t)bytes);
+    memset(&submission, 0, sizeof submission);
+    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    pl_arm_module_name(&f->arm, f->topology, pl_topology_module_of_path(f->topology, slot, path),
+                       name);
+    submission.module = name;
+    submission.data = encoded;
+    submission.bytes = bytes;
+    submission.contribution.path = path;
+    submission.contribution.phase = phase;
+    submission.contribution.token = token;
+    submission.contribution.loss = 1;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    assert_int_equal(pl_client_get_version(f->client, name, (uint64_t)phase, &submission.base),
+                     PL_OK);
+    assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text), PL_OK);
+    pl_free(encoded);
+    return out;
+}
+
+static sent send_good(fixture *f, int slot, int path)
+{
+    float *update =
+        pl_alloc(pl_topology_slot(f->topology, slot)->n_params * sizeof *update);
+    make_update(f, slot, path, update);
+    sent out = send_update(f, slot, path, 0, update, 0);
+    pl_free(update);
+    return out;
+}
+
+static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
+{
+    return pl_client_get_version(f->client, module, number, hash) == PL_OK;
+}
+
+/* A merge follows its last acknowledgement; it is waited for. */
+static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
+{
+    for (int i = 0; i < 500; i++) {
+        if (has_version(f, module, number, hash))
+            return;
+        pl_sleep_ms(10);
+    }
+    fail_msg("%s never reached version %llu", module, (unsigned long long)number);
+}
+
+/* The version computed here in the plain way, contributions in path order. */
+static void expected_hash(const fixture *f, int slot, const int *paths, int n, pl_hash *out)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    float *theta = pl_alloc(s->n_params * sizeof(float));
+    float *mean = pl_alloc(s->n_params * sizeof(float));
+    float *momentum = pl_alloc(s->n_params * sizeof(float));
+    float *update = pl_alloc(s->n_params * sizeof(float));
+    double total = 0;
+    for (int i = 0; i < n; i++)
+        total += f->arm.weights[paths[i]];
+    for (int i = 0; i < n; i++) {
+        float alpha = (float)(f->arm.weights[paths[i]] / total);
+        make_update(f, slot, paths[i], update);
+        for (size_t k = 0; k < s->n_params; k++)
+            mean[k] += alpha * update[k];
+    }
+    memcpy(theta, f->start + s->offset, s->n_params * sizeof(float));
+    for (size_t k = 0; k < s->n_params; k++) {
+        momentum[k] = 0.9f * momentum[k] + mean[k];
+        theta[k] -= 0.7f * (mean[k] + 0.9f * momentum[k]);
+    }
+    pl_blob_hash(theta, s->n_params * sizeof(float), out);
+    pl_free(theta);
+    pl_free(mean);
+    pl_free(momentum);
+    pl_free(update);
+}
+
+enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD };
+
+/* ---- tests ---- */
+static void version_is_the_same_in_whatever_order_updates_arrive(void **state)
+{
+    fixture *f = *state;
+    static const int orders[] = {3, 0, 2, 1}, sorted[] = {0, 1, 2, 3};
+    pl_hash got, want;
+    for (int i = 0; i < 4; i++) {
+        assert_false(has_version(f, "mix/embed.E0", 1, &got));
+        assert_int_equal(send_good(f, SLOT_EMBED, orders[i]).result, PL_SUBMIT_ACCEPTED);
+    }
+    wait_version(f, "mix/embed.E0", 1, &got);
+    expected_hash(f, SLOT_EMBED, sorted, 4, &want);
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+static void module_waits_for_its_own_paths_only(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {2, 3}; /* p10 and p11 go through L1.E1 */
+    pl_hash got, want;
+    assert_int_equal(send_good(f, SLOT_L1, 2).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_good(f, SLOT_L1, 3).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/L1.E1", 1, &got);
+    expected_hash(f, SLOT_L1, own, 2, &want);
+    assert_true(pl_hash_equal(&got, &want));
+    assert_false(has_version(f, "mix/L1.E0", 1, &got));
+}
+
+static void update_sent_again_counts_once(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {0, 2};
+    pl_hash got, want;
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_ACCEPTED);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_DUPLICATE);
+    assert_int_equal(send_good(f, SLOT_L2, 2).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/L2.E0", 1, &got);
+    assert_int_equal(send_good(f, SLOT_L2, 2).result, PL_SUBMIT_DUPLICATE);
+    expected_hash(f, SLOT_L2, own, 2, &want);
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+static void accepted_updates_survive_kill_9_of_the_home(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {0, 1, 2, 3};
+    pl_hash got, want;
+    for (int path = 0; path < 3; path++) {
+        assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_ACCEPTED);
+        kill_home(f, SIGKILL);
+        start_home(f);
+        assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_DUPLICATE);
+    }
+    assert_int_equal(send_good(f, SLOT_EMBED, 3).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/embed.E0", 1, &got);
+    expected_hash(f, SLOT_EMBED, own, 4, &want);
+    assert_true(pl_hash_equal(&got, &want));
+    kill_home(f, SIGKILL);
+    start_home(f);
+    assert_true(has_version(f, "mix/embed.E0", 1, &got));
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
+{
+    fixture *f = *state;
+    size_t n = pl_topology_slot(f->topology, SLOT_L1)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_L1, 0, update);
+    update[n / 2] = NAN;
+    sent s = send_update(f, SLOT_L1, 0, 0, update, 0);
+    assert_int_equal(s.result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(s.text, "not finite"));
+    pl_free(update);
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void update_of_a_wrong_base_is_rejected(void **state)
+{
+    fixture *f = *state;
+    const pl_slot *s = pl_topology_slot(f->topology, SLOT_HEAD);
+    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
+    uint8_t *encoded = pl_alloc((size_t)bytes);
+    float *update = pl_alloc(s->n_params * sizeof *update);
+    pl_submission submission;
+    pl_submit_result result;
+    char text[256];
+    memset(&submission, 0, sizeof submission);
+    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    submission.module = "mix/head.E0";
+    submission.data = encoded;
+    submission.bytes = bytes;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    pl_hash_of("blob", "x", 1, &submission.base);
+    assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(text, "another version"));
+    pl_free(update);
+    pl_free(encoded);
+}
+
+static void path_that_does_not_hold_the_module_is_rejected(void **state)
+{
+    fixture *f = *state;
+    const pl_slot *s = pl_topology_slot(f->topology, SLOT_L1);
+    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
+    uint8_t *encoded = pl_alloc((size_t)bytes);
+    float *update = pl_alloc(s->n_params * sizeof *update);
+    pl_submission submission;
+    pl_submit_result result;
+    char text[256];
+    memset(&submission, 0, sizeof submission);
+    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    submission.module = "mix/L1.E0";
+    submission.contribution.path = 3; /* p11 goes through L1.E1 */
+    submission.data = encoded;
+    submission.bytes = bytes;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &submission.base), PL_OK);
+    assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(text, "does not go through"));
+    pl_free(update);
+    pl_free(encoded);
+}
+
+static void path_state_waits_for_the_updates_of_its_task(void **state)
+{
+    fixture *f = *state;
+    size_t n = 2 * pl_topology_path_params(f->topology);
+    float *moments = pl_alloc(n * sizeof *moments);
+    pl_path_state s, back;
+    pl_submit_result result;
+    char text[256];
+    memset(&s, 0, sizeof s);
+    pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
+    pl_copy_text(s.worker, sizeof s.worker, "w");
+    s.phase = 1;
+    s.samples = 4;
+    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    for (int slot = 0; slot < 4; slot++)
+        assert_int_equal(send_good(f, slot, 1).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_DUPLICATE);
+    kill_home(f, SIGKILL);
+    start_home(f);
+    assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
+    assert_int_equal(back.phase, 1);
+    assert_int_equal(back.samples, 4);
+    pl_free(moments);
+}
+
+static void defining_an_arm_twice_is_fine_but_not_otherwise(void **state)
+{
+    fixture *f = *state;
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+                     PL_OK);
+    f->arm.inner.tau = 99;
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+                     PL_ERR_EXISTS);
+    pl_buf_destroy(&bytes);
+}
+
+static void blob_of_several_pieces_arrives_whole(void **state)
+{
+    fixture *f = *state;
+    size_t n = 3 * PL_WIRE_DATA_MAX + 12345;
+    uint8_t *data = pl_alloc(n);
+    pl_buf back = {0};
+    pl_hash blob;
+    for (size_t i = 0; i < n; i++)
+        data[i] = (uint8_t)pl_random_u32(3, 1, i);
+    assert_int_equal(pl_client_put_object(f->client, "shard/mix/p00", data, n, &blob), PL_OK);
+    assert_int_equal(pl_client_get_blob(f->client, "shard/mix/p00", &blob, &back), PL_OK);
+    assert_int_equal(back.len, n);
+    assert_memory_equal(back.data, data, n);
+    pl_buf_destroy(&back);
+    pl_free(data);
+}
+
+static void unknown_names_are_told_to_the_asker(void **state)
+{
+    fixture *f = *state;
+    pl_hash hash;
+    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &hash), PL_ERR_NOT_FOUND);
+    assert_non_null(strstr(pl_last_error(), "L9.E9"));
+    assert_int_equal(pl_client_get_object(f->client, "router/none", &hash), PL_ERR_NOT_FOUND);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    if (argc == 5 && strcmp(argv[1], "--home") == 0)
+        return run_home(argv);
+    const struct CMUnitTest tests[] = {
+        TEST(version_is_the_same_in_whatever_order_updates_arrive),
+        TEST(module_waits_for_its_own_paths_only),
+        TEST(update_sent_again_counts_once),
+        TEST(accepted_updates_survive_kill_9_of_the_home),
+        TEST(update_that_is_not_finite_is_rejected_with_a_reason),
+        TEST(update_of_a_wrong_base_is_rejected),
+        TEST(path_that_does_not_hold_the_module_is_rejected),
+        TEST(path_state_waits_for_the_updates_of_its_task),
+        TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
+        TEST(blob_of_several_pieces_arrives_whole),
+        TEST(unknown_names_are_told_to_the_asker),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
