@@ -1,0 +1,128 @@
+#!/bin/sh
+# Kill anything, at any time: the final module hashes are the same.
+#
+# usage: fault_kill.sh PATHLOOM WORKFOLDER [KILLS]
+#
+# 1. an undisturbed run
+# 2. the same while workers, hub and home are killed by kill -9 at random moments (at
+#    least KILLS of them, most of them workers)
+# 3. the same while the whole job is killed by kill -9 and given again, several times
+# Then: every module's version and hash are equal, and no process is left behind.
+set -u
+pathloom=$1
+work=$2
+kills=${3:-20}
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work"
+seed=$(date +%s)
+echo "seed $seed"
+
+fail() {
+    echo "FAILED: $1"
+    for log in "$work"/*.out; do
+        echo "--- $log"
+        tail -n 15 "$log"
+    done
+    exit 1
+}
+
+# Real text, the same for all runs: this project's own sources.
+cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
+mkdir "$work/corpus"
+for folder in base modules outer store workers; do
+    mkdir "$work/corpus/$folder"
+    cp "$folder"/*.[ch] "$work/corpus/$folder/"
+done
+cp -r docs "$work/corpus/docs"
+
+run_job() { # folder; the rest goes to pathloom
+    out=$1
+    shift
+    "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
+        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
+        --set train.batch=4 --set train.tau=25 --set train.phases=10 \
+        --set train.base_steps=50 --set router.prefix=16 --set eval.baselines=diloco \
+        --set eval.max_tokens=2000 --set eval.sample_tokens=0 "$@"
+}
+
+hashes() { # folder
+    "$pathloom" store ls --run "$work/$1" --json >"$work/$1.ls" || fail "store ls of $1"
+    sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
+        "$work/$1.ls" | sort >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+}
+
+# Processes of the job whose launcher has this pid.
+members() { # launcher pid, pattern
+    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
+}
+
+random() { # below $1, from a generator that the seed fixes
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    echo $(((seed / 65536) % $1))
+}
+
+pick() { # one of the words, at random
+    n=$(random $#)
+    shift "$n"
+    echo "$1"
+}
+
+echo "1. undisturbed"
+run_job calm >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+hashes calm
+
+echo "2. processes killed at random moments"
+run_job shot >"$work/shot.out" 2>&1 &
+job=$!
+shots=0
+workers=0
+while kill -0 "$job" 2>/dev/null; do
+    sleep "0.$((1 + $(random 6)))"
+    role=$(pick worker worker worker worker hub home)
+    set -- $(members "$job" "$role")
+    [ $# -gt 0 ] || continue
+    victim=$(pick "$@")
+    kill -9 "$victim" 2>/dev/null || continue
+    shots=$((shots + 1))
+    [ "$role" != worker ] || workers=$((workers + 1))
+    [ "$shots" -lt $((kills * 2)) ] || break
+done
+wait "$job" || fail "the run under fire"
+hashes shot
+echo "   $shots kills, $workers of them workers"
+[ "$workers" -ge "$kills" ] || fail "only $workers workers were killed, $kills are asked for"
+cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
+    diff "$work/calm.hashes" "$work/shot.hashes"
+    fail "hashes differ after $shots kills"
+}
+
+echo "3. the whole job killed and given again"
+rounds=0
+while :; do
+    run_job back >"$work/back.out" 2>&1 &
+    job=$!
+    sleep "$((1 + $(random 3))).$(random 10)"
+    if [ "$rounds" -lt 4 ] && kill -9 "$job" 2>/dev/null; then
+        rounds=$((rounds + 1))
+        wait "$job" 2>/dev/null
+        continue
+    fi
+    wait "$job" || fail "the run that was given again"
+    break
+done
+hashes back
+echo "   $rounds times"
+[ "$rounds" -ge 3 ] || fail "the job ended before it could be killed 3 times"
+cmp -s "$work/calm.hashes" "$work/back.hashes" || {
+    diff "$work/calm.hashes" "$work/back.hashes"
+    fail "hashes differ after $rounds restarts"
+}
+
+sleep 1
+left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)
+[ "$left" -eq 0 ] || fail "$left processes are left behind"
+echo "$(wc -l <"$work/calm.hashes") modules have equal hashes in all three runs"
+rm -rf "$work"

@@ -1,0 +1,249 @@
+/* folder: workers; label: unit
+ *
+ * Who gets which task when: pure state, so every situation can be set up by hand. */
+#include "workers/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TTL = 2000 };
+
+static void add_arm(plan *p, const char *name, int a, int b, int replicas, int phases)
+{
+    pl_arm arm;
+    pl_hash blob;
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, name);
+    arm.shape = (pl_shape){.vocab = 300, .width = 16, .n_heads = 2, .n_kv_heads = 2,
+                           .head_size = 8, .ffn = 24, .n_blocks = 2, .context = 16,
+                           .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5};
+    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
+    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
+    arm.n_shards = a * b;
+    arm.shards = pl_alloc((size_t)(a * b) * sizeof *arm.shards);
+    arm.weights = pl_alloc((size_t)(a * b) * sizeof *arm.weights);
+    pl_hash_of("blob", name, strlen(name), &blob);
+    assert_int_equal(plan_add_arm(p, &arm, &blob), PL_OK);
+}
+
+static void set_all(plan *p, const char *name, uint64_t version)
+{
+    plan_arm *arm = plan_find_arm(p, name);
+    for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+        char module[96];
+        pl_arm_module_name(&arm->arm, arm->topology, m, module);
+        plan_set_version(p, module, version);
+    }
+}
+
+static int setup(void **state)
+{
+    plan *p = pl_alloc(sizeof *p);
+    p->epoch = 1;
+    add_arm(p, "mix", 2, 2, 1, 3);
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    plan *p = *state;
+    plan_clear(p);
+    pl_free(p);
+    return 0;
+}
+
+static void nothing_is_ready_before_version_0_is_there(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    assert_false(plan_choose(p, 0, 0, &task));
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+}
+
+static void every_task_is_given_once(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    bool seen[4] = {false};
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(plan_choose(p, i, 0, &task));
+        assert_false(seen[task.index]);
+        seen[task.index] = true;
+        assert_false(plan_grant(p, task, i, 0, TTL));
+    }
+    assert_false(plan_choose(p, 9, 0, &task));
+    assert_true(plan_choose(p, 9, TTL + 1, &task));
+}
+
+static void path_goes_on_when_its_own_modules_are_ready(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 4; i++)
+        plan_finish(&mix->paths[i], 1);
+    plan_set_version(p, "mix/embed.E0", 1);
+    plan_set_version(p, "mix/head.E0", 1);
+    plan_set_version(p, "mix/L1.E0", 1);
+    plan_set_version(p, "mix/L2.E1", 1);
+    assert_false(plan_ready(p, mix, 0)); /* p00 needs L2.E0 */
+    assert_true(plan_ready(p, mix, 1));  /* p01: L1.E0 and L2.E1 */
+    assert_false(plan_ready(p, mix, 2));
+    assert_false(plan_ready(p, mix, 3)); /* p11 needs L1.E1 */
+}
+
+static void worker_prefers_the_path_it_knows(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    mix->paths[2].last_worker = 7;
+    mix->paths[0].last_worker = 5;
+    assert_true(plan_choose(p, 7, 0, &task));
+    assert_int_equal(task.index, 2);
+    assert_true(plan_choose(p, 8, 0, &task));
+    assert_int_equal(task.index, 1); /* known to nobody, before another's */
+}
+
+static void longest_chain_comes_first(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "dense-eq", 1, 1, 1, 12);
+    set_all(p, "mix", 0);
+    set_all(p, "dense-eq", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
+}
+
+static void tokens_rise_and_a_taken_lease_is_told(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_false(plan_grant(p, task, 0, 0, TTL));
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t first = path->lease.token;
+    assert_int_equal(plan_expire(p, TTL + 1), 1);
+    assert_true(plan_grant(p, task, 1, TTL + 1, TTL));
+    assert_true(path->lease.token > first);
+}
+
+static void zombie_cannot_renew_what_another_holds(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t first = path->lease.token;
+    plan_expire(p, TTL + 1);
+    plan_grant(p, task, 1, TTL + 1, TTL);
+    assert_false(plan_renew(p, path, 0, first, 0, TTL + 2, TTL));
+    assert_true(plan_renew(p, path, 0, path->lease.token, 1, TTL + 2, TTL));
+}
+
+static void late_worker_keeps_an_expired_lease_that_nobody_took(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    assert_int_equal(plan_expire(p, 5 * TTL), 1);
+    assert_true(plan_renew(p, path, 0, path->lease.token, 0, 5 * TTL, TTL));
+    assert_true(path->lease.active);
+}
+
+static void hub_that_starts_again_takes_leases_up(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    uint64_t old_token = (3ull << 32) | 17;
+    assert_true(plan_renew(p, &mix->paths[1], 0, old_token, 2, 0, TTL));
+    assert_int_equal(mix->paths[1].lease.worker, 2);
+    plan_task task;
+    for (int i = 0; i < 3; i++) {
+        assert_true(plan_choose(p, 0, 0, &task));
+        assert_int_not_equal(task.index, 1);
+        plan_grant(p, task, 0, 0, TTL);
+        assert_true(mix->paths[task.index].lease.token > old_token);
+    }
+    assert_false(plan_choose(p, 0, 0, &task));
+}
+
+static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_finish(path, 1);
+    assert_false(path->lease.active);
+    plan_finish(path, 0);
+    assert_int_equal(path->phase, 1);
+    assert_false(plan_renew(p, path, 0, 1, 0, 0, TTL));
+}
+
+static void failures_of_a_task_are_counted_across_workers(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_task task = {0, 0};
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 3; i++) {
+        plan_grant(p, task, i, 0, TTL);
+        plan_release(p, &mix->paths[0], mix->paths[0].lease.token, true);
+    }
+    assert_int_equal(mix->paths[0].lease.failures, 3);
+}
+
+static void arm_is_finished_when_paths_and_modules_are(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 2);
+    for (int i = 0; i < 4; i++)
+        plan_finish(&mix->paths[i], 3);
+    assert_false(plan_arm_finished(mix));
+    set_all(p, "mix", 3);
+    assert_true(plan_arm_finished(mix));
+    plan_task task;
+    assert_false(plan_choose(p, 0, 0, &task));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_is_ready_before_version_0_is_there),
+        TEST(every_task_is_given_once),
+        TEST(path_goes_on_when_its_own_modules_are_ready),
+        TEST(worker_prefers_the_path_it_knows),
+        TEST(longest_chain_comes_first),
+        TEST(tokens_rise_and_a_taken_lease_is_told),
+        TEST(zombie_cannot_renew_what_another_holds),
+        TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
+        TEST(hub_that_starts_again_takes_leases_up),
+        TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
+        TEST(failures_of_a_task_are_counted_across_workers),
+        TEST(arm_is_finished_when_paths_and_modules_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
