@@ -206,8 +206,11 @@ static pl_status check_address(const char *address)
                    address);
 }
 
+/* An IPv6 socket would name its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, which
+ * nobody could connect to: the option is set only where it is meant. */
 static pl_status set_options(pl_socket *socket)
 {
+    bool is_ipv6 = pl_starts_with(socket->address, "tcp://[");
     const struct {
         int name, value;
         bool server_only, client_only;
@@ -215,7 +218,7 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_LINGER, LINGER_MS, false, false},
         {ZMQ_SNDHWM, HIGH_WATER, false, false},
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
-        {ZMQ_IPV6, 1, false, false},
+        {ZMQ_IPV6, is_ipv6, false, false},
         {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
         {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, false},
         {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, false},
@@ -273,21 +276,6 @@ static pl_status bind_failed(const char *address)
     return pl_fail(status, "cannot listen on %s: %s", address, zmq_strerror(cause));
 }
 
-/* An IPv6 socket names an IPv4 address as tcp://[::ffff:127.0.0.1]:PORT; others are
- * told the address that they know: tcp://127.0.0.1:PORT. */
-static void unmap_address(char address[PL_ADDRESS_MAX])
-{
-    static const char mapped[] = "tcp://[::ffff:";
-    char host[PL_ADDRESS_MAX];
-    char *end = strchr(address, ']');
-    if (!pl_starts_with(address, mapped) || !end)
-        return;
-    *end = '\0';
-    pl_copy_text(host, sizeof host, address + sizeof mapped - 1);
-    memmove(address + 6 + strlen(host), end + 1, strlen(end + 1) + 1);
-    memcpy(address + 6, host, strlen(host));
-}
-
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
 {
     bound[0] = 0;
@@ -297,13 +285,11 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     if (zmq_bind((*out)->zmq, address) != 0 ||
         zmq_getsockopt((*out)->zmq, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
         status = bind_failed(address);
-    if (status != PL_OK) {
+    if (status != PL_OK)
         pl_wire_close(out);
-        return status;
-    }
-    unmap_address(bound);
-    pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
-    return PL_OK;
+    else
+        pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
+    return status;
 }
 
 pl_status pl_wire_connect(const char *address, pl_socket **out)
