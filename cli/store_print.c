@@ -1,0 +1,282 @@
+#include "cli/store_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { SHORT_HASH = 12 };
+
+/* ---- pieces ---- */
+static const char *brief(const pl_hash *hash, char text[PL_HASH_TEXT])
+{
+    pl_hash_format(hash, text);
+    text[SHORT_HASH] = 0;
+    return pl_hash_none(hash) ? "-" : text;
+}
+
+static const char *age(int64_t wall_ms, char text[16])
+{
+    int64_t past_ms = pl_wall_ms() - wall_ms;
+    return pl_human_seconds(past_ms > 0 ? (double)past_ms / 1000 : 0, text);
+}
+
+static void print_date(int64_t wall_ms)
+{
+    char text[64];
+    struct tm parts;
+    time_t seconds = (time_t)(wall_ms / 1000);
+    if (!gmtime_r(&seconds, &parts) ||
+        !strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts))
+        pl_copy_text(text, sizeof text, "?");
+    printf("%s", text);
+}
+
+static void print_line(pl_json *json)
+{
+    pl_buf text = {0};
+    pl_json_write(json, 0, &text);
+    printf("%s\n", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    pl_json_destroy(&json);
+}
+
+static void set_hash(pl_json *object, const char *key, const pl_hash *hash)
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(hash, text);
+    if (pl_hash_none(hash))
+        pl_json_set_real(object, key, NAN); /* null */
+    else
+        pl_json_set_text(object, key, text);
+}
+
+static void set_count(pl_json *object, const char *key, uint64_t value)
+{
+    pl_json_set_int(object, key, value > INT64_MAX ? INT64_MAX : (int64_t)value);
+}
+
+/* ---- ls ---- */
+void print_head(const pl_version *v, uint64_t bytes, int width)
+{
+    char hash[PL_HASH_TEXT], size[16], past[16];
+    printf("%-*s  version %-6llu %s  %3d contributions  %10s  %s ago\n", width,
+           v->module, (unsigned long long)v->number, brief(&v->params, hash),
+           v->n_contributions, pl_human_bytes((double)bytes, size),
+           age(v->wall_ms, past));
+}
+
+void print_head_json(const pl_version *v, uint64_t bytes)
+{
+    pl_json *line = pl_json_object();
+    pl_json_set_text(line, "module", v->module);
+    set_count(line, "version", v->number);
+    set_hash(line, "hash", &v->params);
+    pl_json_set_int(line, "contributions", v->n_contributions);
+    set_count(line, "bytes", bytes);
+    pl_json_set_int(line, "wall_ms", v->wall_ms);
+    print_line(line);
+}
+
+void print_path(const pl_path_state *p, int width)
+{
+    char tokens[16], seconds[16];
+    printf(
+        "%-*s  phase %-5lld %8llu samples  %7s tokens  loss %8.4f  %8s  last by %s\n",
+        width, p->name, (long long)p->phase, (unsigned long long)p->samples,
+        pl_human_count((double)p->n_tokens, tokens), p->loss,
+        pl_human_seconds(p->seconds, seconds), p->worker);
+}
+
+void print_path_json(const pl_path_state *p)
+{
+    pl_json *line = pl_json_object();
+    pl_json_set_text(line, "path", p->name);
+    pl_json_set_int(line, "phase", p->phase);
+    set_count(line, "samples", p->samples);
+    set_count(line, "tokens", p->n_tokens);
+    pl_json_set_real(line, "loss", p->loss);
+    pl_json_set_real(line, "seconds", p->seconds);
+    set_hash(line, "moments", &p->moments);
+    pl_json_set_text(line, "worker", p->worker);
+    print_line(line);
+}
+
+void print_object(const pl_object *o, int width)
+{
+    char hash[PL_HASH_TEXT], size[16];
+    printf("%-*s  %s  %10s\n", width, o->name, brief(&o->blob, hash),
+           pl_human_bytes((double)o->bytes, size));
+}
+
+void print_object_json(const pl_object *o)
+{
+    pl_json *line = pl_json_object();
+    pl_json_set_text(line, "object", o->name);
+    set_hash(line, "hash", &o->blob);
+    set_count(line, "bytes", o->bytes);
+    print_line(line);
+}
+
+void print_ref(const char *name, const char *target, int width)
+{
+    printf("%-*s  %s\n", width, name, target);
+}
+
+void print_ref_json(const char *name, const char *target)
+{
+    pl_json *line = pl_json_object();
+    pl_json_set_text(line, "ref", name);
+    pl_json_set_text(line, "target", target);
+    print_line(line);
+}
+
+/* ---- log and show ---- */
+static int widest_worker(const pl_version *v)
+{
+    size_t width = 0;
+    for (int i = 0; i < v->n_contributions; i++)
+        if (strlen(v->contributions[i].worker) > width)
+            width = strlen(v->contributions[i].worker);
+    return (int)width;
+}
+
+static void print_contribution(const pl_contribution *c, int width)
+{
+    char hash[PL_HASH_TEXT], tokens[16];
+    printf("    %-*s  path %-3lld replica %-2lld samples %6llu +%-5llu %7s tokens  "
+           "loss %8.4f  norm %10.4g  weight %-8.6g %s\n",
+           width, c->worker, (long long)c->path, (long long)c->replica,
+           (unsigned long long)c->first_sample, (unsigned long long)c->n_samples,
+           pl_human_count((double)c->n_tokens, tokens), c->loss, c->norm, c->weight,
+           brief(&c->update, hash));
+}
+
+static void print_origin(const pl_version *v)
+{
+    char parent[PL_HASH_TEXT];
+    printf("    %s", v->method);
+    if (v->number > 0)
+        printf("  lr %g  momentum %g  update norm %.4g  from %s", v->lr,
+               v->outer_momentum, v->update_norm, brief(&v->parent, parent));
+    printf("  norm %.6g\n", v->params_norm);
+}
+
+void print_version(const pl_version *v)
+{
+    char hash[PL_HASH_TEXT], past[16];
+    printf("%s@%llu  %s  ", v->module, (unsigned long long)v->number,
+           brief(&v->params, hash));
+    print_date(v->wall_ms);
+    printf(" (%s ago)\n", age(v->wall_ms, past));
+    print_origin(v);
+    for (int i = 0; i < v->n_contributions; i++)
+        print_contribution(&v->contributions[i], widest_worker(v));
+}
+
+static void print_hash(const char *label, const pl_hash *hash, uint64_t bytes)
+{
+    char text[PL_HASH_TEXT], size[16];
+    pl_hash_format(hash, text);
+    printf("%-11s %s", label, pl_hash_none(hash) ? "-" : text);
+    if (bytes > 0)
+        printf("  %s", pl_human_bytes((double)bytes, size));
+    printf("\n");
+}
+
+void print_version_full(const pl_version *v, uint64_t bytes, uint64_t momentum_bytes)
+{
+    char past[16];
+    printf("module      %s\nversion     %llu\n", v->module,
+           (unsigned long long)v->number);
+    print_hash("hash", &v->params, bytes);
+    print_hash("parent", &v->parent, 0);
+    print_hash("momentum", &v->momentum, momentum_bytes);
+    print_hash("config", &v->config, 0);
+    printf("parameters  %llu\n", (unsigned long long)v->n_params);
+    printf("norm        %.9g\nupdate norm %.9g\n", v->params_norm, v->update_norm);
+    printf("method      %s, lr %g, momentum %g\n", v->method, v->lr, v->outer_momentum);
+    printf("commit      %llu, ", (unsigned long long)v->sequence);
+    print_date(v->wall_ms);
+    printf(" (%s ago)\ncontributions %d\n", age(v->wall_ms, past), v->n_contributions);
+    for (int i = 0; i < v->n_contributions; i++)
+        print_contribution(&v->contributions[i], widest_worker(v));
+}
+
+static pl_json *contribution_json(const pl_contribution *c)
+{
+    pl_json *json = pl_json_object();
+    pl_json_set_text(json, "worker", c->worker);
+    pl_json_set_text(json, "device", c->device);
+    pl_json_set_int(json, "path", c->path);
+    pl_json_set_int(json, "replica", c->replica);
+    pl_json_set_int(json, "phase", c->phase);
+    set_count(json, "first_sample", c->first_sample);
+    set_count(json, "n_samples", c->n_samples);
+    set_count(json, "tokens", c->n_tokens);
+    pl_json_set_real(json, "loss", c->loss);
+    pl_json_set_real(json, "norm", c->norm);
+    pl_json_set_real(json, "weight", c->weight);
+    pl_json_set_real(json, "seconds", c->seconds);
+    set_count(json, "token", c->token);
+    pl_json_set_text(json, "codec", c->codec);
+    set_hash(json, "update", &c->update);
+    set_count(json, "bytes", c->update_bytes);
+    return json;
+}
+
+void print_version_json(const pl_version *v, uint64_t bytes, uint64_t momentum_bytes)
+{
+    pl_json *line = pl_json_object(), *list = pl_json_array();
+    pl_json_set_text(line, "module", v->module);
+    set_count(line, "version", v->number);
+    set_hash(line, "hash", &v->params);
+    set_hash(line, "parent", &v->parent);
+    for (int i = 0; i < v->n_contributions; i++)
+        pl_json_push(list, contribution_json(&v->contributions[i]));
+    pl_json_set(line, "contributions", list);
+    pl_json_set_text(line, "method", v->method);
+    pl_json_set_real(line, "lr", v->lr);
+    pl_json_set_real(line, "momentum", v->outer_momentum);
+    set_hash(line, "config", &v->config);
+    set_count(line, "n_params", v->n_params);
+    pl_json_set_real(line, "params_norm", v->params_norm);
+    pl_json_set_real(line, "update_norm", v->update_norm);
+    set_count(line, "bytes", bytes);
+    set_hash(line, "momentum_hash", &v->momentum);
+    set_count(line, "momentum_bytes", momentum_bytes);
+    set_count(line, "sequence", v->sequence);
+    pl_json_set_int(line, "wall_ms", v->wall_ms);
+    print_line(line);
+}
+
+/* ---- stat ---- */
+void print_stats(const pl_store *store, const pl_store_stats *s)
+{
+    char blobs[16], chunks[16], disk[16];
+    printf("modules     %llu\nversions    %llu\n", (unsigned long long)s->n_modules,
+           (unsigned long long)s->n_versions);
+    printf("blobs       %llu, %s\n", (unsigned long long)s->n_blobs,
+           pl_human_bytes((double)s->blob_bytes, blobs));
+    printf("chunks      %llu, %s\n", (unsigned long long)s->n_chunks,
+           pl_human_bytes((double)s->chunk_bytes, chunks));
+    printf("on disk     %s\n", pl_human_bytes((double)s->disk_bytes, disk));
+    printf("commits     %llu, epoch %llu\n",
+           (unsigned long long)pl_store_sequence(store),
+           (unsigned long long)pl_store_epoch(store));
+}
+
+void print_stats_json(const pl_store *store, const pl_store_stats *s)
+{
+    pl_json *line = pl_json_object();
+    set_count(line, "modules", s->n_modules);
+    set_count(line, "versions", s->n_versions);
+    set_count(line, "blobs", s->n_blobs);
+    set_count(line, "blob_bytes", s->blob_bytes);
+    set_count(line, "chunks", s->n_chunks);
+    set_count(line, "chunk_bytes", s->chunk_bytes);
+    set_count(line, "disk_bytes", s->disk_bytes);
+    set_count(line, "sequence", pl_store_sequence(store));
+    set_count(line, "epoch", pl_store_epoch(store));
+    print_line(line);
+}

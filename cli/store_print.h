@@ -1,0 +1,29 @@
+/* How `pathloom store` shows versions, paths, objects and refs: text for people, one
+ * line of JSON an item for programs. JSON holds nothing that depends on the time of
+ * asking, so that two calls on an unchanged store print the same bytes. */
+#ifndef PL_CLI_STORE_PRINT_H
+#define PL_CLI_STORE_PRINT_H
+#include "store/store.h"
+
+/* One line of `store ls`; `width` is that of the name's column. */
+void print_head(const pl_version *version, uint64_t bytes, int width);
+void print_head_json(const pl_version *version, uint64_t bytes);
+void print_path(const pl_path_state *path, int width);
+void print_path_json(const pl_path_state *path);
+void print_object(const pl_object *object, int width);
+void print_object_json(const pl_object *object);
+void print_ref(const char *name, const char *target, int width);
+void print_ref_json(const char *name, const char *target);
+
+/* An entry of `store log`. */
+void print_version(const pl_version *version);
+/* All of it; `bytes` of the parameters, `momentum_bytes` 0 if there is none. */
+void print_version_full(const pl_version *version, uint64_t bytes,
+                        uint64_t momentum_bytes);
+void print_version_json(const pl_version *version, uint64_t bytes,
+                        uint64_t momentum_bytes);
+
+void print_stats(const pl_store *store, const pl_store_stats *stats);
+void print_stats_json(const pl_store *store, const pl_store_stats *stats);
+
+#endif
