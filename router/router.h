@@ -26,6 +26,9 @@ typedef struct pl_router_options {
     double balance;   /* 0: plain k-means; > 0: largest shard at most (1+balance)
                          times the mean (capacity-limited assignment while fitting) */
     bool standardize; /* divide each feature by its deviation first */
+    int components;   /* then keep this many principal components, each with variance 1;
+                         0: all features as they are */
+    bool unit;        /* then scale to length 1 */
     uint64_t seed;
     int n_threads;
 } pl_router_options;

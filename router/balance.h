@@ -1,0 +1,25 @@
+/* Prices that keep the paths' shards below a limit; private to router. */
+#ifndef PL_ROUTER_BALANCE_H
+#define PL_ROUTER_BALANCE_H
+#include "router/router_inside.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct balance_job {
+    const pl_router *router; /* its tuples; its bias is not read */
+    const double *distances; /* [n, n_centroids] of router_distances */
+    size_t n, limit;         /* documents; the most a path may have */
+    double step;             /* > 0, the least raise of a price */
+    int n_threads;
+} balance_job;
+
+/* Writes bias [n_paths], at least 0, and label [n], the cheapest path of each document
+ * under it. Gives up, with some path above the limit, only where documents cannot be
+ * told apart. ERR_NOMEM. */
+PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,114 @@
+/* Features of documents: fixed batches in document order, one model a thread. */
+#include "router/router.h"
+#include <string.h>
+
+enum { DOCUMENTS_A_BATCH = 64 };
+
+typedef struct lane {
+    pl_backend *backend;
+    pl_model *model;
+    int32_t *tokens;  /* [batch, prefix] */
+    int32_t *lengths; /* [batch] */
+} lane;
+
+typedef struct pass {
+    const pl_feature_job *job;
+    const pl_tokens *tokens;
+    size_t n_docs, width;
+    lane *lanes;
+    int n_lanes;
+    float *features;
+} pass;
+
+static pl_status check_job(const pl_feature_job *job)
+{
+    int context = pl_topology_shape(job->topology)->context;
+    if (job->n_threads < 1)
+        return pl_fail(PL_ERR_ARG, "features need a thread, got %d", job->n_threads);
+    if (job->prefix < 1 || job->prefix > context)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the router's prefix is %d tokens and the base model's context "
+                       "%d; give 1 to that",
+                       job->prefix, context);
+    return PL_OK;
+}
+
+static pl_status open_lane(const pl_feature_job *job, int batch, lane *out)
+{
+    pl_backend_options backend = {
+        .name = job->backend, .n_threads = 1, .precision = job->precision};
+    pl_model_options model = {.batch = batch, .context = job->prefix};
+    size_t rows = (size_t)batch;
+    void *memory = NULL;
+    PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
+    PL_RETURN_IF(pl_model_create(out->backend, job->topology, &model, &out->model));
+    PL_RETURN_IF(pl_model_load(out->model, job->params));
+    PL_RETURN_IF(pl_try_alloc(rows * ((size_t)job->prefix + 1) * sizeof(int32_t),
+                              "feature batch", &memory));
+    out->tokens = memory;
+    out->lengths = out->tokens + rows * (size_t)job->prefix;
+    return PL_OK;
+}
+
+static void close_lane(lane *l)
+{
+    pl_free_aligned(l->tokens);
+    pl_model_destroy(&l->model);
+    pl_backend_close(&l->backend);
+}
+
+static pl_status one_batch(void *context, size_t item, int thread)
+{
+    pass *p = context;
+    lane *l = &p->lanes[thread];
+    size_t T = (size_t)p->job->prefix, first = item * DOCUMENTS_A_BATCH;
+    size_t left = p->n_docs - first;
+    size_t B = left < DOCUMENTS_A_BATCH ? left : DOCUMENTS_A_BATCH;
+    memset(l->tokens, 0, B * T * sizeof *l->tokens);
+    for (size_t b = 0; b < B; ++b) {
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)(first + b));
+        size_t n = doc->n_tokens < T ? doc->n_tokens : T;
+        pl_tokens_copy(p->tokens, doc->first, n, l->tokens + b * T);
+        l->lengths[b] = (int32_t)n;
+    }
+    return pl_model_features(l->model, l->tokens, l->lengths, (int)B, (int)T,
+                             p->features + first * p->width);
+}
+
+pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
+                             float *features)
+{
+    pass p = {.job = job, .tokens = tokens, .features = features};
+    pl_status status = PL_OK;
+    PL_RETURN_IF(check_job(job));
+    p.n_docs = pl_tokens_n_docs(tokens);
+    p.width = (size_t)pl_topology_shape(job->topology)->width;
+    size_t n_batches = (p.n_docs + DOCUMENTS_A_BATCH - 1) / DOCUMENTS_A_BATCH;
+    int n_lanes = (size_t)job->n_threads < n_batches ? job->n_threads : (int)n_batches;
+    p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
+    while (p.n_lanes < n_lanes)
+        PL_TRY(open_lane(job, DOCUMENTS_A_BATCH, &p.lanes[p.n_lanes++]));
+    if (n_batches > 0)
+        PL_TRY(pl_parallel(n_lanes, n_batches, one_batch, &p));
+done:
+    for (int i = 0; i < p.n_lanes; ++i)
+        close_lane(&p.lanes[i]);
+    pl_free(p.lanes);
+    return status;
+}
+
+pl_status pl_router_feature_of(const pl_feature_job *job, const int32_t *tokens, int n,
+                               float *feature)
+{
+    lane l = {0};
+    pl_status status;
+    PL_RETURN_IF(check_job(job));
+    if (n < 1)
+        return pl_fail(PL_ERR_USAGE, "an empty prompt cannot be routed; give a token");
+    PL_TRY(open_lane(job, 1, &l));
+    l.lengths[0] = n < job->prefix ? n : job->prefix;
+    PL_TRY(pl_model_features(l.model, tokens, l.lengths, 1, l.lengths[0], feature));
+done:
+    close_lane(&l);
+    return status;
+}

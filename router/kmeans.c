@@ -1,0 +1,303 @@
+/* k-means (Lloyd 1982) with k-means++ seeding (Arthur & Vassilvitskii 2007).
+ *
+ * The same bytes for any number of threads: what runs in parallel is either one
+ * value a point (nearest centroid, distance) or one coordinate a thread (the means),
+ * and every sum is taken in the order of the points, in double.
+ *
+ * Ties go to the lower index. A cluster that loses its last point takes the point
+ * that lies farthest from its own centroid, so that k centroids stay in use.
+ */
+#include "router/kmeans.h"
+#include <string.h>
+
+enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
+
+typedef struct work {
+    const kmeans_job *job;
+    void *memory;     /* what the arrays below lie in */
+    float *centroids; /* [k, dim] */
+    double *sums;     /* [k, dim] */
+    double *distance; /* [n] to the nearest centroid, squared */
+    int *label;       /* [n] */
+    int *before;      /* [n] label of the last iteration */
+    size_t *count;    /* [k] */
+    int n_seeded;     /* centroids that exist, while seeding */
+} work;
+
+double square_distance(const float *a, const float *b, int dim)
+{
+    double lane[8] = {0.0};
+    int d = 0;
+    for (; d + 8 <= dim; d += 8)
+        for (int l = 0; l < 8; ++l) {
+            double difference = (double)a[d + l] - (double)b[d + l];
+            lane[l] += difference * difference;
+        }
+    for (int l = 0; d < dim; ++d, ++l) {
+        double difference = (double)a[d] - (double)b[d];
+        lane[l] += difference * difference;
+    }
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static const float *point(const work *w, size_t i)
+{
+    return w->job->points + i * w->job->stride;
+}
+
+static float *centroid(const work *w, int c)
+{
+    return w->centroids + (size_t)c * (size_t)w->job->dim;
+}
+
+static size_t point_items(const work *w)
+{
+    return (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+}
+
+/* ---- seeding ---- */
+
+/* distance[i] = min(distance[i], d2(point i, the newest centroid)) */
+static pl_status shrink_distances(void *context, size_t item, int thread)
+{
+    work *w = context;
+    (void)thread;
+    const float *newest = centroid(w, w->n_seeded - 1);
+    size_t first = item * POINTS_A_ITEM,
+           last = smaller(w->job->n, first + POINTS_A_ITEM);
+    for (size_t i = first; i < last; ++i) {
+        double d = square_distance(point(w, i), newest, w->job->dim);
+        if (w->n_seeded == 1 || d < w->distance[i])
+            w->distance[i] = d;
+    }
+    return PL_OK;
+}
+
+/* A point drawn with probability proportional to its squared distance; uniformly
+ * while there is no centroid, or when every point sits on one. */
+static size_t draw_point(const work *w, uint64_t stream)
+{
+    size_t n = w->job->n;
+    double u = pl_random_uniform(w->job->seed, stream, (uint64_t)w->n_seeded);
+    double total = 0.0;
+    for (size_t i = 0; w->n_seeded > 0 && i < n; ++i)
+        total += w->distance[i];
+    if (!(total > 0.0))
+        return smaller((size_t)(u * (double)n), n - 1);
+    double target = u * total, sum = 0.0;
+    size_t last_positive = 0;
+    for (size_t i = 0; i < n; ++i) {
+        if (w->distance[i] > 0.0)
+            last_positive = i;
+        sum += w->distance[i];
+        if (sum > target)
+            return i;
+    }
+    return last_positive;
+}
+
+static pl_status seed_centroids(work *w, int restart)
+{
+    uint64_t stream = pl_stream("kmeans", (uint64_t)w->job->level, (uint64_t)restart);
+    for (w->n_seeded = 0; w->n_seeded < w->job->k;) {
+        size_t i = draw_point(w, stream);
+        memcpy(centroid(w, w->n_seeded), point(w, i),
+               (size_t)w->job->dim * sizeof(float));
+        ++w->n_seeded;
+        PL_RETURN_IF(
+            pl_parallel(w->job->n_threads, point_items(w), shrink_distances, w));
+    }
+    return PL_OK;
+}
+
+/* ---- Lloyd ---- */
+
+static pl_status assign_points(void *context, size_t item, int thread)
+{
+    work *w = context;
+    (void)thread;
+    size_t first = item * POINTS_A_ITEM,
+           last = smaller(w->job->n, first + POINTS_A_ITEM);
+    for (size_t i = first; i < last; ++i) {
+        int best = 0;
+        double least = square_distance(point(w, i), centroid(w, 0), w->job->dim);
+        for (int c = 1; c < w->job->k; ++c) {
+            double d = square_distance(point(w, i), centroid(w, c), w->job->dim);
+            if (d < least) {
+                least = d;
+                best = c;
+            }
+        }
+        w->label[i] = best;
+        w->distance[i] = least;
+    }
+    return PL_OK;
+}
+
+static void count_labels(work *w)
+{
+    memset(w->count, 0, (size_t)w->job->k * sizeof *w->count);
+    for (size_t i = 0; i < w->job->n; ++i)
+        ++w->count[w->label[i]];
+}
+
+static pl_status assign(work *w)
+{
+    PL_RETURN_IF(pl_parallel(w->job->n_threads, point_items(w), assign_points, w));
+    count_labels(w);
+    return PL_OK;
+}
+
+/* The point farthest from its centroid among clusters that can spare one; there is
+ * one whenever a cluster is empty, because k <= n. */
+static size_t farthest_point(const work *w)
+{
+    size_t best = w->job->n;
+    for (size_t i = 0; i < w->job->n; ++i)
+        if (w->count[w->label[i]] > 1 &&
+            (best == w->job->n || w->distance[i] > w->distance[best]))
+            best = i;
+    return best;
+}
+
+static void refill_empty_clusters(work *w)
+{
+    for (int c = 0; c < w->job->k; ++c) {
+        if (w->count[c] > 0)
+            continue;
+        size_t i = farthest_point(w);
+        --w->count[w->label[i]];
+        w->label[i] = c;
+        w->distance[i] = 0.0;
+        w->count[c] = 1;
+    }
+}
+
+/* The sums of some columns, over all points in order. */
+static pl_status sum_columns(void *context, size_t item, int thread)
+{
+    work *w = context;
+    (void)thread;
+    size_t dim = (size_t)w->job->dim;
+    size_t first = item * COLUMNS_A_ITEM, last = smaller(dim, first + COLUMNS_A_ITEM);
+    for (size_t c = 0; c < (size_t)w->job->k; ++c)
+        memset(w->sums + c * dim + first, 0, (last - first) * sizeof *w->sums);
+    for (size_t i = 0; i < w->job->n; ++i) {
+        const float *x = point(w, i);
+        double *sum = w->sums + (size_t)w->label[i] * dim;
+        for (size_t d = first; d < last; ++d)
+            sum[d] += (double)x[d];
+    }
+    return PL_OK;
+}
+
+/* A centroid without points stays where it is. */
+static pl_status move_centroids(work *w)
+{
+    size_t dim = (size_t)w->job->dim;
+    size_t n_items = (dim + COLUMNS_A_ITEM - 1) / COLUMNS_A_ITEM;
+    PL_RETURN_IF(pl_parallel(w->job->n_threads, n_items, sum_columns, w));
+    for (size_t c = 0; c < (size_t)w->job->k; ++c)
+        for (size_t d = 0; w->count[c] > 0 && d < dim; ++d)
+            w->centroids[c * dim + d] =
+                (float)(w->sums[c * dim + d] / (double)w->count[c]);
+    return PL_OK;
+}
+
+/* Runs to a fixed point or `iterations` and gives the sum of squared distances. */
+static pl_status lloyd(work *w, double *total)
+{
+    size_t label_bytes = w->job->n * sizeof *w->label;
+    PL_RETURN_IF(assign(w));
+    for (int step = 0; step < w->job->iterations; ++step) {
+        refill_empty_clusters(w);
+        memcpy(w->before, w->label, label_bytes);
+        PL_RETURN_IF(move_centroids(w));
+        PL_RETURN_IF(assign(w));
+        if (memcmp(w->before, w->label, label_bytes) == 0)
+            break;
+    }
+    *total = 0.0;
+    for (size_t i = 0; i < w->job->n; ++i)
+        *total += w->distance[i];
+    return PL_OK;
+}
+
+/* ---- the whole ---- */
+
+static pl_status check_job(const kmeans_job *job)
+{
+    if (job->n < 1 || job->dim < 1 || job->stride < (size_t)job->dim)
+        return pl_fail(PL_ERR_ARG, "k-means needs points: got n=%zu dim=%d stride=%zu",
+                       job->n, job->dim, job->stride);
+    if (job->k < 1 || (size_t)job->k > job->n)
+        return pl_fail(PL_ERR_ARG, "k-means needs 1 <= k <= n: got k=%d n=%zu", job->k,
+                       job->n);
+    if (job->restarts < 1 || job->iterations < 1 || job->n_threads < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "k-means needs restarts, iterations and threads of at least 1: "
+                       "got %d, %d, %d",
+                       job->restarts, job->iterations, job->n_threads);
+    return PL_OK;
+}
+
+/* One block, carved in falling order of alignment. */
+static pl_status alloc_work(work *w)
+{
+    size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;
+    size_t bytes = (size + n) * sizeof(double) + k * sizeof(size_t) +
+                   size * sizeof(float) + 2 * n * sizeof(int);
+    PL_RETURN_IF(pl_try_alloc(bytes, "k-means", &w->memory));
+    w->sums = w->memory;
+    w->distance = w->sums + size;
+    w->count = (size_t *)(w->distance + n);
+    w->centroids = (float *)(w->count + k);
+    w->label = (int *)(w->centroids + size);
+    w->before = w->label + n;
+    return PL_OK;
+}
+
+pl_status kmeans_fit(const kmeans_job *job, float *centroids)
+{
+    work w = {.job = job};
+    pl_status status;
+    double least = 0.0;
+    PL_RETURN_IF(check_job(job));
+    PL_TRY(alloc_work(&w));
+    for (int restart = 0; restart < job->restarts; ++restart) {
+        double total = 0.0;
+        PL_TRY(seed_centroids(&w, restart));
+        PL_TRY(lloyd(&w, &total));
+        if (restart == 0 || total < least) {
+            least = total;
+            memcpy(centroids, w.centroids,
+                   (size_t)job->k * (size_t)job->dim * sizeof(float));
+        }
+    }
+done:
+    pl_free_aligned(w.memory);
+    return status;
+}
+
+pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
+{
+    work w = {.job = job};
+    size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
+    pl_status status;
+    PL_RETURN_IF(check_job(job));
+    PL_TRY(alloc_work(&w));
+    memcpy(w.label, label, job->n * sizeof *label);
+    memcpy(w.centroids, centroids, size);
+    count_labels(&w);
+    PL_TRY(move_centroids(&w));
+    memcpy(centroids, w.centroids, size);
+done:
+    pl_free_aligned(w.memory);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* How the router looks at a feature before it measures distances; private to router.
+ *
+ *   y[d] = (x[d] - mean[d]) * scale[d]
+ *   z    = rows y   (principal components, if asked)   else   z = y
+ *   z    = z / |z|  (if unit)
+ */
+#ifndef PL_ROUTER_LENS_H
+#define PL_ROUTER_LENS_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lens {
+    int dim, rank; /* of x and of z; equal without rows */
+    bool unit;
+    float *mean, *scale; /* [dim] */
+    float *rows;         /* [rank, dim] or NULL */
+} lens;                  /* all zero is empty */
+
+typedef struct lens_options {
+    bool standardize; /* scale = 1/deviation, else 1 */
+    bool unit;
+    uint64_t seed; /* of the subspace iteration's start */
+    int n_threads;
+} lens_options;
+
+PL_MUST_CHECK pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
+void lens_clear(lens *l);
+
+/* Learns from features [n, dim] what an allocated lens holds. The bytes do not depend
+ * on n_threads. ERR_NOMEM. */
+PL_MUST_CHECK pl_status lens_fit(lens *l, const float *features, size_t n,
+                                 const lens_options *options);
+
+/* scratch [dim], z [rank]. */
+void lens_look(const lens *l, const float *x, float *scratch, float *z);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,255 @@
+/* Principal components by subspace iteration with a Rayleigh-Ritz step at the end
+ * (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4; the small
+ * eigenproblem by cyclic Jacobi).
+ *
+ * Everything is in double. What runs in parallel is rows of a matrix, each summed in
+ * a fixed order by one thread.
+ */
+#include "router/pca.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    SPARE = 8,            /* extra directions that speed up the last wanted ones */
+    POWER_STEPS = 24,     /* products with the covariance */
+    SAMPLE = 16384,       /* points that make the covariance, evenly strided */
+    POINTS_A_BLOCK = 256, /* copied to double at a time */
+    ROWS_AN_ITEM = 16,
+    JACOBI_SWEEPS = 30
+};
+
+typedef struct work {
+    const pca_job *job;
+    size_t C, R;        /* dim; directions carried */
+    double *points;     /* [POINTS_A_BLOCK, C] centred and scaled */
+    size_t n_points;    /* in the block */
+    double *covariance; /* [C, C] */
+    double *q, *next;   /* [R, C] directions as rows */
+    double *small;      /* [R, R] */
+    double *turn;       /* [R, R] its eigenvectors as rows */
+} work;
+
+static double dot(const double *a, const double *b, size_t n)
+{
+    double lane[4] = {0.0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (size_t l = 0; l < 4; ++l)
+            lane[l] += a[i + l] * b[i + l];
+    for (; i < n; ++i)
+        lane[0] += a[i] * b[i];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+/* y += factor * x */
+static void add_scaled(double *y, double factor, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        y[i] += factor * x[i];
+}
+
+static size_t row_items(size_t n_rows)
+{
+    return (n_rows + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM;
+}
+
+static size_t last_row(size_t item, size_t n_rows)
+{
+    size_t last = (item + 1) * ROWS_AN_ITEM;
+    return last < n_rows ? last : n_rows;
+}
+
+/* ---- covariance ---- */
+
+static void fill_block(work *w, size_t first, size_t n_points, size_t stride)
+{
+    const pca_job *job = w->job;
+    w->n_points = n_points;
+    for (size_t i = 0; i < n_points; ++i) {
+        const float *x = job->x + (first + i) * stride * w->C;
+        for (size_t c = 0; c < w->C; ++c)
+            w->points[i * w->C + c] =
+                ((double)x[c] - (double)job->mean[c]) * (double)job->scale[c];
+    }
+}
+
+static pl_status add_rows(void *context, size_t item, int thread)
+{
+    work *w = context;
+    (void)thread;
+    for (size_t r = item * ROWS_AN_ITEM; r < last_row(item, w->C); ++r)
+        for (size_t i = 0; i < w->n_points; ++i) {
+            const double *point = w->points + i * w->C;
+            add_scaled(w->covariance + r * w->C, point[r], point, w->C);
+        }
+    return PL_OK;
+}
+
+static pl_status fill_covariance(work *w)
+{
+    size_t stride = (w->job->n + SAMPLE - 1) / SAMPLE, n = w->job->n / stride;
+    for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
+        size_t left = n - first;
+        fill_block(w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
+        PL_RETURN_IF(pl_parallel(w->job->n_threads, row_items(w->C), add_rows, w));
+    }
+    for (size_t i = 0; i < w->C * w->C; ++i)
+        w->covariance[i] /= (double)n;
+    return PL_OK;
+}
+
+/* ---- subspace iteration ---- */
+
+/* Modified Gram-Schmidt, twice for accuracy; a direction that vanishes stays zero. */
+static void orthonormalise(double *q, size_t R, size_t C)
+{
+    for (size_t r = 0; r < R; ++r) {
+        double *row = q + r * C;
+        double before = sqrt(dot(row, row, C));
+        for (int pass = 0; pass < 2; ++pass)
+            for (size_t s = 0; s < r; ++s)
+                add_scaled(row, -dot(row, q + s * C, C), q + s * C, C);
+        double norm = sqrt(dot(row, row, C));
+        double factor = norm > 1e-12 * before ? 1.0 / norm : 0.0;
+        for (size_t c = 0; c < C; ++c)
+            row[c] *= factor;
+    }
+}
+
+/* next = q * covariance, a row a direction (the covariance is symmetric). */
+static pl_status multiply_rows(void *context, size_t item, int thread)
+{
+    work *w = context;
+    (void)thread;
+    for (size_t r = item * ROWS_AN_ITEM; r < last_row(item, w->R); ++r)
+        for (size_t c = 0; c < w->C; ++c)
+            w->next[r * w->C + c] =
+                dot(w->q + r * w->C, w->covariance + c * w->C, w->C);
+    return PL_OK;
+}
+
+static pl_status multiply(work *w)
+{
+    return pl_parallel(w->job->n_threads, row_items(w->R), multiply_rows, w);
+}
+
+static pl_status iterate(work *w)
+{
+    uint64_t stream = pl_stream("pca", 0, 0);
+    for (size_t i = 0; i < w->R * w->C; ++i)
+        w->q[i] = (double)pl_random_normal(w->job->seed, stream, i);
+    orthonormalise(w->q, w->R, w->C);
+    for (int step = 0; step < POWER_STEPS; ++step) {
+        PL_RETURN_IF(multiply(w));
+        memcpy(w->q, w->next, w->R * w->C * sizeof *w->q);
+        orthonormalise(w->q, w->R, w->C);
+    }
+    return PL_OK;
+}
+
+/* ---- the small eigenproblem ---- */
+
+/* One rotation that zeroes small[i,j], applied to `small` and to the vectors. */
+static void rotate(work *w, size_t i, size_t j)
+{
+    size_t R = w->R;
+    double *a = w->small, *v = w->turn;
+    double theta = (a[j * R + j] - a[i * R + i]) / (2.0 * a[i * R + j]);
+    double t = (theta >= 0.0 ? 1.0 : -1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
+    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
+    for (size_t k = 0; k < R; ++k) { /* columns */
+        double x = a[k * R + i], y = a[k * R + j];
+        a[k * R + i] = c * x - s * y;
+        a[k * R + j] = s * x + c * y;
+    }
+    for (size_t k = 0; k < R; ++k) { /* rows, and the vectors as rows */
+        double x = a[i * R + k], y = a[j * R + k];
+        a[i * R + k] = c * x - s * y;
+        a[j * R + k] = s * x + c * y;
+        x = v[i * R + k], y = v[j * R + k];
+        v[i * R + k] = c * x - s * y;
+        v[j * R + k] = s * x + c * y;
+    }
+}
+
+static void solve_small(work *w)
+{
+    size_t R = w->R;
+    double scale = 0.0;
+    memset(w->turn, 0, R * R * sizeof *w->turn);
+    for (size_t i = 0; i < R; ++i) {
+        w->turn[i * R + i] = 1.0;
+        scale = fmax(scale, fabs(w->small[i * R + i]));
+    }
+    for (int sweep = 0; sweep < JACOBI_SWEEPS; ++sweep) {
+        size_t n_rotations = 0;
+        for (size_t i = 0; i < R; ++i)
+            for (size_t j = i + 1; j < R; ++j)
+                if (fabs(w->small[i * R + j]) > 1e-14 * scale) {
+                    rotate(w, i, j);
+                    ++n_rotations;
+                }
+        if (n_rotations == 0)
+            return;
+    }
+}
+
+/* Place of the greatest value that is not taken; the first of equals. */
+static size_t take_greatest(const double *diagonal, size_t R, bool *taken)
+{
+    size_t best = R;
+    for (size_t i = 0; i < R; ++i)
+        if (!taken[i] && (best == R || diagonal[i * R + i] > diagonal[best * R + best]))
+            best = i;
+    taken[best] = true;
+    return best;
+}
+
+/* Rayleigh-Ritz: the eigenvectors of q C q^T turn q into principal components. */
+static pl_status extract(work *w, double *rows, double *variances)
+{
+    size_t R = w->R, C = w->C;
+    PL_RETURN_IF(multiply(w));
+    for (size_t i = 0; i < R; ++i)
+        for (size_t j = 0; j < R; ++j)
+            w->small[i * R + j] = dot(w->next + i * C, w->q + j * C, C);
+    solve_small(w);
+    bool *taken = pl_alloc(R * sizeof *taken);
+    memset(rows, 0, (size_t)w->job->rank * C * sizeof *rows);
+    for (size_t r = 0; r < (size_t)w->job->rank; ++r) {
+        size_t best = take_greatest(w->small, R, taken);
+        variances[r] = fmax(w->small[best * R + best], 0.0);
+        for (size_t s = 0; s < R; ++s)
+            add_scaled(rows + r * C, w->turn[best * R + s], w->q + s * C, C);
+    }
+    pl_free(taken);
+    return PL_OK;
+}
+
+pl_status pca_fit(const pca_job *job, double *rows, double *variances)
+{
+    if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "principal components need points and 1 <= rank <= "
+                       "dim: got n=%zu rank=%d dim=%d",
+                       job->n, job->rank, job->dim);
+    work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
+    if (w.R > w.C)
+        w.R = w.C;
+    size_t size = POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R;
+    void *memory = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(size * sizeof(double), "principal components", &memory));
+    w.points = memory;
+    w.covariance = w.points + POINTS_A_BLOCK * w.C;
+    w.q = w.covariance + w.C * w.C;
+    w.next = w.q + w.R * w.C;
+    w.small = w.next + w.R * w.C;
+    w.turn = w.small + w.R * w.R;
+    PL_TRY(fill_covariance(&w));
+    PL_TRY(iterate(&w));
+    PL_TRY(extract(&w, rows, variances));
+done:
+    pl_free_aligned(memory);
+    return status;
+}

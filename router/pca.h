@@ -1,0 +1,25 @@
+/* Principal components of centred data; private to router. */
+#ifndef PL_ROUTER_PCA_H
+#define PL_ROUTER_PCA_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pca_job {
+    const float *x;            /* [n, dim] */
+    const float *mean, *scale; /* [dim]: the data are (x - mean) * scale */
+    size_t n;
+    int dim, rank; /* rank <= dim */
+    uint64_t seed;
+    int n_threads;
+} pca_job;
+
+/* The `rank` orthonormal directions of greatest variance, rows [rank, dim], and the
+ * variances along them, falling. Deterministic for any n_threads. ERR_NOMEM. */
+PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,152 @@
+/* A router and its decisions. */
+#include "router/kmeans.h"
+#include "router/router_inside.h"
+#include <math.h>
+
+/* ---- the object ---- */
+
+pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
+                        int rank, bool with_rows, pl_router **out)
+{
+    *out = NULL;
+    pl_status status = PL_OK;
+    pl_router *router = pl_alloc(sizeof *router);
+    router->kind = kind;
+    router->n_levels = n_levels;
+    router->n_paths = 1;
+    for (int level = 0; level < n_levels; ++level) {
+        router->experts[level] = experts[level];
+        router->n_paths *= experts[level];
+    }
+    PL_TRY(lens_alloc(&router->lens, dim, rank, with_rows));
+    for (int level = 0; level < n_levels; ++level) {
+        void *memory = NULL;
+        size_t size = (size_t)experts[level] * (size_t)router_part_size(router, level);
+        PL_TRY(pl_try_alloc(size * sizeof(float), "centroids", &memory));
+        router->centroids[level] = memory;
+    }
+    router->bias = pl_alloc((size_t)router->n_paths * sizeof *router->bias);
+    *out = router;
+    router = NULL;
+done:
+    pl_router_destroy(&router);
+    return status;
+}
+
+void pl_router_destroy(pl_router **router)
+{
+    if (!*router)
+        return;
+    lens_clear(&(*router)->lens);
+    for (int level = 0; level < (*router)->n_levels; ++level)
+        pl_free_aligned((*router)->centroids[level]);
+    pl_free((*router)->bias);
+    pl_free(*router);
+    *router = NULL;
+}
+
+int pl_router_n_paths(const pl_router *router)
+{
+    return router->n_paths;
+}
+
+int pl_router_dim(const pl_router *router)
+{
+    return router->lens.dim;
+}
+
+double pl_router_inertia(const pl_router *router)
+{
+    return router->inertia;
+}
+
+/* ---- deciding ---- */
+
+int router_n_centroids(const pl_router *router)
+{
+    int sum = 0;
+    for (int level = 0; level < router->n_levels; ++level)
+        sum += router->experts[level];
+    return sum;
+}
+
+void router_distances(const pl_router *router, const float *z, double *distances)
+{
+    for (int level = 0; level < router->n_levels; ++level) {
+        int first = router_part(router, level), size = router_part_size(router, level);
+        for (int e = 0; e < router->experts[level]; ++e)
+            *distances++ = square_distance(
+                z + first, router->centroids[level] + (size_t)e * (size_t)size, size);
+    }
+}
+
+/* Level by level: the sums of the first l labels are extended in place, from the last
+ * to the first, so that paths come out in row-major order. */
+void router_costs(const pl_router *router, const double *distances, const double *bias,
+                  double *costs)
+{
+    int n = 1;
+    costs[0] = 0.0;
+    for (int level = 0; level < router->n_levels; ++level) {
+        int experts = router->experts[level];
+        for (int i = n - 1; i >= 0; --i) {
+            double sum = costs[i];
+            for (int e = 0; e < experts; ++e)
+                costs[i * experts + e] = sum + distances[e];
+        }
+        n *= experts;
+        distances += experts;
+    }
+    for (int path = 0; bias && path < n; ++path)
+        costs[path] += bias[path];
+}
+
+int router_label(const pl_router *router, int path, int level)
+{
+    for (int l = router->n_levels - 1; l > level; --l)
+        path /= router->experts[l];
+    return path % router->experts[level];
+}
+
+int router_cheapest(const double *costs, int n_paths)
+{
+    int best = 0;
+    for (int path = 1; path < n_paths; ++path)
+        if (costs[path] < costs[best])
+            best = path;
+    return best;
+}
+
+void router_rank(double *costs, int n_paths, int top, int *paths)
+{
+    for (int i = 0; i < top; ++i) {
+        paths[i] = router_cheapest(costs, n_paths);
+        costs[paths[i]] = INFINITY;
+    }
+}
+
+size_t router_scratch_doubles(const pl_router *router)
+{
+    return (size_t)(router_n_centroids(router) + router->n_paths + router->lens.dim +
+                    router->lens.rank);
+}
+
+double *router_weigh(const pl_router *router, const float *feature, double *scratch)
+{
+    double *distances = scratch;
+    double *costs = distances + router_n_centroids(router);
+    float *y = (float *)(costs + router->n_paths);
+    float *z = y + router->lens.dim;
+    lens_look(&router->lens, feature, y, z);
+    router_distances(router, z, distances);
+    router_costs(router, distances, router->bias, costs);
+    return costs;
+}
+
+void pl_router_route(const pl_router *router, const float *feature, int top, int *paths)
+{
+    double *scratch = pl_alloc(router_scratch_doubles(router) * sizeof *scratch);
+    double *costs = router_weigh(router, feature, scratch);
+    router_rank(costs, router->n_paths, top, paths);
+    pl_free(scratch);
+}

@@ -1,0 +1,252 @@
+/* Fitting: lens, then centroids level by level, then prices if balance is asked. */
+#include "router/balance.h"
+#include "router/kmeans.h"
+#include "router/router_inside.h"
+#include <math.h>
+
+enum { POINTS_A_ITEM = 256, BALANCE_ROUNDS = 8 };
+
+typedef struct fit {
+    const pl_router_options *options;
+    pl_router *router;
+    const float *features;
+    size_t n;
+    float *z;          /* [n, rank] */
+    float *scratch;    /* [n_threads, dim] */
+    double *distances; /* [n, n_centroids] */
+    int *path;         /* [n] */
+    int *label;        /* [n] of one level */
+} fit;
+
+static pl_status check_levels(const pl_router_options *options)
+{
+    int64_t n_paths = 1;
+    if (options->n_paths < 1 || options->n_paths > ROUTER_PATHS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "a router takes 1 to %d paths, not %d",
+                       (int)ROUTER_PATHS_MAX, options->n_paths);
+    if (options->kind == PL_ROUTER_KMEANS)
+        return PL_OK;
+    if (options->n_levels < 1 || options->n_levels > PL_LEVELS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "product k-means takes 1 to %d levels, not %d",
+                       (int)PL_LEVELS_MAX, options->n_levels);
+    for (int level = 0; level < options->n_levels; ++level) {
+        if (options->experts[level] < 1 || options->experts[level] > ROUTER_PATHS_MAX)
+            return pl_fail(PL_ERR_CONFIG, "level %d has %d experts; give 1 to %d",
+                           level + 1, options->experts[level], (int)ROUTER_PATHS_MAX);
+        n_paths *= options->experts[level];
+        if (n_paths > options->n_paths)
+            break;
+    }
+    if (n_paths != options->n_paths)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the levels of product k-means do not multiply to %d paths",
+                       options->n_paths);
+    return PL_OK;
+}
+
+static pl_status check_features(const float *features, size_t n, int dim)
+{
+    for (size_t i = 0; i < n * (size_t)dim; ++i)
+        if (!isfinite(features[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "feature %zu of document %zu is %f; the base model is not "
+                           "usable as a router",
+                           i % (size_t)dim, i / (size_t)dim, (double)features[i]);
+    return PL_OK;
+}
+
+static int levels_of(const pl_router_options *options)
+{
+    return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
+}
+
+static int rank_of(const pl_router_options *options, int dim)
+{
+    bool fewer = options->components > 0 && options->components < dim;
+    return fewer ? options->components : dim;
+}
+
+static pl_status check_fit(const float *features, size_t n, int dim,
+                           const pl_router_options *options)
+{
+    if (options->restarts < 1 || options->iterations < 1 || options->n_threads < 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a router needs restarts, iterations and threads of at least 1, "
+                       "not %d, %d, %d",
+                       options->restarts, options->iterations, options->n_threads);
+    if (!(options->balance >= 0.0) || options->components < 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "balance %g and components %d must not be negative",
+                       options->balance, options->components);
+    PL_RETURN_IF(check_levels(options));
+    if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
+        return pl_fail(PL_ERR_CONFIG,
+                       "features of %d columns (%d used) do not make %d parts", dim,
+                       rank_of(options, dim), levels_of(options));
+    if (n < (size_t)options->n_paths)
+        return pl_fail(PL_ERR_DATA,
+                       "more modules than documents: %d paths but only %zu documents; "
+                       "give more documents or fewer paths",
+                       options->n_paths, n);
+    return check_features(features, n, dim);
+}
+
+static pl_status look_at_points(void *context, size_t item, int thread)
+{
+    fit *f = context;
+    const lens *l = &f->router->lens;
+    size_t dim = (size_t)l->dim, rank = (size_t)l->rank, first = item * POINTS_A_ITEM;
+    float *scratch = f->scratch + (size_t)thread * dim;
+    for (size_t i = first; i < f->n && i < first + POINTS_A_ITEM; ++i)
+        lens_look(l, f->features + i * dim, scratch, f->z + i * rank);
+    return PL_OK;
+}
+
+static pl_status measure_points(void *context, size_t item, int thread)
+{
+    fit *f = context;
+    (void)thread;
+    size_t rank = (size_t)f->router->lens.rank, first = item * POINTS_A_ITEM;
+    size_t stride = (size_t)router_n_centroids(f->router);
+    for (size_t i = first; i < f->n && i < first + POINTS_A_ITEM; ++i)
+        router_distances(f->router, f->z + i * rank, f->distances + i * stride);
+    return PL_OK;
+}
+
+static pl_status on_points(fit *f, pl_item_fn fn)
+{
+    size_t n_items = (f->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+    return pl_parallel(f->options->n_threads, n_items, fn, f);
+}
+
+static kmeans_job level_job(const fit *f, int level)
+{
+    const pl_router *router = f->router;
+    return (kmeans_job){.points = f->z + router_part(router, level),
+                        .n = f->n,
+                        .stride = (size_t)router->lens.rank,
+                        .dim = router_part_size(router, level),
+                        .k = router->experts[level],
+                        .restarts = f->options->restarts,
+                        .iterations = f->options->iterations,
+                        .seed = f->options->seed,
+                        .level = level,
+                        .n_threads = f->options->n_threads};
+}
+
+/* Moves every level's centroids to the means of the documents that its labels have. */
+static pl_status move_centroids(fit *f)
+{
+    pl_router *router = f->router;
+    for (int level = 0; level < router->n_levels; ++level) {
+        kmeans_job job = level_job(f, level);
+        for (size_t i = 0; i < f->n; ++i)
+            f->label[i] = router_label(router, f->path[i], level);
+        PL_RETURN_IF(kmeans_move(&job, f->label, router->centroids[level]));
+    }
+    return PL_OK;
+}
+
+/* Prices for the centroids, centroids for the labels, in turn; ends with prices. */
+static pl_status balance_shards(fit *f)
+{
+    double mean = (double)f->n / f->router->n_paths;
+    size_t even = (f->n + (size_t)f->router->n_paths - 1) / (size_t)f->router->n_paths;
+    size_t limit = (size_t)((1.0 + f->options->balance) * mean);
+    balance_job job = {.router = f->router,
+                       .distances = f->distances,
+                       .n = f->n,
+                       .limit = limit > even ? limit : even,
+                       .step = fmax(1e-4 * f->router->inertia, 1e-30),
+                       .n_threads = f->options->n_threads};
+    for (int round = 0; round < BALANCE_ROUNDS; ++round) {
+        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path));
+        if (round + 1 == BALANCE_ROUNDS)
+            break;
+        PL_RETURN_IF(move_centroids(f));
+        PL_RETURN_IF(on_points(f, measure_points));
+    }
+    return PL_OK;
+}
+
+/* Mean squared distance to the path that each document takes. */
+static void take_inertia(fit *f)
+{
+    pl_router *router = f->router;
+    size_t stride = (size_t)router_n_centroids(router);
+    double *costs = pl_alloc((size_t)router->n_paths * sizeof *costs), sum = 0.0;
+    for (size_t i = 0; i < f->n; ++i) {
+        router_costs(router, f->distances + i * stride, router->bias, costs);
+        int path = router_cheapest(costs, router->n_paths);
+        sum += costs[path] - router->bias[path];
+    }
+    router->inertia = sum / (double)f->n;
+    pl_free(costs);
+}
+
+static pl_status alloc_fit(fit *f, void **memory)
+{
+    size_t n = f->n, stride = (size_t)router_n_centroids(f->router);
+    size_t rank = (size_t)f->router->lens.rank, dim = (size_t)f->router->lens.dim;
+    size_t threads = (size_t)f->options->n_threads;
+    PL_RETURN_IF(pl_try_alloc(n * stride * sizeof(double) +
+                                  (n * rank + threads * dim) * sizeof(float) +
+                                  2 * n * sizeof(int),
+                              "the router's points", memory));
+    f->distances = *memory;
+    f->z = (float *)(f->distances + n * stride);
+    f->scratch = f->z + n * rank;
+    f->path = (int *)(f->scratch + threads * dim);
+    f->label = f->path + n;
+    return PL_OK;
+}
+
+static pl_status fit_centroids(fit *f)
+{
+    for (int level = 0; level < f->router->n_levels; ++level) {
+        kmeans_job job = level_job(f, level);
+        PL_RETURN_IF(kmeans_fit(&job, f->router->centroids[level]));
+    }
+    return PL_OK;
+}
+
+static pl_status fit_all(fit *f)
+{
+    const pl_router_options *options = f->options;
+    lens_options view = {.standardize = options->standardize,
+                         .unit = options->unit,
+                         .seed = options->seed,
+                         .n_threads = options->n_threads};
+    PL_RETURN_IF(lens_fit(&f->router->lens, f->features, f->n, &view));
+    PL_RETURN_IF(on_points(f, look_at_points));
+    PL_RETURN_IF(fit_centroids(f));
+    PL_RETURN_IF(on_points(f, measure_points));
+    take_inertia(f);
+    if (options->balance > 0.0) {
+        PL_RETURN_IF(balance_shards(f));
+        take_inertia(f);
+    }
+    return PL_OK;
+}
+
+pl_status pl_router_fit(const float *features, size_t n, int dim,
+                        const pl_router_options *options, pl_router **out)
+{
+    *out = NULL;
+    fit f = {.options = options, .features = features, .n = n};
+    const int *experts =
+        options->kind == PL_ROUTER_PRODUCT ? options->experts : &options->n_paths;
+    void *memory = NULL;
+    pl_status status;
+    PL_RETURN_IF(check_fit(features, n, dim, options));
+    PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
+                         rank_of(options, dim), options->components > 0, &f.router));
+    PL_TRY(alloc_fit(&f, &memory));
+    PL_TRY(fit_all(&f));
+    *out = f.router;
+    f.router = NULL;
+done:
+    pl_free_aligned(memory);
+    pl_router_destroy(&f.router);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* From a router to the list of documents of every path. */
+#include "router/router_inside.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A path without documents gets 1/REPAIR_SHARE of a mean shard, at least one. */
+enum { POINTS_A_ITEM = 256, REPAIR_SHARE = 8 };
+
+typedef struct sorting {
+    const pl_router *router;
+    const float *features;
+    size_t n, top;
+    int n_threads;
+    double *scratch; /* [n_threads, router_scratch_doubles] */
+    int *nearest;    /* [n, top] */
+    int path;        /* that costs are wanted of */
+    double *costs;   /* [n] of that path */
+} sorting;
+
+static double *weigh(const sorting *s, size_t document, int thread)
+{
+    size_t dim = (size_t)s->router->lens.dim;
+    double *scratch = s->scratch + (size_t)thread * router_scratch_doubles(s->router);
+    return router_weigh(s->router, s->features + document * dim, scratch);
+}
+
+static pl_status rank_paths(void *context, size_t item, int thread)
+{
+    sorting *s = context;
+    size_t first = item * POINTS_A_ITEM;
+    for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
+        router_rank(weigh(s, i, thread), s->router->n_paths, (int)s->top,
+                    s->nearest + i * s->top);
+    return PL_OK;
+}
+
+static pl_status cost_of_path(void *context, size_t item, int thread)
+{
+    sorting *s = context;
+    size_t first = item * POINTS_A_ITEM;
+    for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
+        s->costs[i] = weigh(s, i, thread)[s->path];
+    return PL_OK;
+}
+
+static pl_status on_documents(sorting *s, pl_item_fn fn)
+{
+    return pl_parallel(s->n_threads, (s->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM, fn, s);
+}
+
+/* ---- empty paths ---- */
+
+typedef struct candidate {
+    double cost;
+    uint32_t document;
+} candidate;
+
+static int nearer_first(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->cost != y->cost)
+        return x->cost < y->cost ? -1 : 1;
+    return (x->document > y->document) - (x->document < y->document);
+}
+
+static int rising(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static size_t repair_size(const sorting *s)
+{
+    size_t n = s->n / (REPAIR_SHARE * (size_t)s->router->n_paths);
+    return n > 0 ? n : 1;
+}
+
+/* The nearest documents of one path, in rising order. */
+static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
+{
+    void *memory = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(s->n * (sizeof(candidate) + sizeof(double)), "empty paths",
+                        &memory));
+    candidate *candidates = memory;
+    s->costs = (double *)(candidates + s->n);
+    s->path = path;
+    PL_TRY(on_documents(s, cost_of_path));
+    for (size_t i = 0; i < s->n; ++i)
+        candidates[i] = (candidate){s->costs[i], (uint32_t)i};
+    qsort(candidates, s->n, sizeof *candidates, nearer_first);
+    for (size_t i = 0; i < repair_size(s); ++i)
+        docs[i] = candidates[i].document;
+    qsort(docs, repair_size(s), sizeof *docs, rising);
+done:
+    pl_free_aligned(memory);
+    return status;
+}
+
+/* ---- lists ---- */
+
+/* first[p] from the counts; an empty path will get repair_size documents. */
+static void plan_lists(const sorting *s, pl_shards *out)
+{
+    size_t P = (size_t)out->n_paths;
+    memset(out->first, 0, (P + 1) * sizeof *out->first);
+    for (size_t i = 0; i < s->n * s->top; ++i)
+        ++out->first[s->nearest[i] + 1];
+    for (size_t path = 0; path < P; ++path) {
+        if (out->first[path + 1] == 0) {
+            out->first[path + 1] = repair_size(s);
+            ++out->n_repaired;
+        }
+        out->first[path + 1] += out->first[path];
+    }
+}
+
+/* Documents are dealt in rising order, so that every list rises. */
+static pl_status fill_lists(sorting *s, pl_shards *out)
+{
+    size_t P = (size_t)out->n_paths;
+    size_t *next = pl_alloc(P * sizeof *next);
+    pl_status status = PL_OK;
+    memcpy(next, out->first, P * sizeof *next);
+    for (size_t i = 0; i < s->n * s->top; ++i)
+        out->docs[next[s->nearest[i]]++] = (uint32_t)(i / s->top);
+    for (size_t path = 0; path < P; ++path)
+        if (next[path] == out->first[path])
+            PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path]));
+done:
+    pl_free(next);
+    return status;
+}
+
+static pl_status make_lists(sorting *s, pl_shards *out)
+{
+    void *memory = NULL;
+    PL_RETURN_IF(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
+                              "shard lists", &memory));
+    out->first = memory;
+    plan_lists(s, out);
+    PL_RETURN_IF(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs,
+                              "shard lists", &memory));
+    out->docs = memory;
+    PL_RETURN_IF(fill_lists(s, out));
+    PL_RETURN_IF(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
+    out->path_of = memory;
+    for (size_t i = 0; i < s->n; ++i)
+        out->path_of[i] = s->nearest[i * s->top];
+    return PL_OK;
+}
+
+static pl_status check_request(const pl_router *router, size_t n_docs, int overlap)
+{
+    if (overlap < 1 || overlap > router->n_paths)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a document cannot stand in %d of %d shards; give 1 to %d",
+                       overlap, router->n_paths, router->n_paths);
+    if (n_docs < 1 || n_docs > UINT32_MAX)
+        return pl_fail(PL_ERR_DATA, "%zu documents cannot be sharded", n_docs);
+    return PL_OK;
+}
+
+pl_status pl_shards_make(const pl_router *router, const float *features, size_t n_docs,
+                         int overlap, pl_shards *out)
+{
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(check_request(router, n_docs, overlap));
+    sorting s = {.router = router,
+                 .features = features,
+                 .n = n_docs,
+                 .top = (size_t)overlap,
+                 .n_threads = pl_cpu_count()};
+    size_t scratch = (size_t)s.n_threads * router_scratch_doubles(router);
+    void *memory = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(scratch * sizeof(double) + n_docs * s.top * sizeof(int),
+                        "sharding", &memory));
+    s.scratch = memory;
+    s.nearest = (int *)(s.scratch + scratch);
+    out->n_paths = router->n_paths;
+    PL_TRY(on_documents(&s, rank_paths));
+    PL_TRY(make_lists(&s, out));
+done:
+    pl_free_aligned(memory);
+    if (status != PL_OK)
+        pl_shards_clear(out);
+    return status;
+}
+
+void pl_shards_clear(pl_shards *shards)
+{
+    pl_free_aligned(shards->docs);
+    pl_free_aligned(shards->first);
+    pl_free_aligned(shards->path_of);
+    memset(shards, 0, sizeof *shards);
+}

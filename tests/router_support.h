@@ -1,0 +1,85 @@
+/* What the router tests share: clouds of points around known centres. */
+#ifndef PL_TESTS_ROUTER_SUPPORT_H
+#define PL_TESTS_ROUTER_SUPPORT_H
+#include "router/router.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define assert_ok(expression)                                                          \
+    do {                                                                               \
+        if ((expression) != PL_OK)                                                     \
+            fail_msg("%s: %s", #expression, pl_last_error());                          \
+    } while (0)
+
+#define assert_said(words)                                                             \
+    do {                                                                               \
+        if (!strstr(pl_last_error(), words))                                           \
+            fail_msg("'%s' does not say '%s'", pl_last_error(), words);                \
+    } while (0)
+
+/* A plain router: features as they are. */
+static inline pl_router_options plain_options(int n_paths)
+{
+    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
+                               .n_paths = n_paths,
+                               .restarts = 4,
+                               .iterations = 50,
+                               .seed = 7,
+                               .n_threads = 1};
+}
+
+/* n points in `dim` columns: point i belongs to cloud i % k, whose centre is a random
+ * corner, `apart` from the origin in every column, with unit noise. */
+static inline float *make_clouds(size_t n, int dim, int k, float apart)
+{
+    float *points = malloc(n * (size_t)dim * sizeof *points);
+    assert_non_null(points);
+    for (size_t i = 0; i < n; ++i)
+        for (size_t d = 0; d < (size_t)dim; ++d) {
+            uint64_t corner = (i % (size_t)k) * (size_t)dim + d;
+            float side = pl_random_u32(1, 2, corner) & 1 ? apart : -apart;
+            points[i * (size_t)dim + d] =
+                side + pl_random_normal(1, 3, i * (size_t)dim + d);
+        }
+    return points;
+}
+
+static inline pl_router *fit(const float *points, size_t n, int dim,
+                             const pl_router_options *options)
+{
+    pl_router *router;
+    assert_ok(pl_router_fit(points, n, dim, options, &router));
+    return router;
+}
+
+static inline int path_of(const pl_router *router, const float *feature)
+{
+    int path;
+    pl_router_route(router, feature, 1, &path);
+    return path;
+}
+
+/* The purity of the router's paths against cloud i % k. */
+static inline double purity_of(const pl_router *router, const float *points, size_t n,
+                               int k)
+{
+    int *cluster = malloc(n * sizeof *cluster);
+    uint32_t *label = malloc(n * sizeof *label);
+    pl_judgement judgement;
+    for (size_t i = 0; i < n; ++i) {
+        cluster[i] = path_of(router, points + i * (size_t)pl_router_dim(router));
+        label[i] = (uint32_t)(i % (size_t)k);
+    }
+    pl_judge(cluster, pl_router_n_paths(router), label, k, n, &judgement);
+    free(cluster);
+    free(label);
+    return judgement.purity;
+}
+
+#endif
