@@ -41,19 +41,23 @@ void pl_buf_destroy(pl_buf *buf)
     *buf = (pl_buf){0};
 }
 
+/* The first try usually fits; else it tells how much is wanted. */
 void pl_buf_printf(pl_buf *buf, const char *format, ...)
 {
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    int len = vsnprintf(NULL, 0, format, args);
-    if (len >= 0) {
-        pl_buf_reserve(buf, (size_t)len + 1);
-        vsnprintf((char *)buf->data + buf->len, (size_t)len + 1, format, again);
-        buf->len += (size_t)len;
+    pl_buf_reserve(buf, FIRST_CAPACITY);
+    for (int tries = 0; tries < 2; tries++) {
+        size_t room = buf->cap - buf->len;
+        va_list args;
+        va_start(args, format);
+        int len = vsnprintf((char *)buf->data + buf->len, room, format, args);
+        va_end(args);
+        if (len >= 0 && (size_t)len < room) {
+            buf->len += (size_t)len;
+            return;
+        }
+        pl_buf_reserve(buf, len < 0 ? 1 : (size_t)len + 1);
     }
-    va_end(again);
-    va_end(args);
+    pl_buf_text(buf); /* a format that cannot be printed adds nothing */
 }
 
 const char *pl_buf_text(pl_buf *buf)

@@ -16,6 +16,14 @@ static void keep_sentence(const char *format, va_list args)
     memcpy(last_error, text, sizeof text);
 }
 
+static void append(const char *text)
+{
+    size_t used = strlen(last_error);
+    size_t len = strnlen(text, SENTENCE_MAX - 1 - used);
+    memcpy(last_error + used, text, len);
+    last_error[used + len] = 0;
+}
+
 pl_status pl_fail(pl_status status, const char *format, ...)
 {
     va_list args;
@@ -33,8 +41,8 @@ pl_status pl_fail_in(pl_status status, const char *format, ...)
     va_start(args, format);
     keep_sentence(format, args);
     va_end(args);
-    size_t used = strlen(last_error);
-    snprintf(last_error + used, sizeof last_error - used, ": %s", inner);
+    append(": ");
+    append(inner);
     return status;
 }
 
