@@ -9,7 +9,7 @@ static _Thread_local char last_error[SENTENCE_MAX];
 
 /* The arguments may point into last_error itself (a caller that wraps the
  * sentence it got), hence the detour through a second buffer. */
-static void keep_sentence(const char *format, va_list args)
+static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
 {
     char text[SENTENCE_MAX];
     vsnprintf(text, sizeof text, format, args);
