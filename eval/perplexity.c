@@ -1,0 +1,208 @@
+/* Routed perplexity, the matrix of paths against shards, and sums. */
+#include "eval/eval.h"
+#include <math.h>
+#include <string.h>
+
+void pl_score_add(pl_score *sum, const pl_score *score)
+{
+    sum->nats += score->nats;
+    sum->n_targets += score->n_targets;
+}
+
+pl_score pl_score_sum(const pl_score *scores, size_t n)
+{
+    pl_score sum = {0};
+    for (size_t i = 0; i < n; ++i)
+        pl_score_add(&sum, &scores[i]);
+    return sum;
+}
+
+double pl_perplexity(const pl_score *score)
+{
+    return score->n_targets > 0 ? exp(score->nats / (double)score->n_targets) : NAN;
+}
+
+void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
+                        const pl_score *scores, size_t n, pl_score *by_domain)
+{
+    memset(by_domain, 0, pl_tokens_n_domains(tokens) * sizeof *by_domain);
+    for (size_t i = 0; i < n; ++i)
+        pl_score_add(&by_domain[pl_tokens_doc(tokens, docs[i])->domain], &scores[i]);
+}
+
+/* ---- which documents ---- */
+
+uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
+{
+    uint64_t first = prefix > 1 ? (uint64_t)prefix : 1; /* the first token predicts */
+    uint64_t n_tokens = pl_tokens_doc(tokens, doc)->n_tokens;
+    return n_tokens > first ? n_tokens - first : 0;
+}
+
+/* Targets of `picks` of n documents at even strides. */
+static uint64_t strided_targets(const pl_tokens *tokens, int prefix,
+                                const uint32_t *docs, size_t n, size_t picks)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < picks; ++i)
+        sum += pl_counted_targets(tokens, docs[i * n / picks], prefix);
+    return sum;
+}
+
+size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targets,
+                         uint32_t *docs, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; ++i)
+        if (pl_counted_targets(tokens, docs[i], prefix) > 0)
+            docs[kept++] = docs[i];
+    uint64_t all = strided_targets(tokens, prefix, docs, kept, kept);
+    if (max_targets == 0 || all <= max_targets)
+        return kept;
+    size_t picks = (size_t)((double)kept * ((double)max_targets / (double)all)) + 1;
+    while (picks > 1 &&
+           strided_targets(tokens, prefix, docs, kept, picks) > max_targets)
+        --picks;
+    for (size_t i = 0; i < picks; ++i)
+        docs[i] = docs[i * kept / picks];
+    return picks;
+}
+
+/* ---- paths ---- */
+
+/* The documents of one path, where they stand in the list, and their scores. */
+typedef struct part {
+    uint32_t *docs;
+    size_t *place;
+    pl_score *scores;
+    size_t n;
+} part;
+
+static pl_status score_part(pl_scorer *scorer, const pl_tokens *tokens, const part *own,
+                            pl_score *scores)
+{
+    PL_RETURN_IF(pl_score_documents(scorer, tokens, own->docs, own->n, own->scores));
+    for (size_t i = 0; i < own->n; ++i)
+        scores[own->place[i]] = own->scores[i];
+    return PL_OK;
+}
+
+static void gather_part(const uint32_t *docs, const int *path_of, size_t n, int path,
+                        part *out)
+{
+    out->n = 0;
+    for (size_t i = 0; i < n; ++i)
+        if (path_of[i] == path) {
+            out->docs[out->n] = docs[i];
+            out->place[out->n++] = i;
+        }
+}
+
+static pl_status check_paths(const int *path_of, size_t n, int n_paths)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (path_of[i] < 0 || path_of[i] >= n_paths)
+            return pl_fail(PL_ERR_ARG, "a document is routed to path %d of %d",
+                           path_of[i], n_paths);
+    return PL_OK;
+}
+
+static pl_status load_path(pl_scorer *scorer, pl_path_params_fn params, void *context,
+                           int path, float *block)
+{
+    PL_RETURN_IF(params(context, path, block));
+    return pl_scorer_load(scorer, block);
+}
+
+static pl_status alloc_params(const pl_scorer *scorer, void **out)
+{
+    size_t n = pl_topology_path_params(pl_scorer_topology(scorer));
+    return pl_try_alloc(n * sizeof(float), "a path's parameters", out);
+}
+
+pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
+                          const uint32_t *docs, const int *path_of, size_t n,
+                          pl_path_params_fn params, void *context, pl_score *scores)
+{
+    int n_paths = pl_topology_n_paths(pl_scorer_topology(scorer));
+    void *block = NULL, *memory = NULL;
+    pl_status status;
+    memset(scores, 0, n * sizeof *scores);
+    PL_RETURN_IF(check_paths(path_of, n, n_paths));
+    PL_TRY(alloc_params(scorer, &block));
+    PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
+                        "routed documents", &memory));
+    part own = {.scores = memory};
+    own.place = (size_t *)(own.scores + n);
+    own.docs = (uint32_t *)(own.place + n);
+    for (int path = 0; path < n_paths; ++path) {
+        gather_part(docs, path_of, n, path, &own);
+        if (own.n == 0)
+            continue;
+        PL_TRY(load_path(scorer, params, context, path, block));
+        PL_TRY(score_part(scorer, tokens, &own, scores));
+    }
+done:
+    pl_free_aligned(memory);
+    pl_free_aligned(block);
+    return status;
+}
+
+pl_status pl_score_matrix(pl_scorer *scorer, const pl_tokens *tokens,
+                          const uint32_t *docs, size_t n, pl_path_params_fn params,
+                          void *context, pl_score *scores)
+{
+    int n_paths = pl_topology_n_paths(pl_scorer_topology(scorer));
+    void *block = NULL;
+    pl_status status;
+    PL_TRY(alloc_params(scorer, &block));
+    for (int path = 0; path < n_paths; ++path) {
+        PL_TRY(load_path(scorer, params, context, path, block));
+        PL_TRY(pl_score_documents(scorer, tokens, docs, n, scores + (size_t)path * n));
+    }
+done:
+    pl_free_aligned(block);
+    return status;
+}
+
+/* One document's column of the matrix. */
+static void summarise_document(const pl_score *column, size_t stride, int n_paths,
+                               int own, pl_matrix_summary *out)
+{
+    pl_score best = column[(size_t)own * stride], worst = {0}, others = {0};
+    int best_path = own;
+    for (int path = 0; path < n_paths; ++path) {
+        const pl_score *score = &column[(size_t)path * stride];
+        if (score->nats < best.nats) {
+            best = *score;
+            best_path = path;
+        }
+        if (path == own)
+            continue;
+        others.nats += score->nats / (double)(n_paths - 1);
+        others.n_targets = score->n_targets;
+        if (score->nats > worst.nats)
+            worst = *score;
+    }
+    pl_score_add(&out->routed, &column[(size_t)own * stride]);
+    pl_score_add(&out->best, &best);
+    pl_score_add(&out->worst_wrong, &worst);
+    pl_score_add(&out->mean_other, &others);
+    out->n_best_is_routed += best_path == own;
+    ++out->n_documents;
+}
+
+void pl_matrix_summarise(const pl_score *scores, int n_paths, const int *path_of,
+                         size_t n, pl_score *matrix, pl_matrix_summary *out)
+{
+    size_t P = (size_t)n_paths;
+    memset(out, 0, sizeof *out);
+    if (matrix)
+        memset(matrix, 0, P * P * sizeof *matrix);
+    for (size_t i = 0; i < n; ++i) {
+        if (scores[i].n_targets > 0)
+            summarise_document(scores + i, n, n_paths, path_of[i], out);
+        for (size_t path = 0; matrix && path < P; ++path)
+            pl_score_add(&matrix[path * P + (size_t)path_of[i]], &scores[path * n + i]);
+    }
+}

@@ -1,0 +1,232 @@
+/* The scorer: windows in document order, fixed batches, one model a thread. */
+#include "eval/eval.h"
+#include <string.h>
+
+enum { TOKENS_A_CALL = 2048 };
+
+/* One thread's model and its buffers of batch * context entries. */
+typedef struct lane {
+    pl_backend *backend;
+    pl_model *model;
+    int32_t *tokens, *targets;
+    float *losses;
+} lane;
+
+struct pl_scorer {
+    pl_scorer_options options;
+    lane *lanes;
+    int n_lanes;
+    bool loaded;
+};
+
+/* ---- create ---- */
+
+static pl_status check_options(const pl_scorer_options *options)
+{
+    int longest = pl_topology_shape(options->topology)->context;
+    if (options->n_threads < 1 || options->batch < 0 || options->prefix < 0)
+        return pl_fail(
+            PL_ERR_ARG,
+            "a scorer needs a thread, and batch and prefix of 0 or more: got "
+            "%d, %d, %d",
+            options->n_threads, options->batch, options->prefix);
+    if (options->context < 0 || options->context > longest)
+        return pl_fail(PL_ERR_CONFIG,
+                       "evaluation windows of %d tokens do not fit the model's context "
+                       "of %d; give at most that",
+                       options->context, longest);
+    return PL_OK;
+}
+
+static void fill_defaults(pl_scorer_options *options)
+{
+    if (options->context == 0)
+        options->context = pl_topology_shape(options->topology)->context;
+    if (options->batch == 0)
+        options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
+}
+
+static pl_status open_lane(const pl_scorer_options *options, lane *out)
+{
+    pl_backend_options backend = {
+        .name = options->backend, .n_threads = 1, .precision = options->precision};
+    pl_model_options model = {.batch = options->batch, .context = options->context};
+    size_t n = (size_t)options->batch * (size_t)options->context;
+    void *memory = NULL;
+    PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
+    PL_RETURN_IF(pl_model_create(out->backend, options->topology, &model, &out->model));
+    PL_RETURN_IF(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)), "scorer batch",
+                              &memory));
+    out->tokens = memory;
+    out->targets = out->tokens + n;
+    out->losses = (float *)(out->targets + n);
+    return PL_OK;
+}
+
+static void close_lane(lane *l)
+{
+    pl_free_aligned(l->tokens);
+    pl_model_destroy(&l->model);
+    pl_backend_close(&l->backend);
+}
+
+pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
+{
+    *out = NULL;
+    PL_RETURN_IF(check_options(options));
+    pl_status status = PL_OK;
+    pl_scorer *scorer = pl_alloc(sizeof *scorer);
+    scorer->options = *options;
+    fill_defaults(&scorer->options);
+    scorer->lanes = pl_alloc((size_t)options->n_threads * sizeof *scorer->lanes);
+    while (scorer->n_lanes < options->n_threads)
+        PL_TRY(open_lane(&scorer->options, &scorer->lanes[scorer->n_lanes++]));
+    *out = scorer;
+    scorer = NULL;
+done:
+    pl_scorer_destroy(&scorer);
+    return status;
+}
+
+void pl_scorer_destroy(pl_scorer **scorer)
+{
+    if (!*scorer)
+        return;
+    for (int i = 0; i < (*scorer)->n_lanes; ++i)
+        close_lane(&(*scorer)->lanes[i]);
+    pl_free((*scorer)->lanes);
+    pl_free(*scorer);
+    *scorer = NULL;
+}
+
+const pl_topology *pl_scorer_topology(const pl_scorer *scorer)
+{
+    return scorer->options.topology;
+}
+
+pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
+{
+    for (int i = 0; i < scorer->n_lanes; ++i)
+        PL_RETURN_IF(pl_model_load(scorer->lanes[i].model, params));
+    scorer->loaded = true;
+    return PL_OK;
+}
+
+/* ---- windows ---- */
+
+typedef struct window {
+    size_t row;     /* place of its document in the list */
+    uint64_t first; /* of its tokens in the file */
+    uint32_t n;     /* targets */
+    uint32_t skip;  /* of them at the start that do not count */
+} window;
+
+typedef struct pass {
+    pl_scorer *scorer;
+    const pl_tokens *tokens;
+    window *windows;
+    size_t n_windows;
+    double *nats; /* [n_windows] */
+} pass;
+
+/* Appends the windows of a document that have a counted target, or, without room to
+ * write them, only counts. */
+static size_t cut_document(const pl_scorer_options *options, const pl_token_doc *doc,
+                           size_t row, window *out)
+{
+    uint32_t T = (uint32_t)options->context, prefix = (uint32_t)options->prefix;
+    uint32_t n_targets = doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
+    size_t n = 0;
+    for (uint32_t at = 0; at < n_targets; at += T) {
+        uint32_t length = n_targets - at < T ? n_targets - at : T;
+        uint32_t skip = prefix > at + 1 ? prefix - at - 1 : 0;
+        if (skip >= length)
+            continue;
+        if (out)
+            out[n] = (window){row, doc->first + at, length, skip};
+        ++n;
+    }
+    return n;
+}
+
+static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
+{
+    const pl_scorer_options *options = &p->scorer->options;
+    for (size_t i = 0; i < n; ++i) {
+        if (docs[i] >= pl_tokens_n_docs(p->tokens))
+            return pl_fail(PL_ERR_ARG, "document %u does not exist: there are %u",
+                           docs[i], pl_tokens_n_docs(p->tokens));
+        p->n_windows +=
+            cut_document(options, pl_tokens_doc(p->tokens, docs[i]), i, NULL);
+    }
+    void *memory = NULL;
+    PL_RETURN_IF(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
+                              "evaluation windows", &memory));
+    p->windows = memory;
+    p->nats = (double *)(p->windows + p->n_windows);
+    size_t next = 0;
+    for (size_t i = 0; i < n; ++i)
+        next += cut_document(options, pl_tokens_doc(p->tokens, docs[i]), i,
+                             p->windows + next);
+    return PL_OK;
+}
+
+/* ---- one batch ---- */
+
+static void fill_row(const pass *p, const window *w, size_t T, int32_t *tokens,
+                     int32_t *targets)
+{
+    pl_tokens_copy(p->tokens, w->first, w->n, tokens);
+    pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
+    for (size_t t = 0; t < w->skip; ++t)
+        targets[t] = -1;
+    for (size_t t = w->n; t < T; ++t) {
+        tokens[t] = 0;
+        targets[t] = -1;
+    }
+}
+
+/* A batch is as wide as its longest window. */
+static pl_status score_batch(void *context, size_t item, int thread)
+{
+    pass *p = context;
+    lane *l = &p->scorer->lanes[thread];
+    size_t batch = (size_t)p->scorer->options.batch, first = item * batch, T = 0;
+    size_t B = p->n_windows - first < batch ? p->n_windows - first : batch;
+    for (size_t b = 0; b < B; ++b)
+        if (p->windows[first + b].n > T)
+            T = p->windows[first + b].n;
+    for (size_t b = 0; b < B; ++b)
+        fill_row(p, &p->windows[first + b], T, l->tokens + b * T, l->targets + b * T);
+    PL_RETURN_IF(
+        pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
+    for (size_t b = 0; b < B; ++b) {
+        double sum = 0.0;
+        for (size_t t = 0; t < T; ++t)
+            sum += (double)l->losses[b * T + t];
+        p->nats[first + b] = sum;
+    }
+    return PL_OK;
+}
+
+pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
+                             const uint32_t *docs, size_t n, pl_score *scores)
+{
+    memset(scores, 0, n * sizeof *scores);
+    if (!scorer->loaded)
+        return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
+    pass p = {.scorer = scorer, .tokens = tokens};
+    size_t batch = (size_t)scorer->options.batch;
+    pl_status status;
+    PL_TRY(plan_pass(&p, docs, n));
+    PL_TRY(pl_parallel(scorer->n_lanes, (p.n_windows + batch - 1) / batch, score_batch,
+                       &p));
+    for (size_t i = 0; i < p.n_windows; ++i) {
+        pl_score *score = &scores[p.windows[i].row];
+        score->nats += p.nats[i];
+        score->n_targets += p.windows[i].n - p.windows[i].skip;
+    }
+done:
+    pl_free_aligned(p.windows);
+    return status;
+}

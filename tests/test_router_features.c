@@ -1,0 +1,130 @@
+/* folder: router; label: unit */
+#include "tests/test_corpus_support.h"
+#include "router/router.h"
+
+enum { PREFIX = 6, N_DOCS = 70, WIDTH = 10 }; /* more than one batch of 64 */
+static pl_topology *topology;
+static float *params;
+static pl_buf file;
+static pl_tokens *tokens;
+
+static int open_all(void **state)
+{
+    (void)state;
+    pl_shape shape = {.vocab = 20000,
+                      .width = WIDTH,
+                      .n_heads = 2,
+                      .n_kv_heads = 2,
+                      .head_size = 4,
+                      .ffn = 12,
+                      .n_blocks = 2,
+                      .context = 8,
+                      .tied = true,
+                      .rope_theta = 100.0,
+                      .norm_eps = 1e-5};
+    pl_topology_spec spec = {.replicas = 1};
+    uint32_t lens[N_DOCS];
+    for (uint32_t d = 0; d < N_DOCS; ++d)
+        lens[d] = 2 + d % 20; /* shorter than the prefix, as long, longer */
+    build_tokens(lens, N_DOCS, 20000, &file);
+    if (pl_tokens_view(file.data, file.len, "test", &tokens) != PL_OK ||
+        pl_topology_parse_levels("1", &spec) != PL_OK ||
+        pl_topology_create(&shape, &spec, &topology) != PL_OK)
+        return -1;
+    params = calloc(pl_topology_path_params(topology), sizeof *params);
+    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
+        pl_topology_init(topology, slot, 1,
+                         params + pl_topology_slot(topology, slot)->offset);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    free(params);
+    pl_topology_destroy(&topology);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&file);
+    return 0;
+}
+
+static pl_feature_job make_job(int n_threads)
+{
+    return (pl_feature_job){.topology = topology,
+                            .params = params,
+                            .precision = "f32",
+                            .backend = "ref",
+                            .prefix = PREFIX,
+                            .n_threads = n_threads};
+}
+
+static void features_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    float features[3][N_DOCS * WIDTH];
+    for (int threads = 1; threads <= 3; ++threads) {
+        pl_feature_job job = make_job(threads);
+        assert_ok(pl_router_features(&job, tokens, features[threads - 1]));
+    }
+    assert_memory_equal(features[0], features[1], sizeof features[0]);
+    assert_memory_equal(features[0], features[2], sizeof features[0]);
+}
+
+/* A prompt of a document's first tokens is routed as the document is. */
+static void a_prompt_has_the_feature_of_its_document(void **state)
+{
+    (void)state;
+    float features[N_DOCS * WIDTH], feature[WIDTH];
+    pl_feature_job job = make_job(1);
+    assert_ok(pl_router_features(&job, tokens, features));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        int32_t prompt[32];
+        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
+        pl_tokens_copy(tokens, doc->first, doc->n_tokens, prompt);
+        assert_ok(pl_router_feature_of(&job, prompt, (int)doc->n_tokens, feature));
+        for (int c = 0; c < WIDTH; ++c) {
+            float difference = feature[c] - features[d * WIDTH + (uint32_t)c];
+            assert_true(difference < 1e-6f && difference > -1e-6f);
+        }
+    }
+}
+
+/* What stands after the prefix must not change the route. */
+static void only_the_prefix_counts(void **state)
+{
+    (void)state;
+    float a[WIDTH], b[WIDTH];
+    int32_t prompt[] = {1, 50, 51, 52, 53, 54, 55, 56};
+    pl_feature_job job = make_job(1);
+    assert_ok(pl_router_feature_of(&job, prompt, 8, a));
+    prompt[6] = 7;
+    assert_ok(pl_router_feature_of(&job, prompt, 7, b));
+    assert_memory_equal(a, b, sizeof a);
+    prompt[5] = 7;
+    assert_ok(pl_router_feature_of(&job, prompt, 7, b));
+    assert_memory_not_equal(a, b, sizeof a);
+}
+
+static void impossible_jobs_are_refused(void **state)
+{
+    (void)state;
+    float feature[WIDTH];
+    const int32_t prompt[] = {1};
+    pl_feature_job job = make_job(1);
+    job.prefix = 9;
+    assert_int_equal(pl_router_feature_of(&job, prompt, 1, feature), PL_ERR_CONFIG);
+    assert_said("9 tokens");
+    job = make_job(1);
+    assert_int_equal(pl_router_feature_of(&job, prompt, 0, feature), PL_ERR_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(features_do_not_depend_on_threads),
+        cmocka_unit_test(a_prompt_has_the_feature_of_its_document),
+        cmocka_unit_test(only_the_prefix_counts),
+        cmocka_unit_test(impossible_jobs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
