@@ -36,10 +36,10 @@ for folder in base modules outer store workers; do
 done
 cp -r docs "$work/corpus/docs"
 
-run_job() { # folder; the rest goes to pathloom
+run_job() { # folder; in a subshell, which becomes the launcher
     out=$1
     shift
-    "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
         --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
         --set model.heads=2 --set model.blocks=2 --set model.context=64 \
         --set train.batch=4 --set train.tau=25 --set train.phases=10 \
@@ -59,19 +59,21 @@ members() { # launcher pid, pattern
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
-random() { # below $1, from a generator that the seed fixes
+# Sets `value` below $1, from a generator that the seed fixes.
+random() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    echo $(((seed / 65536) % $1))
+    value=$(((seed / 65536) % $1))
 }
 
-pick() { # one of the words, at random
-    n=$(random $#)
-    shift "$n"
-    echo "$1"
+# Sets `choice` to one of the words.
+pick() {
+    random $#
+    shift "$value"
+    choice=$1
 }
 
 echo "1. undisturbed"
-run_job calm >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+(run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 hashes calm
 
 echo "2. processes killed at random moments"
@@ -80,15 +82,17 @@ job=$!
 shots=0
 workers=0
 while kill -0 "$job" 2>/dev/null; do
-    sleep "0.$((1 + $(random 6)))"
-    role=$(pick worker worker worker worker hub home)
+    random 6
+    sleep "0.$((1 + value))"
+    pick worker worker worker worker hub home
+    role=$choice
     set -- $(members "$job" "$role")
     [ $# -gt 0 ] || continue
-    victim=$(pick "$@")
-    kill -9 "$victim" 2>/dev/null || continue
+    pick "$@"
+    kill -9 "$choice" 2>/dev/null || continue
     shots=$((shots + 1))
     [ "$role" != worker ] || workers=$((workers + 1))
-    [ "$shots" -lt $((kills * 2)) ] || break
+    [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break
 done
 wait "$job" || fail "the run under fire"
 hashes shot
@@ -104,7 +108,8 @@ rounds=0
 while :; do
     run_job back >"$work/back.out" 2>&1 &
     job=$!
-    sleep "$((1 + $(random 3))).$(random 10)"
+    random 30
+    sleep "$((1 + value / 10)).$((value % 10))"
     if [ "$rounds" -lt 4 ] && kill -9 "$job" 2>/dev/null; then
         rounds=$((rounds + 1))
         wait "$job" 2>/dev/null
