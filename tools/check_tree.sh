@@ -1,0 +1,204 @@
+#!/bin/sh
+# Checks what the compiler does not: layers, doors, foreign headers, budgets.
+#
+#   tools/check_tree.sh [folder of the tree]
+#
+# One line a violation, "file:line: what is wrong"; exit 1 if there is any. Lines
+# that start with "warning:" do not count. Needs a POSIX shell, awk, grep and a C
+# and C++ compiler (CC, CXX).
+#
+# A function may exceed 100 lines when the comment right above it says why, after
+# the word "budget:".
+set -u
+cd "${1:-$(dirname "$0")/..}" || exit 2
+export LC_ALL=C
+
+layers="base modules corpus store router outer workers eval serve cli"
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT INT TERM
+
+for folder in $layers tests bench examples; do
+    [ -d "$folder" ] && find "$folder" -type f \( -name '*.[ch]' -o -name '*.cc' \
+        -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \)
+done | sort > "$scratch/files"
+layer_files=$(grep -vE '^(tests|bench|examples)/' "$scratch/files")
+
+# Layers, doors, foreign headers, lengths, nesting, exit: one pass over all lines.
+cat > "$scratch/lines.awk" <<'AWK'
+function report(line, text) { print FILENAME ":" line ": " text }
+
+function foreign(header, owner) {
+    n_foreign++
+    foreign_header[n_foreign] = header
+    foreign_owner[n_foreign] = owner
+}
+
+BEGIN {
+    n = split(layers, names, " ")
+    for (i = 1; i <= n; i++) rank[names[i]] = i
+    foreign("^zmq", "^base/wire\\.c$")
+    foreign("^zstd", "^base/zip\\.c$")
+    foreign("^jansson", "^base/json\\.c$")
+    foreign("^yaml", "^base/conf\\.c$")
+    foreign("^(sodium|xxh)", "^base/hash\\.c$")
+    foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
+    foreign("^rocksdb", "^store/kv\\.c$")
+    foreign("^(archive|sentencepiece)", "^corpus/")
+    foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
+            "^modules/cpu/")
+    foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
+    foreign("^microhttpd", "^serve/")
+}
+
+function top_of(path) { sub(/\/.*/, "", path); return path }
+
+function is_door(path) { return path == top_of(path) "/" top_of(path) ".h" }
+
+# A test may look inside the one folder that its first line names.
+function check_quoted(path,    to) {
+    to = top_of(path)
+    if (index(path, "/") == 0 || (!(to in rank) && to != top)) {
+        report(FNR, "include \"" path "\" is not written from the root")
+        return
+    }
+    if (to == top || to == tested) return
+    if ((top in rank) && rank[to] > rank[top])
+        report(FNR, top " must not include " to ", which lies to its right")
+    else if (!is_door(path))
+        report(FNR, "\"" path "\" is private to " to "; include \"" to "/" to ".h\"")
+}
+
+function check_foreign(header,    i) {
+    if (!(top in rank)) return
+    for (i = 1; i <= n_foreign; i++)
+        if (header ~ foreign_header[i] && FILENAME !~ foreign_owner[i])
+            report(FNR, "<" header "> belongs behind another file (" \
+                   foreign_owner[i] ")")
+}
+
+function end_file() {
+    if (last_file != "" && file_lines > 800)
+        print last_file ":800: the file has " file_lines " lines; 800 is the limit"
+}
+
+FNR == 1 {
+    end_file()
+    last_file = FILENAME
+    top = top_of(FILENAME)
+    tested = ""
+    paragraph = ""; name = ""; in_function = 0; in_comment = 0; has_main = 0
+}
+{ file_lines = FNR }
+
+FNR <= 5 && match($0, /folder: [a-z]+/) {
+    tested = substr($0, RSTART + 8, RLENGTH - 8)
+}
+
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    split($0, part, "\""); check_quoted(part[2])
+}
+/^[ \t]*#[ \t]*include[ \t]*</ {
+    split($0, part, /[<>]/); check_foreign(part[2])
+}
+/^[ \t]*#[ \t]*(if|ifdef|ifndef|elif).*(PL_CUDA|PL_HAVE_CUDA)/ {
+    if ((top in rank) && FILENAME !~ /^modules\/(backend\.c|cuda\/)/)
+        report(FNR, "CUDA is asked for in modules/backend.c only")
+}
+
+# The code of the line, without comments and without texts.
+{
+    code = $0
+    gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+    gsub(/\/\*[^*]*\*\//, "", code)
+    sub(/\/\/.*/, "", code)
+    if (in_comment) {
+        if (code ~ /\*\//) { sub(/.*\*\//, "", code); in_comment = 0 }
+        else code = ""
+    }
+    if (match(code, /\/\*/)) { code = substr(code, 1, RSTART - 1); in_comment = 1 }
+}
+
+code ~ /^int main\(/ { has_main = 1 }
+code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
+    if ((top in rank) && top != "cli" && !has_main)
+        report(FNR, "exit is for processes; return a status")
+}
+
+# Functions: a brace alone in the first column opens one, its partner closes it.
+/^[ \t]*$/ && !in_function { paragraph = ""; name = "" }
+/^[^ \t]/ && !in_function {
+    paragraph = paragraph $0 "\n"
+    if (name == "" && code ~ /^[A-Za-z_].*\(/) {
+        name = code
+        sub(/\(.*/, "", name)
+        sub(/.*[ *]/, "", name)
+    }
+}
+/^ \*/ && !in_function { paragraph = paragraph $0 "\n" }
+/^\{$/ && !in_function { in_function = 1; start = FNR; excused = (paragraph ~ /budget:/) }
+in_function && code ~ /^ +([}] *else *)?(if|for|while|switch|do)( *\(| *\{|$)/ {
+    match(code, /^ +/)
+    if (RLENGTH >= 20 && !excused && (top in rank)) report(FNR, "nesting of " RLENGTH / 4 "; 4 is the limit")
+}
+/^\}/ && in_function {
+    len = FNR - start + 1
+    if ($0 == "}") {
+        if (len > 100 && !excused)
+            report(start, name " has " len " lines; 100 is the limit")
+        else if (len > 60 && !excused)
+            print "warning: " FILENAME ":" start ": " name " has " len " lines"
+    }
+    in_function = 0; paragraph = ""; name = ""
+}
+END { end_file() }
+AWK
+xargs awk -v layers="$layers" -f "$scratch/lines.awk" < "$scratch/files" \
+    > "$scratch/found"
+
+# A stem names one thing: its files lie side by side.
+printf '%s\n' "$layer_files" | awk '
+    $0 != "" {
+        folder = $0; sub(/\/[^\/]*$/, "", folder)
+        stem = $0; sub(/.*\//, "", stem); sub(/\..*/, "", stem)
+        if (stem in place && place[stem] != folder)
+            print $0 ":1: the stem " stem " is also used in " place[stem] "/"
+        place[stem] = folder
+    }' >> "$scratch/found"
+
+# Paths of one machine: sources, build files and scripts; /tmp only in tests.
+find $layers bench examples tests cmake tools CMakeLists.txt -type f 2>/dev/null |
+    grep -E '\.(c|h|cc|cpp|cu|cuh|cmake|sh|txt|py|awk)$' |
+    grep -v '^tools/check_tree\.sh$' > "$scratch/sources"
+xargs grep -nHE '(^|[^A-Za-z0-9_./*])/(work|root|home)(/|["'\'' ]|$)' \
+    < "$scratch/sources" | sed 's/:\([0-9]*\):.*/:\1: the path of one machine/' \
+    >> "$scratch/found"
+grep -v '^tests/' "$scratch/sources" | xargs grep -nHE '(^|[^A-Za-z0-9_.])/tmp/' |
+    sed 's/:\([0-9]*\):.*/:\1: a path under \/tmp; take TMPDIR or a folder/' \
+    >> "$scratch/found"
+
+# Every header compiles alone, as C11 and as C++17. Those of modules/cpu belong to C
+# sources that are compiled once per instruction set.
+alone() { # LANGUAGE COMPILER NAME HEADER
+    "$2" "-std=$1" -D_GNU_SOURCE -DCPU_ISA=portable -I. -fsyntax-only -x "${1%??}" \
+        -include "$4" /dev/null 2> /dev/null ||
+        echo "$4:1: does not compile alone as $3"
+}
+for header in $(printf '%s\n' "$layer_files" | grep '\.h$'); do
+    case $header in
+    modules/cuda/*) grep -q 'include <cu' "$header" && continue ;;
+    esac
+    alone c11 "${CC:-cc}" C11 "$header" >> "$scratch/c11" &
+    case $header in
+    modules/cpu/*) ;;
+    *) alone c++17 "${CXX:-c++}" C++17 "$header" >> "$scratch/c++17" ;;
+    esac
+    wait
+done
+cat "$scratch/c11" "$scratch/c++17" >> "$scratch/found"
+
+sort -t: -k1,1 -k2,2n "$scratch/found"
+violations=$(grep -vc '^warning:' "$scratch/found")
+if [ "$violations" -gt 0 ]; then
+    echo "check_tree: $violations violations in $(wc -l < "$scratch/files") files" >&2
+    exit 1
+fi
