@@ -1,0 +1,211 @@
+/* Choosing a token: softmax at a temperature, cut to the k likeliest (Fan et al.
+ * 2018, arXiv:1805.04833), then to the nucleus of share p of what is left (Holtzman
+ * et al. 2019, arXiv:1904.09751), then one keyed random number.
+ *
+ * The likeliest tokens come off a heap, so that a nucleus of m tokens costs
+ * V + m log V and not a sort of the vocabulary.
+ */
+#include "serve/serve.h"
+#include <math.h>
+
+struct pl_chooser {
+    int vocab;
+    int32_t *heap;  /* [vocab] tokens, the likeliest on top */
+    double *weight; /* [vocab] unnormalised, of the token ranked i */
+    int32_t *token; /* [vocab] of the token ranked i */
+};
+
+pl_choice pl_choice_defaults(void)
+{
+    return (pl_choice){.temperature = 0.8, .top_k = 40, .top_p = 0.95, .seed = 0};
+}
+
+pl_status pl_chooser_create(int vocab, pl_chooser **out)
+{
+    *out = NULL;
+    if (vocab < 1)
+        return pl_fail(PL_ERR_ARG, "a chooser needs a vocabulary, got %d", vocab);
+    size_t n = (size_t)vocab;
+    void *memory = NULL;
+    PL_RETURN_IF(
+        pl_try_alloc(n * (sizeof(double) + 2 * sizeof(int32_t)), "chooser", &memory));
+    pl_chooser *chooser = pl_alloc(sizeof *chooser);
+    chooser->vocab = vocab;
+    chooser->weight = memory;
+    chooser->heap = (int32_t *)(chooser->weight + n);
+    chooser->token = chooser->heap + n;
+    *out = chooser;
+    return PL_OK;
+}
+
+void pl_chooser_destroy(pl_chooser **chooser)
+{
+    if (!*chooser)
+        return;
+    pl_free_aligned((*chooser)->weight);
+    pl_free(*chooser);
+    *chooser = NULL;
+}
+
+static pl_status check_choice(const pl_choice *choice)
+{
+    if (!(choice->temperature >= 0.0 && choice->temperature <= 100.0))
+        return pl_fail(PL_ERR_USAGE, "temperature is %g; give 0 (likeliest) to 100",
+                       choice->temperature);
+    if (choice->top_k < 0)
+        return pl_fail(PL_ERR_USAGE, "top_k is %d; give 0 (all) or more",
+                       choice->top_k);
+    if (!(choice->top_p > 0.0 && choice->top_p <= 1.0))
+        return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0, at most 1",
+                       choice->top_p);
+    return PL_OK;
+}
+
+/* The likeliest token; the first of equals. */
+static pl_status likeliest(const float *logits, int vocab, int32_t *token)
+{
+    int best = 0;
+    for (int v = 0; v < vocab; ++v) {
+        if (isnan(logits[v]) || logits[v] == INFINITY)
+            return pl_fail(PL_ERR_NUMERIC, "the logit of token %d is %f", v,
+                           (double)logits[v]);
+        if (logits[v] > logits[best])
+            best = v;
+    }
+    if (logits[best] == -INFINITY)
+        return pl_fail(PL_ERR_NUMERIC, "none of %d tokens may be chosen", vocab);
+    *token = best;
+    return PL_OK;
+}
+
+/* ---- the heap ---- */
+
+static bool ranks_before(const float *logits, int32_t a, int32_t b)
+{
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+static void sift_down(int32_t *heap, int n, int top, const float *logits)
+{
+    int32_t token = heap[top];
+    for (int child = 2 * top + 1; child < n; child = 2 * top + 1) {
+        if (child + 1 < n && ranks_before(logits, heap[child + 1], heap[child]))
+            ++child;
+        if (!ranks_before(logits, heap[child], token))
+            break;
+        heap[top] = heap[child];
+        top = child;
+    }
+    heap[top] = token;
+}
+
+static void build_heap(pl_chooser *chooser, const float *logits)
+{
+    for (int v = 0; v < chooser->vocab; ++v)
+        chooser->heap[v] = v;
+    for (int top = chooser->vocab / 2 - 1; top >= 0; --top)
+        sift_down(chooser->heap, chooser->vocab, top, logits);
+}
+
+static int32_t pop(int32_t *heap, int n, const float *logits)
+{
+    int32_t top = heap[0];
+    heap[0] = heap[n - 1];
+    sift_down(heap, n - 1, 0, logits);
+    return top;
+}
+
+/* ---- the choice ---- */
+
+static double sum_of(const double *weight, int n)
+{
+    double sum = 0.0;
+    for (int i = 0; i < n; ++i)
+        sum += weight[i];
+    return sum;
+}
+
+/* Ranks tokens until `most` of them stand or their weights reach `share`. */
+static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
+                       double temperature, int most, double share)
+{
+    double sum = 0.0;
+    int n = 0;
+    build_heap(chooser, logits);
+    while (n < most && sum < share) {
+        int32_t token = pop(chooser->heap, chooser->vocab - n, logits);
+        chooser->token[n] = token;
+        chooser->weight[n] =
+            exp(((double)logits[token] - (double)highest) / temperature);
+        sum += chooser->weight[n++];
+    }
+    return n;
+}
+
+/* The smallest n whose weights reach `share` of them all. */
+static int nucleus(const double *weight, int n, double share)
+{
+    double enough = share * sum_of(weight, n), sum = 0.0;
+    for (int i = 0; i < n; ++i) {
+        sum += weight[i];
+        if (sum >= enough)
+            return i + 1;
+    }
+    return n;
+}
+
+/* Every token is a candidate: no ranking, tokens in their own order. */
+static int take_all(pl_chooser *chooser, const float *logits, float highest,
+                    double temperature)
+{
+    for (int32_t v = 0; v < chooser->vocab; ++v) {
+        chooser->token[v] = v;
+        chooser->weight[v] = exp(((double)logits[v] - (double)highest) / temperature);
+    }
+    return chooser->vocab;
+}
+
+static int take_candidates(pl_chooser *chooser, const float *logits, float highest,
+                           const pl_choice *choice)
+{
+    bool cut = choice->top_k > 0 && choice->top_k < chooser->vocab;
+    if (cut) {
+        int n = rank_tokens(chooser, logits, highest, choice->temperature,
+                            choice->top_k, INFINITY);
+        return nucleus(chooser->weight, n, choice->top_p);
+    }
+    int n = take_all(chooser, logits, highest, choice->temperature);
+    if (choice->top_p >= 1.0)
+        return n;
+    return rank_tokens(chooser, logits, highest, choice->temperature, n,
+                       choice->top_p * sum_of(chooser->weight, n));
+}
+
+/* The candidate on which u * (sum of weights) falls; weightless ones never. */
+static int32_t draw(const pl_chooser *chooser, int n, double u)
+{
+    double target = u * sum_of(chooser->weight, n), sum = 0.0;
+    int last = 0;
+    for (int i = 0; i < n; ++i) {
+        if (chooser->weight[i] > 0.0)
+            last = i;
+        sum += chooser->weight[i];
+        if (sum > target)
+            return chooser->token[i];
+    }
+    return chooser->token[last];
+}
+
+pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
+                          const pl_choice *choice, uint64_t index, int32_t *token)
+{
+    *token = 0;
+    PL_RETURN_IF(check_choice(choice));
+    PL_RETURN_IF(likeliest(logits, chooser->vocab, token));
+    if (choice->temperature == 0.0)
+        return PL_OK;
+    int n = take_candidates(chooser, logits, logits[*token], choice);
+    double u = pl_random_uniform(choice->seed, pl_stream("choose", 0, 0), index);
+    *token = draw(chooser, n, u);
+    return PL_OK;
+}

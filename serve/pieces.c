@@ -1,0 +1,125 @@
+/* Pieces of text: UTF-8 as in Unicode 15, table 3-7 (well-formed byte sequences);
+ * each maximal ill-formed part becomes one U+FFFD (section 3.9). */
+#include "serve/pieces.h"
+#include <string.h>
+
+/* A character is this many bytes by its first byte; 0 if none starts so. */
+static size_t length_of(uint8_t first)
+{
+    if (first < 0x80)
+        return 1;
+    if (first >= 0xc2 && first <= 0xdf)
+        return 2;
+    if (first >= 0xe0 && first <= 0xef)
+        return 3;
+    return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
+}
+
+/* Whether `second` may follow `first`: no overlong forms, surrogates, or values
+ * above U+10FFFF. */
+static bool may_follow(uint8_t first, uint8_t second)
+{
+    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return second >= low && second <= high;
+}
+
+/* How many of the first bytes fit one character; *whole if they are all of it. */
+static size_t match_character(const uint8_t *data, size_t len, bool *whole)
+{
+    size_t need = length_of(data[0]), n = 1;
+    while (n < need && n < len) {
+        bool fits =
+            n == 1 ? may_follow(data[0], data[1]) : data[n] >= 0x80 && data[n] <= 0xbf;
+        if (!fits)
+            break;
+        ++n;
+    }
+    *whole = need > 0 && n == need;
+    return n;
+}
+
+static void drop_front(pl_buf *buf, size_t n)
+{
+    memmove(buf->data, buf->data + n, buf->len - n);
+    buf->len -= n;
+}
+
+/* Moves whole characters from raw to text; at the end also what stays unfinished. */
+static void take_characters(pieces *p, bool end)
+{
+    size_t at = 0;
+    while (at < p->raw.len) {
+        bool whole;
+        size_t left = p->raw.len - at;
+        size_t n = match_character(p->raw.data + at, left, &whole);
+        if (whole)
+            pl_buf_append(&p->text, p->raw.data + at, n);
+        else if (n == left && length_of(p->raw.data[at]) > 0 && !end)
+            break;
+        else
+            pl_buf_append(&p->text, "\xef\xbf\xbd", 3);
+        at += n;
+    }
+    if (at > 0)
+        drop_front(&p->raw, at);
+}
+
+/* Where the first stop text begins, or len if none does. */
+static size_t find_stop(const pieces *p)
+{
+    size_t best = p->text.len;
+    for (int s = 0; s < p->n_stop; ++s) {
+        size_t len = strlen(p->stop[s]);
+        for (size_t at = 0; at + len <= p->text.len && at < best; ++at)
+            if (memcmp(p->text.data + at, p->stop[s], len) == 0)
+                best = at;
+    }
+    return best;
+}
+
+/* Bytes at the end of the text with which a stop text may begin. */
+static size_t held_back(const pieces *p)
+{
+    size_t most = 0;
+    for (int s = 0; s < p->n_stop; ++s) {
+        size_t n = strlen(p->stop[s]) - 1;
+        if (n > p->text.len)
+            n = p->text.len;
+        while (n > most && memcmp(p->text.data + p->text.len - n, p->stop[s], n) != 0)
+            --n;
+        if (n > most)
+            most = n;
+    }
+    return most;
+}
+
+static pl_status emit_front(pieces *p, size_t n)
+{
+    if (n == 0)
+        return PL_OK;
+    PL_RETURN_IF(p->emit(p->context, (const char *)p->text.data, n));
+    drop_front(&p->text, n);
+    return PL_OK;
+}
+
+pl_status pieces_add(pieces *p, const void *data, size_t len, bool *stopped)
+{
+    pl_buf_append(&p->raw, data, len);
+    take_characters(p, false);
+    size_t stop = find_stop(p);
+    *stopped = stop < p->text.len;
+    return emit_front(p, *stopped ? stop : p->text.len - held_back(p));
+}
+
+pl_status pieces_end(pieces *p)
+{
+    take_characters(p, true);
+    return emit_front(p, p->text.len);
+}
+
+void pieces_destroy(pieces *p)
+{
+    pl_buf_destroy(&p->raw);
+    pl_buf_destroy(&p->text);
+}

@@ -1,0 +1,33 @@
+/* Pieces: token bytes in, final text out; private to serve.
+ *
+ * Bytes are held back while they may still become a longer character or a stop text.
+ * Bytes that can never be UTF-8 become U+FFFD, one for each ill-formed start, so that
+ * every piece is valid whatever the model says. */
+#ifndef PL_SERVE_PIECES_H
+#define PL_SERVE_PIECES_H
+#include "serve/serve.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pieces {
+    pl_buf raw;  /* bytes that are not yet whole characters */
+    pl_buf text; /* valid text that may be the start of a stop text */
+    const char *const *stop;
+    int n_stop;
+    pl_piece_fn emit;
+    void *context;
+} pieces; /* all zero but for stop, n_stop, emit and context at the start */
+
+/* Adds bytes and emits what is final. `stopped` is set when a stop text appeared: the
+ * text before it has been emitted and nothing more may be added. */
+PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
+                                   bool *stopped);
+/* The end: emits what was held back. */
+PL_MUST_CHECK pl_status pieces_end(pieces *p);
+void pieces_destroy(pieces *p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,86 @@
+/* The door of serve: text from one path of a trained model.
+ *
+ * choose:   logits -> the next token (temperature, top-k, top-p; keyed random numbers)
+ * pieces:   the bytes of tokens -> valid UTF-8, whole characters, up to a stop text
+ * generate: prompt -> prefill -> choose -> emit, until the end
+ *
+ * Read in this order: choose, pieces, generate.
+ *
+ * The same model, prompt and options give the same text: randomness is keyed by the
+ * seed and the token's position, never by time or by what else is being served.
+ */
+#ifndef PL_SERVE_SERVE_H
+#define PL_SERVE_SERVE_H
+#include "corpus/corpus.h"
+#include "modules/modules.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- choose ---- */
+typedef struct pl_choice {
+    double temperature; /* 0: always the likeliest token */
+    int top_k;          /* keep the k likeliest; 0: all */
+    double top_p;       /* then keep the likeliest that reach this share; 1: all */
+    uint64_t seed;
+} pl_choice;
+pl_choice pl_choice_defaults(void); /* 0.8, 40, 0.95, seed 0 */
+
+/* Scratch for one vocabulary; one thread. */
+typedef struct pl_chooser pl_chooser;
+PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
+void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
+
+/* The token for place `index` of the sequence, a pure function of the arguments.
+ * Equal logits rank by the lower token. Errors: ERR_USAGE for an option out of range
+ * (named), ERR_NUMERIC for a logit that is NaN or +inf, or when all are -inf. */
+PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
+                                        const pl_choice *choice, uint64_t index,
+                                        int32_t *token);
+
+/* ---- generate ---- */
+/* Gets each piece of text as soon as it is final: valid UTF-8, whole characters,
+ * never a part of a stop text. Anything but OK ends the generation with it. */
+typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
+
+enum { PL_STOP_MAX = 4 };
+typedef struct pl_generate_options {
+    int max_tokens; /* to choose, at least 1; the context may end it before */
+    pl_choice choice;
+    const char *stop[PL_STOP_MAX]; /* texts that end the generation; NULL: none */
+} pl_generate_options;
+
+typedef enum pl_finish {
+    PL_FINISH_STOP,  /* end-of-document token or a stop text */
+    PL_FINISH_LENGTH /* max_tokens or the context's end */
+} pl_finish;
+const char *pl_finish_name(pl_finish finish); /* "stop", "length" */
+
+typedef struct pl_generate_result {
+    int n_prompt, n_tokens; /* fed from the prompt; chosen (with the end token) */
+    pl_finish finish;
+    double prompt_seconds, decode_seconds;
+} pl_generate_result;
+
+/* What generates: lent until the call returns. */
+typedef struct pl_generator {
+    pl_decoder *decoder; /* of the path that serves the prompt */
+    const pl_tokenizer *tokenizer;
+    int vocab;   /* of the model: logits have this many entries */
+    int context; /* of the decoder's model */
+} pl_generator;
+
+/* Resets the decoder, feeds prompt[0..n_prompt) and generates. The prompt begins with
+ * PL_TOKEN_BOS. Only tokens that the tokenizer knows are chosen; never BOS or UNK.
+ * ERR_USAGE if the prompt is empty or leaves no room in the context, or for an option
+ * out of range; ERR_CONFIG if the tokenizer has more tokens than the model. */
+PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
+                                    const int32_t *prompt, int n_prompt,
+                                    const pl_generate_options *options,
+                                    pl_piece_fn emit, void *context,
+                                    pl_generate_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

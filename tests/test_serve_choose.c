@@ -1,0 +1,224 @@
+/* folder: serve; label: unit */
+#include "serve/serve.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { V = 6 };
+/* Shares .4 .05 .3 .05 .15 .05: token 0, then 2, 4, and three equal ones. */
+static const double shares[V] = {0.40, 0.05, 0.30, 0.05, 0.15, 0.05};
+static float logits[V];
+static pl_chooser *chooser;
+
+static int open_all(void **state)
+{
+    (void)state;
+    for (int v = 0; v < V; ++v)
+        logits[v] = (float)log(shares[v]) + 3.0f;
+    return pl_chooser_create(V, &chooser) == PL_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    pl_chooser_destroy(&chooser);
+    return chooser ? -1 : 0;
+}
+
+static int32_t choose(const pl_choice *choice, uint64_t index)
+{
+    int32_t token = -1;
+    assert_int_equal(pl_choose_token(chooser, logits, choice, index, &token), PL_OK);
+    return token;
+}
+
+/* How often each token comes in 20000 choices. */
+static void tally(const pl_choice *choice, double out[V])
+{
+    memset(out, 0, V * sizeof *out);
+    for (uint64_t i = 0; i < 20000; ++i)
+        out[choose(choice, i)] += 1.0 / 20000.0;
+}
+
+static void expect_shares(const double got[V], const double want[V])
+{
+    for (int v = 0; v < V; ++v) {
+        if (want[v] == 0.0)
+            assert_true(got[v] == 0.0);
+        if (fabs(got[v] - want[v]) > 0.015)
+            fail_msg("token %d has share %f and not %f", v, got[v], want[v]);
+    }
+}
+
+static void temperature_zero_takes_the_likeliest(void **state)
+{
+    (void)state;
+    pl_choice choice = {.temperature = 0.0, .top_k = 3, .top_p = 0.5};
+    const float ties[V] = {-1.0f, 2.0f, 0.0f, 2.0f, 1.0f, 2.0f};
+    int32_t token;
+    for (uint64_t i = 0; i < 50; ++i)
+        assert_int_equal(choose(&choice, i), 0);
+    assert_int_equal(pl_choose_token(chooser, ties, &choice, 0, &token), PL_OK);
+    assert_int_equal(token, 1);
+}
+
+static void at_temperature_one_tokens_come_by_their_share(void **state)
+{
+    (void)state;
+    double got[V];
+    pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5};
+    tally(&choice, got);
+    expect_shares(got, shares);
+}
+
+static void temperature_sharpens_and_flattens(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; ++i) {
+        double got[V], want[V], sum = 0.0, temperature = i ? 0.5 : 2.0;
+        pl_choice choice = {.temperature = temperature, .top_p = 1.0};
+        for (int v = 0; v < V; ++v)
+            sum += want[v] = pow(shares[v], 1.0 / temperature);
+        for (int v = 0; v < V; ++v)
+            want[v] /= sum;
+        tally(&choice, got);
+        expect_shares(got, want);
+    }
+}
+
+static void top_k_keeps_the_k_likeliest(void **state)
+{
+    (void)state;
+    double got[V];
+    const double want[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
+    const double four[V] = {0.4 / 0.9, 0.05 / 0.9, 0.3 / 0.9, 0, 0.15 / 0.9, 0};
+    pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
+    tally(&choice, got);
+    expect_shares(got, want);
+    choice.top_k = 4; /* of equals, the lower token */
+    tally(&choice, got);
+    expect_shares(got, four);
+    choice.top_k = 100;
+    tally(&choice, got);
+    expect_shares(got, shares);
+}
+
+static void top_p_keeps_the_smallest_nucleus(void **state)
+{
+    (void)state;
+    double got[V];
+    const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0}, one[V] = {1.0};
+    pl_choice choice = {.temperature = 1.0, .top_p = 0.65};
+    tally(&choice, got);
+    expect_shares(got, two);
+    choice.top_p = 0.39;
+    tally(&choice, got);
+    expect_shares(got, one);
+}
+
+/* Of the three likeliest, .85 in all, the first two reach .8 of it; of all they do
+ * not. */
+static void top_p_counts_what_top_k_left(void **state)
+{
+    (void)state;
+    double got[V];
+    const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0};
+    const double three[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
+    pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 0.8};
+    tally(&choice, got);
+    expect_shares(got, two);
+    choice.top_k = 0;
+    tally(&choice, got);
+    expect_shares(got, three);
+}
+
+static void the_same_seed_and_place_choose_the_same(void **state)
+{
+    (void)state;
+    pl_choice choice = {.temperature = 1.0, .top_p = 0.9, .seed = 3}, other = choice;
+    int n_different = 0;
+    other.seed = 4;
+    for (uint64_t i = 0; i < 200; ++i) {
+        assert_int_equal(choose(&choice, i), choose(&choice, i));
+        n_different += choose(&choice, i) != choose(&other, i);
+    }
+    assert_true(n_different > 50);
+}
+
+static void a_forbidden_token_is_never_chosen(void **state)
+{
+    (void)state;
+    float some[V];
+    memcpy(some, logits, sizeof some);
+    some[0] = -INFINITY;
+    for (int cut = 0; cut < 3; ++cut)
+        for (uint64_t i = 0; i < 500; ++i) {
+            int32_t token;
+            pl_choice choice = {.temperature = 5.0,
+                                .top_k = cut == 1 ? 5 : 0,
+                                .top_p = cut == 2 ? 0.999 : 1.0};
+            assert_int_equal(pl_choose_token(chooser, some, &choice, i, &token), PL_OK);
+            assert_int_not_equal(token, 0);
+        }
+}
+
+static void unusable_logits_are_a_numeric_error(void **state)
+{
+    (void)state;
+    pl_choice choice = pl_choice_defaults();
+    const float bad[] = {NAN, INFINITY};
+    int32_t token;
+    for (int i = 0; i < 2; ++i) {
+        float some[V] = {0};
+        some[3] = bad[i];
+        assert_int_equal(pl_choose_token(chooser, some, &choice, 0, &token),
+                         PL_ERR_NUMERIC);
+        assert_non_null(strstr(pl_last_error(), "token 3"));
+    }
+    float none[V];
+    for (int v = 0; v < V; ++v)
+        none[v] = -INFINITY;
+    assert_int_equal(pl_choose_token(chooser, none, &choice, 0, &token),
+                     PL_ERR_NUMERIC);
+}
+
+static void options_out_of_range_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        pl_choice choice;
+        const char *says;
+    } wrong[] = {{{.temperature = -1.0, .top_p = 1.0}, "temperature"},
+                 {{.temperature = NAN, .top_p = 1.0}, "temperature"},
+                 {{.temperature = 1.0, .top_k = -1, .top_p = 1.0}, "top_k"},
+                 {{.temperature = 1.0, .top_p = 0.0}, "top_p"},
+                 {{.temperature = 1.0, .top_p = 1.5}, "top_p"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        int32_t token;
+        assert_int_equal(pl_choose_token(chooser, logits, &wrong[i].choice, 0, &token),
+                         PL_ERR_USAGE);
+        assert_non_null(strstr(pl_last_error(), wrong[i].says));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(temperature_zero_takes_the_likeliest),
+        cmocka_unit_test(at_temperature_one_tokens_come_by_their_share),
+        cmocka_unit_test(temperature_sharpens_and_flattens),
+        cmocka_unit_test(top_k_keeps_the_k_likeliest),
+        cmocka_unit_test(top_p_keeps_the_smallest_nucleus),
+        cmocka_unit_test(top_p_counts_what_top_k_left),
+        cmocka_unit_test(the_same_seed_and_place_choose_the_same),
+        cmocka_unit_test(a_forbidden_token_is_never_chosen),
+        cmocka_unit_test(unusable_logits_are_a_numeric_error),
+        cmocka_unit_test(options_out_of_range_are_named),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
