@@ -14,7 +14,9 @@ target_compile_definitions(pl_options INTERFACE _GNU_SOURCE PL_VERSION="${PROJEC
 target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
-  target_compile_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE} -fno-omit-frame-pointer)
+  # Instrumented code misleads the warnings that follow values (GCC's own advice).
+  target_compile_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE} -fno-omit-frame-pointer
+    -Wno-format-truncation -Wno-format-overflow)
   target_link_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE})
 endif()
 if(PL_ONLY_MODULES)
