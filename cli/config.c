@@ -97,6 +97,10 @@ static const pl_key keys[] = {
      "largest shard at most (1+balance) times the mean; 0: free", false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
+    {"router.components", PL_KEY_INT, AT(components), "16", 0, 65536, NULL, "",
+     "then keep this many principal components, each with variance 1; 0: all features", false},
+    {"router.unit", PL_KEY_BOOL, AT(unit), "false", 0, 0, NULL, "",
+     "then scale each document's features to length 1", false},
 
     SECTION("outer", "how updates become versions"),
     {"outer.lr", PL_KEY_REAL, AT(outer_lr), "0.7", 0, 100, NULL, "", "outer learning rate", false},

@@ -28,9 +28,9 @@ typedef struct config {
     bool skip_prefix;
 
     config_text router_kind;
-    int64_t prefix, overlap, restarts, iterations;
+    int64_t prefix, overlap, restarts, iterations, components;
     double balance;
-    bool standardize;
+    bool standardize, unit;
 
     config_text weighting, codec;
     double outer_lr, outer_momentum;

@@ -214,6 +214,8 @@ static pl_router_options router_options(const run *r, int n_paths)
     o.iterations = (int)r->cfg.iterations;
     o.balance = r->cfg.balance;
     o.standardize = r->cfg.standardize;
+    o.unit = r->cfg.unit;
+    o.components = (int)(r->cfg.components < r->cfg.width ? r->cfg.components : 0);
     o.seed = (uint64_t)r->cfg.seed;
     o.n_threads = pl_cpu_count();
     return o;
@@ -247,6 +249,7 @@ static pl_status judge_at(run *r, routing *g, int k, pl_judgement *out)
     pl_router_options options = router_options(r, k);
     memset(&shards, 0, sizeof shards);
     options.kind = PL_ROUTER_KMEANS;
+    options.n_levels = 1;
     pl_status status = pl_router_fit(g->features, g->n, g->dim, &options, &router);
     if (status == PL_OK)
         status = pl_shards_make(router, g->features, g->n, 1, &shards);

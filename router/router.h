@@ -20,7 +20,8 @@ typedef enum pl_router_kind { PL_ROUTER_KMEANS, PL_ROUTER_PRODUCT } pl_router_ki
 typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
-    int n_levels; /* product: levels and experts of each */
+    int n_levels; /* levels and experts of each: the parts of a product; plain k-means
+                     gives clusters that are alike paths that share modules */
     int experts[PL_LEVELS_MAX];
     int restarts, iterations; /* k-means++ restarts, Lloyd iterations at most */
     double balance;   /* 0: plain k-means; > 0: largest shard at most (1+balance)

@@ -1,4 +1,5 @@
 /* Fitting: lens, then centroids level by level, then prices if balance is asked. */
+#include "router/arrange.h"
 #include "router/balance.h"
 #include "router/kmeans.h"
 #include "router/router_inside.h"
@@ -210,6 +211,19 @@ static pl_status fit_centroids(fit *f)
     return PL_OK;
 }
 
+/* Plain k-means: clusters that are alike get paths that share modules. */
+static pl_status arrange(fit *f)
+{
+    const pl_router_options *o = f->options;
+    int64_t n_paths = 1;
+    for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
+        n_paths *= o->experts[level];
+    if (o->kind != PL_ROUTER_KMEANS || o->n_levels < 2 || n_paths != o->n_paths)
+        return PL_OK;
+    return arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank, o->n_levels,
+                        o->experts, o->seed);
+}
+
 static pl_status fit_all(fit *f)
 {
     const pl_router_options *options = f->options;
@@ -220,6 +234,7 @@ static pl_status fit_all(fit *f)
     PL_RETURN_IF(lens_fit(&f->router->lens, f->features, f->n, &view));
     PL_RETURN_IF(on_points(f, look_at_points));
     PL_RETURN_IF(fit_centroids(f));
+    PL_RETURN_IF(arrange(f));
     PL_RETURN_IF(on_points(f, measure_points));
     take_inertia(f);
     if (options->balance > 0.0) {

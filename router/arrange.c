@@ -1,0 +1,163 @@
+#include "router/arrange.h"
+
+enum { STARTS = 8, SWEEPS_MAX = 64 };
+
+typedef struct grid {
+    const float *centroids; /* [P, dim] */
+    int n_paths, dim, n_levels;
+    const int *experts;
+    int first[PL_LEVELS_MAX]; /* first module of each level in `sums` */
+    int *order;               /* [P]: centroid at each path */
+    int *best;                /* [P] */
+    double *sums;             /* [modules, dim] */
+    double *trial;            /* [2, dim] */
+} grid;
+
+static int label(const grid *g, int path, int level)
+{
+    for (int l = g->n_levels - 1; l > level; l--)
+        path /= g->experts[l];
+    return path % g->experts[level];
+}
+
+static double *sum_of(const grid *g, int path, int level)
+{
+    return g->sums + (size_t)(g->first[level] + label(g, path, level)) * (size_t)g->dim;
+}
+
+static const float *centroid_at(const grid *g, int path)
+{
+    return g->centroids + (size_t)g->order[path] * (size_t)g->dim;
+}
+
+static double paths_of_module(const grid *g, int level)
+{
+    return (double)(g->n_paths / g->experts[level]);
+}
+
+static int n_modules(const grid *g)
+{
+    return g->first[g->n_levels - 1] + g->experts[g->n_levels - 1];
+}
+
+static void fill_sums(grid *g)
+{
+    memset(g->sums, 0, (size_t)n_modules(g) * (size_t)g->dim * sizeof *g->sums);
+    for (int path = 0; path < g->n_paths; path++)
+        for (int level = 0; level < g->n_levels; level++) {
+            double *sum = sum_of(g, path, level);
+            for (int d = 0; d < g->dim; d++)
+                sum[d] += (double)centroid_at(g, path)[d];
+        }
+}
+
+static double squared(const double *x, int n)
+{
+    double total = 0;
+    for (int d = 0; d < n; d++)
+        total += x[d] * x[d];
+    return total;
+}
+
+/* The scatter is a constant minus sum |module sum|^2 / paths: the larger this is, the
+ * better. */
+static double cohesion(const grid *g)
+{
+    double total = 0;
+    for (int level = 0; level < g->n_levels; level++)
+        for (int e = 0; e < g->experts[level]; e++)
+            total += squared(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim, g->dim) /
+                     paths_of_module(g, level);
+    return total;
+}
+
+/* What swapping the centroids of two paths adds to the cohesion. */
+static double gain_of_swap(grid *g, int a, int b)
+{
+    const float *ca = centroid_at(g, a), *cb = centroid_at(g, b);
+    double gain = 0, *at_a = g->trial, *at_b = g->trial + g->dim;
+    for (int level = 0; level < g->n_levels; level++) {
+        const double *sa = sum_of(g, a, level), *sb = sum_of(g, b, level);
+        if (sa == sb)
+            continue;
+        for (int d = 0; d < g->dim; d++) {
+            at_a[d] = sa[d] - (double)ca[d] + (double)cb[d];
+            at_b[d] = sb[d] - (double)cb[d] + (double)ca[d];
+        }
+        gain += (squared(at_a, g->dim) + squared(at_b, g->dim) - squared(sa, g->dim) -
+                 squared(sb, g->dim)) /
+                paths_of_module(g, level);
+    }
+    return gain;
+}
+
+static void swap(grid *g, int a, int b)
+{
+    int kept = g->order[a];
+    g->order[a] = g->order[b];
+    g->order[b] = kept;
+    fill_sums(g);
+}
+
+static void descend(grid *g)
+{
+    bool moved = true;
+    for (int sweep = 0; sweep < SWEEPS_MAX && moved; sweep++) {
+        moved = false;
+        for (int a = 0; a < g->n_paths; a++)
+            for (int b = a + 1; b < g->n_paths; b++)
+                if (gain_of_swap(g, a, b) > 1e-9) {
+                    swap(g, a, b);
+                    moved = true;
+                }
+    }
+}
+
+static void search(grid *g, uint64_t seed)
+{
+    double best = -1;
+    for (int start = 0; start < STARTS; start++) {
+        for (int path = 0; path < g->n_paths; path++)
+            g->order[path] =
+                start == 0 ? path
+                           : (int)pl_permute(seed, pl_stream("arrange", (uint64_t)start, 0),
+                                             (uint64_t)g->n_paths, (uint64_t)path);
+        fill_sums(g);
+        descend(g);
+        double reached = cohesion(g);
+        if (reached > best * (1 + 1e-12)) {
+            best = reached;
+            memcpy(g->best, g->order, (size_t)g->n_paths * sizeof *g->best);
+        }
+    }
+}
+
+pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels, const int *experts,
+                       uint64_t seed)
+{
+    size_t row = (size_t)dim * sizeof *centroids;
+    grid g = {.centroids = centroids,
+              .n_paths = n_paths,
+              .dim = dim,
+              .n_levels = n_levels,
+              .experts = experts};
+    for (int level = 1; level < n_levels; level++)
+        g.first[level] = g.first[level - 1] + experts[level - 1];
+    float *copy = NULL;
+    PL_RETURN_IF(pl_try_alloc((size_t)n_paths * row, "centroids", (void **)&copy));
+    g.order = pl_alloc((size_t)n_paths * sizeof *g.order);
+    g.best = pl_alloc((size_t)n_paths * sizeof *g.best);
+    g.sums = pl_alloc((size_t)n_modules(&g) * (size_t)dim * sizeof *g.sums);
+    g.trial = pl_alloc(2 * (size_t)dim * sizeof *g.trial);
+    search(&g, seed);
+    memcpy(copy, centroids, (size_t)n_paths * row);
+    for (int path = 0; path < n_paths; path++)
+        memcpy(centroids + (size_t)path * (size_t)dim, copy + (size_t)g.best[path] * (size_t)dim,
+               row);
+    pl_free(g.order);
+    pl_free(g.best);
+    pl_free(g.sums);
+    pl_free(g.trial);
+    pl_free_aligned(copy);
+    return PL_OK;
+}
