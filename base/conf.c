@@ -157,7 +157,8 @@ static bool set_text(char *field, const char *value)
     return true;
 }
 
-/* Writes the field, or returns false and leaves it. */
+/* The struct is reached through memcpy, since the table knows its fields by offset
+ * only. Writes the field, or returns false and leaves it. */
 static bool set_field(const pl_key *key, void *target, const char *value)
 {
     char *field = (char *)target + key->offset;
@@ -265,6 +266,7 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
     return row != NULL;
 }
 
+/* Compares the texts: what prints alike is alike in the canonical text too. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b)
 {
     pl_buf left = {0}, right = {0};
@@ -330,6 +332,7 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
+/* YAML would let the last of two equal keys win in silence. */
 static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
                           size_t line)
 {
@@ -357,6 +360,7 @@ static pl_status read_scalar(yaml_reader *reader, const char *name,
     return set_once(reader, name, scalar(event), event->start_mark.line);
 }
 
+/* Lists become "a,b,c": the table has no list type, its users split at the commas. */
 static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
                              pl_buf *list)
 {
@@ -585,6 +589,7 @@ static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
     pl_buf_printf(out, "\n");
 }
 
+/* What this writes, pl_conf_load reads back into an equal struct. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
 {
     char open[KEY_NAME_MAX] = "";
@@ -640,6 +645,7 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
     }
 }
 
+/* Quoted like YAML, so that no value can pass for another key's line. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

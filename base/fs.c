@@ -1,4 +1,10 @@
-/* Files and folders on POSIX. */
+/* Files and folders on POSIX.
+ *
+ * What "durable" takes (pl_replace_file): the bytes go to path.tmp and are synced
+ * before the name changes, so that a crash leaves either the old file or the whole
+ * new one; then the folder is synced, because the new name lives there. An error of
+ * close counts: network file systems report a full disk that late.
+ */
 #include "base/fs.h"
 #include "base/text.h"
 #include <dirent.h>
@@ -48,6 +54,8 @@ static pl_status path_too_long(const char *path)
                    PL_PATH_MAX - 1);
 }
 
+/* Another process may make the same folder at the same time: what counts is that it
+ * is there afterwards. */
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0 || pl_path_is_folder(path))
@@ -115,6 +123,8 @@ pl_status pl_remove_tree(const char *path)
     return remove_under(AT_FDCWD, path, path, 0);
 }
 
+/* Reads to the end and not to a size from stat: files under /proc have none, and a
+ * growing file gives what was there. */
 static pl_status read_all(int fd, const char *path, pl_buf *out)
 {
     for (;;) {
@@ -140,6 +150,7 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     return status;
 }
 
+/* Linux writes at most 2 GiB at once and may write less than it was asked to. */
 static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
 {
     while (len) {
@@ -236,6 +247,8 @@ void pl_unmap_file(pl_mapping *mapping)
     *mapping = (pl_mapping){0};
 }
 
+/* The kernel frees the lock with the last descriptor, also after kill -9: a folder is
+ * never left locked by a process that is gone. */
 pl_status pl_lock_folder(const char *path, int *fd)
 {
     *fd = -1;
@@ -270,6 +283,8 @@ uint64_t pl_disk_free_bytes(const char *path)
     return (uint64_t)info.f_bavail * info.f_frsize;
 }
 
+/* Writes and reads back for real: permission bits say nothing about a disk that is
+ * full, mounted read-only or failing. */
 pl_status pl_check_writable(const char *folder)
 {
     static const char probe[] = "pathloom writes here";

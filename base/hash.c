@@ -1,4 +1,8 @@
-/* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash). */
+/* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash).
+ *
+ * The use goes into BLAKE2b's personalisation field and not in front of the data: it
+ * costs nothing, and no two uses can collide by a choice of bytes.
+ */
 #include "base/hash.h"
 #include "base/mem.h"
 #include <assert.h>

@@ -22,7 +22,7 @@ typedef struct pl_hash {
 /* `use` is at most 16 bytes: "chunk", "blob", "config", "document", ... */
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
 
-/* The same over pieces. */
+/* The same over pieces. A hasher stays where it was initialised: it is not copied. */
 typedef struct pl_hasher {
     uint64_t state[56]; /* 384 bytes of state, aligned inside */
 } pl_hasher;

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+/* The three crossings between our name and jansson's. */
 static json_t *inner(pl_json *json)
 {
     return (json_t *)json;
@@ -26,6 +27,7 @@ static pl_json *made(json_t *json)
     return (pl_json *)json;
 }
 
+/* Duplicate keys are refused because readers disagree about which one counts. */
 pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
 {
     json_error_t error;

@@ -1,5 +1,9 @@
-/* Log lines. One write(2) a line, so that lines of processes that share a
- * terminal do not mix. */
+/* Log lines.
+ *
+ * One write(2) a line, so that lines of processes that share a terminal or a file do
+ * not mix. Callers give `key=value` text once; the JSON form is derived from it, so
+ * that both forms always say the same.
+ */
 #include "base/log.h"
 #include "base/buf.h"
 #include "base/clock.h"

@@ -1,5 +1,10 @@
-/* Host memory: the one place that aborts, and the one that asks the kernel how
- * much there is. */
+/* Host memory: the one place that aborts, and the one that asks the kernel how much
+ * there is.
+ *
+ * Blocks from 4 MiB on are aligned to huge pages: the weights and moments of a path
+ * are walked from end to end every step, and a 4 KiB page is a TLB miss every 1024
+ * floats.
+ */
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -106,6 +111,7 @@ static uint64_t number_in_file(const char *path, const char *key, uint64_t other
     return value;
 }
 
+/* Starts as the machine's and is tightened by every limit that binds us. */
 typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;

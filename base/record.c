@@ -1,4 +1,10 @@
-/* Records: writing appends, reading checks. */
+/* Records: writing appends, reading checks.
+ *
+ * Writers put tags in rising order; nobody sorts for them, and a reader refuses what
+ * is out of order, so that a record has exactly one spelling and can be hashed.
+ *
+ * Integers go through bytes and shifts: no alignment, no byte order of the machine.
+ */
 #include "base/record.h"
 #include <string.h>
 
@@ -58,8 +64,8 @@ typedef struct record_field {
     const uint8_t *bytes;
 } record_field;
 
-/* The field at `at`, which advances past it; false at the end or if the frame does
- * not hold what it says. */
+/* The one place that turns bytes into lengths. The field at `at`, which advances past
+ * it; false at the end or if the frame does not hold what it says. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
 {
     size_t rest = reader->len - *at;
@@ -75,6 +81,7 @@ static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
     return true;
 }
 
+/* Later failures are consequences of the first: they keep its sentence. */
 static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag)
 {
     if (reader->status == PL_OK)

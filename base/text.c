@@ -1,4 +1,6 @@
-/* Small text helpers. */
+/* Small text helpers. Numbers are read and written in the C locale, which is the
+ * only one that this program ever sets.
+ */
 #include "base/text.h"
 #include "base/mem.h"
 #include <errno.h>
@@ -66,6 +68,7 @@ pl_status pl_parse_int(const char *text, int64_t *out)
     return PL_OK;
 }
 
+/* A value too small for a double becomes the nearest one; too large is refused. */
 pl_status pl_parse_real(const char *text, double *out)
 {
     *out = 0;
@@ -175,6 +178,7 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
+/* Seventeen digits bring every double back, fifteen those that people write. */
 char *pl_format_real(double value, char out[32])
 {
     for (int digits = 15; digits <= 17; digits++) {

@@ -1,4 +1,10 @@
-/* Threads over pthreads. */
+/* Threads over pthreads.
+ *
+ * Three shapes are all that the house needs: items done by several threads that end
+ * together (pl_parallel), a named actor (pl_thread), and the pipe into or out of an
+ * actor (pl_queue), whose descriptor lets an event loop wait for sockets and for
+ * other threads at once.
+ */
 #include "base/thread.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -73,6 +79,8 @@ static void note_failure(crew_state *crew, size_t item, pl_status status)
     pthread_mutex_unlock(&crew->lock);
 }
 
+/* The error sentence is the thread's own, hence it is copied before the thread takes
+ * another item or ends. */
 static void *crew_run(void *context)
 {
     const crew_member *self = context;
@@ -231,6 +239,8 @@ void pl_queue_push(pl_queue *queue, void *item)
     pthread_mutex_unlock(&queue->lock);
 }
 
+/* On the monotonic clock, so that setting the time of day neither cuts a wait short
+ * nor draws it out. */
 static struct timespec deadline_after(int ms)
 {
     struct timespec when;

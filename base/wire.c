@@ -1,5 +1,14 @@
-/* Messages over ZeroMQ: the header (docs/PROTOCOL.md section 1), sockets, frames
- * in and out, and the question that waits for its answer.
+/* Messages over ZeroMQ: the header (docs/PROTOCOL.md section 1), sockets, frames in
+ * and out, and the question that waits for its answer.
+ *
+ * Two rules hold throughout. Nothing here waits but pl_wire_poll and pl_wire_ask: a
+ * process has one event loop, and a slow peer must not stop it. And nothing reaches
+ * the caller that frames_decode did not check.
+ *
+ * What ZeroMQ gives and what it does not: it keeps messages whole and in order on one
+ * connection, and reconnects by itself; it loses what was under way when a connection
+ * ends, and then the peer comes back under a new routing id. Hence requests are
+ * repeated by the asker and have the same effect twice.
  */
 #include "base/wire.h"
 #include "base/clock.h"
@@ -103,7 +112,8 @@ static void header_encode(const pl_message *message, uint8_t out[HEADER_BYTES])
     put_le(out + AT_CHECKSUM, sum, 8);
 }
 
-/* The frames of one message after the routing id. */
+/* The frames of one message after the routing id, as ZeroMQ's own buffers: they are
+ * copied once, into the caller's message. */
 enum { FRAMES_MAX = 3 };
 typedef struct frame_list {
     zmq_msg_t frame[FRAMES_MAX];
@@ -424,7 +434,8 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
     return got;
 }
 
-/* Takes one message off the socket, good or bad; false if none waits. */
+/* A message is always taken whole, so that a bad one cannot put the next out of step.
+ * Takes one message off the socket, good or bad; false if none waits. */
 static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool *good)
 {
     frame_list in = {.count = 0};
@@ -456,6 +467,7 @@ pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
     return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
 }
 
+/* A signal ends the wait early: the caller looks at its flags and polls again. */
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready)
 {
