@@ -50,7 +50,8 @@ int run_arm_names(const run *r, const char *names[ARMS_MAX])
 pl_status run_arm(const run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
-    int trainings = pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    int trainings =
+        pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
     PL_RETURN_IF(config_shape(c, &out->shape));

@@ -18,7 +18,8 @@ pl_status store_object_bytes(pl_store *store, const char *name, pl_buf *out)
     return PL_OK;
 }
 
-pl_status store_arm(pl_store *store, const char *name, pl_arm *arm, pl_topology **topology)
+pl_status store_arm(pl_store *store, const char *name, pl_arm *arm,
+                    pl_topology **topology)
 {
     char object[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
@@ -33,14 +34,15 @@ done:
     return status;
 }
 
-static pl_status read_module(pl_store *store, const char *name, uint64_t version, size_t n,
-                             float *out)
+static pl_status read_module(pl_store *store, const char *name, uint64_t version,
+                             size_t n, float *out)
 {
     pl_version v;
     uint64_t bytes = 0;
     memset(&v, 0, sizeof v);
-    PL_RETURN_IF(version == UINT64_MAX ? pl_store_head(store, name, &v)
-                                       : pl_store_get_version(store, name, version, &v));
+    PL_RETURN_IF(version == UINT64_MAX
+                     ? pl_store_head(store, name, &v)
+                     : pl_store_get_version(store, name, version, &v));
     pl_hash params = v.params;
     pl_version_clear(&v);
     PL_RETURN_IF(pl_store_blob_bytes(store, &params, &bytes));
@@ -50,14 +52,15 @@ static pl_status read_module(pl_store *store, const char *name, uint64_t version
     return pl_store_read_blob(store, &params, 0, (size_t)bytes, out);
 }
 
-pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t, int path,
-                            uint64_t version, float *params)
+pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                            int path, uint64_t version, float *params)
 {
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         const pl_slot *s = pl_topology_slot(t, slot);
         char name[96];
         pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), name);
-        PL_RETURN_IF(read_module(store, name, version, s->n_params, params + s->offset));
+        PL_RETURN_IF(
+            read_module(store, name, version, s->n_params, params + s->offset));
     }
     return PL_OK;
 }

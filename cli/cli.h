@@ -7,7 +7,7 @@
 typedef struct verb {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
-    bool hidden;                       /* a process of the fleet: not in the short help */
+    bool hidden; /* a process of the fleet: not in the short help */
 } verb;
 extern const verb verbs[];
 extern const size_t n_verbs;

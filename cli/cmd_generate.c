@@ -4,20 +4,31 @@
 
 #include <getopt.h>
 
-enum { OPT_RUN = 256, OPT_PROMPT, OPT_PATH, OPT_MAX, OPT_TEMPERATURE, OPT_TOP_K, OPT_TOP_P,
-       OPT_SEED, OPT_STOP, OPT_JSON };
+enum {
+    OPT_RUN = 256,
+    OPT_PROMPT,
+    OPT_PATH,
+    OPT_MAX,
+    OPT_TEMPERATURE,
+    OPT_TOP_K,
+    OPT_TOP_P,
+    OPT_SEED,
+    OPT_STOP,
+    OPT_JSON
+};
 
-static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
-                                      {"prompt", required_argument, NULL, OPT_PROMPT},
-                                      {"path", required_argument, NULL, OPT_PATH},
-                                      {"max-tokens", required_argument, NULL, OPT_MAX},
-                                      {"temperature", required_argument, NULL, OPT_TEMPERATURE},
-                                      {"top-k", required_argument, NULL, OPT_TOP_K},
-                                      {"top-p", required_argument, NULL, OPT_TOP_P},
-                                      {"seed", required_argument, NULL, OPT_SEED},
-                                      {"stop", required_argument, NULL, OPT_STOP},
-                                      {"json", no_argument, NULL, OPT_JSON},
-                                      {NULL, 0, NULL, 0}};
+static const struct option longs[] = {
+    {"run", required_argument, NULL, OPT_RUN},
+    {"prompt", required_argument, NULL, OPT_PROMPT},
+    {"path", required_argument, NULL, OPT_PATH},
+    {"max-tokens", required_argument, NULL, OPT_MAX},
+    {"temperature", required_argument, NULL, OPT_TEMPERATURE},
+    {"top-k", required_argument, NULL, OPT_TOP_K},
+    {"top-p", required_argument, NULL, OPT_TOP_P},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"stop", required_argument, NULL, OPT_STOP},
+    {"json", no_argument, NULL, OPT_JSON},
+    {NULL, 0, NULL, 0}};
 
 typedef struct request {
     const char *dir, *prompt, *path;
@@ -28,8 +39,8 @@ typedef struct request {
 static pl_status take_int(const char *name, int64_t most, int64_t *out)
 {
     if (pl_parse_int(optarg, out) != PL_OK || *out < 0 || *out > most)
-        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %lld, not `%s`", name,
-                       (long long)most, optarg);
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %lld, not `%s`",
+                       name, (long long)most, optarg);
     return PL_OK;
 }
 
@@ -93,8 +104,9 @@ static pl_status parse(int argc, char **argv, request *q)
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
         PL_RETURN_IF(take(option, q, argv));
     if (optind < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; the prompt goes after --prompt, in "
-                                     "quotes",
+        return pl_fail(PL_ERR_USAGE,
+                       "unexpected word `%s`; the prompt goes after --prompt, in "
+                       "quotes",
                        argv[optind]);
     if (!q->prompt || !q->prompt[0])
         return pl_fail(PL_ERR_USAGE, "generate needs --prompt TEXT");
@@ -120,12 +132,14 @@ static pl_status open_session(session *s)
 {
     char path[PL_PATH_MAX];
     PL_RETURN_IF(run_look(s->q->dir, &s->r));
-    PL_RETURN_IF(pl_tokenizer_load(run_file(&s->r, "data/tokenizer.model", path), &s->tokenizer));
+    PL_RETURN_IF(pl_tokenizer_load(run_file(&s->r, "data/tokenizer.model", path),
+                                   &s->tokenizer));
     PL_RETURN_IF(store_open_run(s->r.dir, &s->store));
     pl_status status = store_arm(s->store, "mix", &s->arm, &s->topology);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status, "the run in %s has no mixture yet: its base model is still "
-                               "training",
+        return pl_fail(status,
+                       "the run in %s has no mixture yet: its base model is still "
+                       "training",
                        s->r.dir);
     PL_RETURN_IF(status);
     PL_RETURN_IF(store_arm(s->store, "base", &s->base, &s->base_topology));
@@ -154,7 +168,8 @@ static pl_status encode_prompt(session *s)
 {
     int32_t bos = PL_TOKEN_BOS;
     pl_buf_append(&s->tokens, &bos, sizeof bos);
-    return pl_tokenizer_encode(s->tokenizer, s->q->prompt, strlen(s->q->prompt), &s->tokens);
+    return pl_tokenizer_encode(s->tokenizer, s->q->prompt, strlen(s->q->prompt),
+                               &s->tokens);
 }
 
 static int n_tokens(const session *s)
@@ -182,7 +197,8 @@ static pl_status route_prompt(session *s)
     pl_status status = PL_OK;
     PL_TRY(store_object_bytes(s->store, "router/mix", &bytes));
     PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
-    PL_TRY(store_path_params(s->store, &s->base, s->base_topology, 0, UINT64_MAX, s->params));
+    PL_TRY(store_path_params(s->store, &s->base, s->base_topology, 0, UINT64_MAX,
+                             s->params));
     PL_TRY(pl_router_feature_of(&job, tokens(s), n_tokens(s), feature));
     pl_router_route(router, feature, 1, &s->path);
 done:
@@ -204,17 +220,20 @@ static pl_status find_path(session *s)
             return PL_OK;
     }
     pl_topology_path_name(s->topology, n - 1, name);
-    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s", s->q->path, name);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s",
+                   s->q->path, name);
 }
 
 static pl_status load_path(session *s)
 {
-    pl_backend_options backend = {
-        .name = s->r.cfg.backend, .n_threads = pl_cpu_count(), .precision = s->r.cfg.precision};
+    pl_backend_options backend = {.name = s->r.cfg.backend,
+                                  .n_threads = pl_cpu_count(),
+                                  .precision = s->r.cfg.precision};
     pl_model_options model = {.batch = 1, .context = (int)s->r.cfg.context};
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
-    PL_RETURN_IF(store_path_params(s->store, &s->arm, s->topology, s->path, UINT64_MAX, s->params));
+    PL_RETURN_IF(store_path_params(s->store, &s->arm, s->topology, s->path, UINT64_MAX,
+                                   s->params));
     PL_RETURN_IF(pl_model_load(s->model, s->params));
     return pl_decoder_create(s->model, &s->decoder);
 }
@@ -235,9 +254,10 @@ static void tell(session *s, const char *path, const pl_generate_result *g)
 {
     double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
     if (!s->q->json) {
-        fprintf(stderr, "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
-                path, s->q->path ? "" : ", by the router", g->n_prompt, g->n_tokens, rate,
-                pl_finish_name(g->finish));
+        fprintf(stderr,
+                "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
+                path, s->q->path ? "" : ", by the router", g->n_prompt, g->n_tokens,
+                rate, pl_finish_name(g->finish));
         return;
     }
     pl_json *o = pl_json_object();
@@ -263,10 +283,12 @@ static pl_status generate(session *s)
     PL_RETURN_IF(encode_prompt(s));
     PL_RETURN_IF(find_path(s));
     PL_RETURN_IF(load_path(s));
-    pl_generator g = {s->decoder, s->tokenizer, (int)s->r.cfg.vocab, (int)s->r.cfg.context};
+    pl_generator g = {s->decoder, s->tokenizer, (int)s->r.cfg.vocab,
+                      (int)s->r.cfg.context};
     if (!s->q->json)
         emit(s, s->q->prompt, strlen(s->q->prompt));
-    PL_RETURN_IF(pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
+    PL_RETURN_IF(
+        pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
     pl_topology_path_name(s->topology, s->path, name);
     tell(s, name, &result);
     return PL_OK;

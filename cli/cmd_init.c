@@ -8,7 +8,8 @@ int cmd_init(int argc, char **argv)
     pl_buf text = {0};
     pl_status status = cli_parse(argc, argv, &o);
     if (status == PL_OK && o.n_rest > 0)
-        status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s", o.rest[0]);
+        status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
+                         o.rest[0]);
     if (status == PL_OK)
         status = config_build(NULL, o.sets, o.n_sets, &c);
     if (status != PL_OK)

@@ -5,29 +5,47 @@
 
 #include <getopt.h>
 
-enum { OPT_BIND = 256, OPT_HOME, OPT_STORE, OPT_READY, OPT_HUB, OPT_NAME, OPT_CACHE,
-       OPT_CACHE_BYTES, OPT_BACKEND, OPT_PRECISION, OPT_THREADS, OPT_TTL, OPT_PATIENCE,
-       OPT_KEEP_UPDATES, OPT_KEEP_MOMENTUM, OPT_STAGING, OPT_LOG_JSON, OPT_VERBOSE };
+enum {
+    OPT_BIND = 256,
+    OPT_HOME,
+    OPT_STORE,
+    OPT_READY,
+    OPT_HUB,
+    OPT_NAME,
+    OPT_CACHE,
+    OPT_CACHE_BYTES,
+    OPT_BACKEND,
+    OPT_PRECISION,
+    OPT_THREADS,
+    OPT_TTL,
+    OPT_PATIENCE,
+    OPT_KEEP_UPDATES,
+    OPT_KEEP_MOMENTUM,
+    OPT_STAGING,
+    OPT_LOG_JSON,
+    OPT_VERBOSE
+};
 
-static const struct option longs[] = {{"bind", required_argument, NULL, OPT_BIND},
-                                      {"home", required_argument, NULL, OPT_HOME},
-                                      {"store", required_argument, NULL, OPT_STORE},
-                                      {"ready", required_argument, NULL, OPT_READY},
-                                      {"hub", required_argument, NULL, OPT_HUB},
-                                      {"name", required_argument, NULL, OPT_NAME},
-                                      {"cache", required_argument, NULL, OPT_CACHE},
-                                      {"cache-bytes", required_argument, NULL, OPT_CACHE_BYTES},
-                                      {"backend", required_argument, NULL, OPT_BACKEND},
-                                      {"precision", required_argument, NULL, OPT_PRECISION},
-                                      {"threads", required_argument, NULL, OPT_THREADS},
-                                      {"ttl-ms", required_argument, NULL, OPT_TTL},
-                                      {"patience-s", required_argument, NULL, OPT_PATIENCE},
-                                      {"keep-updates", no_argument, NULL, OPT_KEEP_UPDATES},
-                                      {"keep-momentum", no_argument, NULL, OPT_KEEP_MOMENTUM},
-                                      {"staging-bytes", required_argument, NULL, OPT_STAGING},
-                                      {"log-json", no_argument, NULL, OPT_LOG_JSON},
-                                      {"verbose", no_argument, NULL, OPT_VERBOSE},
-                                      {NULL, 0, NULL, 0}};
+static const struct option longs[] = {
+    {"bind", required_argument, NULL, OPT_BIND},
+    {"home", required_argument, NULL, OPT_HOME},
+    {"store", required_argument, NULL, OPT_STORE},
+    {"ready", required_argument, NULL, OPT_READY},
+    {"hub", required_argument, NULL, OPT_HUB},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"cache", required_argument, NULL, OPT_CACHE},
+    {"cache-bytes", required_argument, NULL, OPT_CACHE_BYTES},
+    {"backend", required_argument, NULL, OPT_BACKEND},
+    {"precision", required_argument, NULL, OPT_PRECISION},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"ttl-ms", required_argument, NULL, OPT_TTL},
+    {"patience-s", required_argument, NULL, OPT_PATIENCE},
+    {"keep-updates", no_argument, NULL, OPT_KEEP_UPDATES},
+    {"keep-momentum", no_argument, NULL, OPT_KEEP_MOMENTUM},
+    {"staging-bytes", required_argument, NULL, OPT_STAGING},
+    {"log-json", no_argument, NULL, OPT_LOG_JSON},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {NULL, 0, NULL, 0}};
 
 typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
@@ -46,8 +64,8 @@ static pl_status take_number(const char *name, int64_t *out)
 
 static pl_status take_text(int option, process *p)
 {
-    const char **place[] = {&p->bind, NULL, &p->store, &p->ready, &p->hub, &p->name, &p->cache,
-                            NULL, &p->backend, &p->precision};
+    const char **place[] = {&p->bind, NULL,      &p->store, &p->ready,   &p->hub,
+                            &p->name, &p->cache, NULL,      &p->backend, &p->precision};
     if (option == OPT_HOME) {
         if (p->n_homes == PL_HOMES_MAX)
             return pl_fail(PL_ERR_USAGE, "more than %d homes", PL_HOMES_MAX);
@@ -85,7 +103,8 @@ static pl_status take(int option, process *p, char **argv)
         return PL_OK;
     case '?':
     case ':':
-        return pl_fail(PL_ERR_USAGE, "`%s` is unknown or lacks its value", argv[optind - 1]);
+        return pl_fail(PL_ERR_USAGE, "`%s` is unknown or lacks its value",
+                       argv[optind - 1]);
     default:
         return take_text(option, p);
     }
@@ -119,15 +138,16 @@ static int ended(pl_status status)
         pl_log(PL_LOG_INFO, "process.end", "status=ok");
         return 0;
     }
-    pl_log(PL_LOG_ERROR, "process.failed", "status=%s error=\"%s\"", pl_status_name(status),
-           pl_last_error());
+    pl_log(PL_LOG_ERROR, "process.failed", "status=%s error=\"%s\"",
+           pl_status_name(status), pl_last_error());
     return pl_status_exit_code(status);
 }
 
 static pl_status open_process(int argc, char **argv, const char *role, process *p)
 {
     PL_RETURN_IF(parse(argc, argv, p));
-    pl_log_open(p->name ? p->name : role, p->verbose ? PL_LOG_DEBUG : PL_LOG_INFO, p->log_json);
+    pl_log_open(p->name ? p->name : role, p->verbose ? PL_LOG_DEBUG : PL_LOG_INFO,
+                p->log_json);
     return PL_OK;
 }
 
@@ -171,7 +191,8 @@ int cmd_worker(int argc, char **argv)
     process p;
     pl_status status = open_process(argc, argv, "worker", &p);
     if (status == PL_OK && (!p.hub || !p.name || !p.cache))
-        status = pl_fail(PL_ERR_USAGE, "worker needs --hub ADDRESS --name NAME --cache FOLDER");
+        status = pl_fail(PL_ERR_USAGE,
+                         "worker needs --hub ADDRESS --name NAME --cache FOLDER");
     if (status != PL_OK)
         return cli_fail(status);
     pl_worker_options options = {.hub = p.hub,

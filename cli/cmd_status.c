@@ -7,8 +7,9 @@ static pl_status connect_hub(run *r, const char *dir)
     pl_buf address = {0};
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
     if (!pl_path_exists(run_file(r, "proc/hub.address", path)))
-        return pl_fail(PL_ERR_NOT_FOUND, "no job is running in %s; start or resume it with "
-                                         "`pathloom train --out %s`",
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "no job is running in %s; start or resume it with "
+                       "`pathloom train --out %s`",
                        r->dir, r->dir);
     pl_status status = pl_read_file(path, &address);
     if (status == PL_OK)
@@ -31,20 +32,23 @@ static double value(const pl_json *o, const char *key)
 
 static void print_status(const pl_json *status)
 {
-    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        say("arm      %-9s %4.0f of %4.0f tasks done", word(a, "arm"), value(a, "tasks_done"),
-            value(a, "tasks"));
+        say("arm      %-9s %4.0f of %4.0f tasks done", word(a, "arm"),
+            value(a, "tasks_done"), value(a, "tasks"));
     }
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        say("worker   %-10s %-5s %-16s phase %3.0f step %4.0f  %7.0f tokens/s  %4.0f tasks",
+        say("worker   %-10s %-5s %-16s phase %3.0f step %4.0f  %7.0f tokens/s  %4.0f "
+            "tasks",
             word(w, "worker"), word(w, "state"), word(w, "task"), value(w, "phase"),
             value(w, "step"), value(w, "tokens_per_second"), value(w, "tasks"));
     }
-    say("leases   %.0f granted, %.0f expired; tasks failed %.0f", value(status, "leases_granted"),
-        value(status, "leases_expired"), value(status, "tasks_failed"));
+    say("leases   %.0f granted, %.0f expired; tasks failed %.0f",
+        value(status, "leases_granted"), value(status, "leases_expired"),
+        value(status, "tasks_failed"));
     if (word(status, "failure")[0])
         say("failure  %s", word(status, "failure"));
 }

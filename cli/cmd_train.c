@@ -10,13 +10,15 @@ static void say_overhead(const pl_json *status)
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
         inner += pl_json_number(pl_json_get(w, "inner_seconds"), &value) ? value : 0;
-        overhead += pl_json_number(pl_json_get(w, "overhead_seconds"), &value) ? value : 0;
+        overhead +=
+            pl_json_number(pl_json_get(w, "overhead_seconds"), &value) ? value : 0;
         idle += pl_json_number(pl_json_get(w, "idle_seconds"), &value) ? value : 0;
         tokens += pl_json_number(pl_json_get(w, "tokens"), &value) ? value : 0;
     }
     if (inner <= 0)
         return;
-    say("workers  inner steps %.1f s at %s tokens/s a worker; fetching, sending and merging "
+    say("workers  inner steps %.1f s at %s tokens/s a worker; fetching, sending and "
+        "merging "
         "%.2f %% of that; waiting for work %.1f s",
         inner, pl_human_count(tokens / inner, rate), 100 * overhead / inner, idle);
 }
@@ -63,13 +65,14 @@ static void say_next(const run *r)
 
 static pl_status train(run *r)
 {
-    say("pathloom %s  run %s%s   (Ctrl+C drains and saves; the same command goes on)", PL_VERSION,
-        r->dir, r->resumed ? ", resumed" : "");
+    say("pathloom %s  run %s%s   (Ctrl+C drains and saves; the same command goes on)",
+        PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     PL_RETURN_IF(run_plan(r));
     PL_RETURN_IF(stage_data(r));
     pl_status status = train_stages(r);
     if (status == PL_ERR_CANCELLED)
-        say("stopping: the workers finish their tasks; Ctrl+C again stops at once, without "
+        say("stopping: the workers finish their tasks; Ctrl+C again stops at once, "
+            "without "
             "losing a committed version");
     run_stop(r);
     PL_RETURN_IF(status);
@@ -97,7 +100,8 @@ int cmd_train(int argc, char **argv)
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
-        say("stopped; everything committed is in %s, and the same command goes on from there",
+        say("stopped; everything committed is in %s, and the same command goes on from "
+            "there",
             r.dir);
         code = 130;
     } else if (status != PL_OK) {

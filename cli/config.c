@@ -15,7 +15,8 @@ static const pl_key keys[] = {
      "model and topology to start from; keys below override it", false},
     {"out", PL_KEY_TEXT, AT(out), "pathloom-run", 0, 0, NULL, "",
      "folder of the run: data, store, logs, report", true},
-    {"seed", PL_KEY_INT, AT(seed), "1", 0, 9e15, NULL, "", "of everything random", false},
+    {"seed", PL_KEY_INT, AT(seed), "1", 0, 9e15, NULL, "", "of everything random",
+     false},
 
     SECTION("data", "text in"),
     {"data.corpus", PL_KEY_TEXT, AT(corpus), "", 0, 0, NULL, "",
@@ -32,21 +33,26 @@ static const pl_key keys[] = {
      "of the tokenizer and the model", false},
 
     SECTION("model", "one path"),
-    {"model.width", PL_KEY_INT, AT(width), "128", 8, 65536, NULL, "", "of the residual stream", false},
-    {"model.heads", PL_KEY_INT, AT(heads), "4", 1, 1024, NULL, "", "query heads", false},
+    {"model.width", PL_KEY_INT, AT(width), "128", 8, 65536, NULL, "",
+     "of the residual stream", false},
+    {"model.heads", PL_KEY_INT, AT(heads), "4", 1, 1024, NULL, "", "query heads",
+     false},
     {"model.kv_heads", PL_KEY_INT, AT(kv_heads), "0", 0, 1024, NULL, "",
      "key/value heads; 0: as many as query heads", false},
     {"model.head_size", PL_KEY_INT, AT(head_size), "0", 0, 1024, NULL, "",
      "0: width / heads", false},
     {"model.ffn", PL_KEY_INT, AT(ffn), "0", 0, 1000000, NULL, "",
      "inner width of SwiGLU; 0: 8/3 of width, rounded up to 8", false},
-    {"model.blocks", PL_KEY_INT, AT(blocks), "4", 1, 256, NULL, "", "of the whole path", false},
+    {"model.blocks", PL_KEY_INT, AT(blocks), "4", 1, 256, NULL, "", "of the whole path",
+     false},
     {"model.context", PL_KEY_INT, AT(context), "128", 8, 1000000, NULL, "tokens",
      "longest sequence", false},
     {"model.tied", PL_KEY_BOOL, AT(tied), "true", 0, 0, NULL, "",
      "the output matrix is the embedding", false},
-    {"model.rope_theta", PL_KEY_REAL, AT(rope_theta), "10000", 1, 1e9, NULL, "", "", false},
-    {"model.norm_eps", PL_KEY_REAL, AT(norm_eps), "1e-5", 1e-12, 1e-1, NULL, "", "", false},
+    {"model.rope_theta", PL_KEY_REAL, AT(rope_theta), "10000", 1, 1e9, NULL, "", "",
+     false},
+    {"model.norm_eps", PL_KEY_REAL, AT(norm_eps), "1e-5", 1e-12, 1e-1, NULL, "", "",
+     false},
 
     SECTION("topology", "how paths are made of modules"),
     {"topology.levels", PL_KEY_TEXT, AT(levels), "2x2", 0, 0, NULL, "modules a level",
@@ -55,87 +61,108 @@ static const pl_key keys[] = {
      "blocks of each level, as 2,2; empty: split evenly", false},
     {"topology.private", PL_KEY_TEXT, AT(private_blocks), "", 0, 0, NULL, "",
      "path-specific blocks, as 0,5,6,11", false},
-    {"topology.embed", PL_KEY_CHOICE, AT(embed), "common", 0, 0, "common|private|level", "",
-     "who shares the embedding: all, one path, or the paths of a module of the first level", false},
-    {"topology.head", PL_KEY_CHOICE, AT(head), "common", 0, 0, "common|private|level", "",
-     "who shares the final norm and output matrix; level: the last level", false},
+    {"topology.embed", PL_KEY_CHOICE, AT(embed), "common", 0, 0, "common|private|level",
+     "",
+     "who shares the embedding: all, one path, or the paths of a module of the first "
+     "level",
+     false},
+    {"topology.head", PL_KEY_CHOICE, AT(head), "common", 0, 0, "common|private|level",
+     "", "who shares the final norm and output matrix; level: the last level", false},
     {"topology.replicas", PL_KEY_INT, AT(replicas), "1", 1, 1024, NULL, "",
      "workers' trainings of the same path on different data", false},
 
     SECTION("train", "the inner loop"),
-    {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences", "a step", false},
-    {"train.tau", PL_KEY_INT, AT(tau), "50", 1, 1000000, NULL, "steps", "inner steps a phase", false},
-    {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "", "phases of each path", false},
+    {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences", "a step",
+     false},
+    {"train.tau", PL_KEY_INT, AT(tau), "50", 1, 1000000, NULL, "steps",
+     "inner steps a phase", false},
+    {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "",
+     "phases of each path", false},
     {"train.base_steps", PL_KEY_INT, AT(base_steps), "200", 1, 1e9, NULL, "steps",
      "of dense training before the paths part", false},
-    {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "", "peak learning rate of AdamW", false},
+    {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
+     "peak learning rate of AdamW", false},
     {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
      "the same for the base model; 0: train.lr", false},
-    {"train.warmup", PL_KEY_INT, AT(warmup), "20", 0, 1e9, NULL, "steps", "linear warm-up", false},
+    {"train.warmup", PL_KEY_INT, AT(warmup), "20", 0, 1e9, NULL, "steps",
+     "linear warm-up", false},
     {"train.base_warmup", PL_KEY_INT, AT(base_warmup), "40", 0, 1e9, NULL, "steps",
      "the same for the base model", false},
     {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "0.1", 0, 1, NULL, "of the peak",
      "where the cosine ends", false},
-    {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "", "of AdamW", false},
-    {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "", "of AdamW", false},
-    {"train.eps", PL_KEY_REAL, AT(adam_eps), "1e-8", 1e-16, 1, NULL, "", "of AdamW", false},
-    {"train.weight_decay", PL_KEY_REAL, AT(weight_decay), "0.1", 0, 10, NULL, "", "of matrices", false},
-    {"train.clip", PL_KEY_REAL, AT(clip), "1", 0, 1e6, NULL, "", "global gradient norm; 0: off", false},
+    {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "", "of AdamW",
+     false},
+    {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "", "of AdamW",
+     false},
+    {"train.eps", PL_KEY_REAL, AT(adam_eps), "1e-8", 1e-16, 1, NULL, "", "of AdamW",
+     false},
+    {"train.weight_decay", PL_KEY_REAL, AT(weight_decay), "0.1", 0, 10, NULL, "",
+     "of matrices", false},
+    {"train.clip", PL_KEY_REAL, AT(clip), "1", 0, 1e6, NULL, "",
+     "global gradient norm; 0: off", false},
     {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
      "leave the routing prefix out of the training loss", false},
 
     SECTION("router", "which path a document takes"),
-    {"router.kind", PL_KEY_CHOICE, AT(router_kind), "kmeans", 0, 0, "kmeans|product", "",
-     "k-means with one centroid a path, or one clustering a level", false},
+    {"router.kind", PL_KEY_CHOICE, AT(router_kind), "kmeans", 0, 0, "kmeans|product",
+     "", "k-means with one centroid a path, or one clustering a level", false},
     {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
      "that decide, and that no perplexity counts", false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
      "a training document stands in its n nearest shards", false},
-    {"router.restarts", PL_KEY_INT, AT(restarts), "8", 1, 1000, NULL, "", "of k-means++", false},
-    {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "", "at most", false},
+    {"router.restarts", PL_KEY_INT, AT(restarts), "8", 1, 1000, NULL, "",
+     "of k-means++", false},
+    {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
+     "at most", false},
     {"router.balance", PL_KEY_REAL, AT(balance), "0", 0, 1000, NULL, "",
      "largest shard at most (1+balance) times the mean; 0: free", false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
     {"router.components", PL_KEY_INT, AT(components), "16", 0, 65536, NULL, "",
-     "then keep this many principal components, each with variance 1; 0: all features", false},
+     "then keep this many principal components, each with variance 1; 0: all features",
+     false},
     {"router.unit", PL_KEY_BOOL, AT(unit), "false", 0, 0, NULL, "",
      "then scale each document's features to length 1", false},
 
     SECTION("outer", "how updates become versions"),
-    {"outer.lr", PL_KEY_REAL, AT(outer_lr), "0.7", 0, 100, NULL, "", "outer learning rate", false},
+    {"outer.lr", PL_KEY_REAL, AT(outer_lr), "0.7", 0, 100, NULL, "",
+     "outer learning rate", false},
     {"outer.momentum", PL_KEY_REAL, AT(outer_momentum), "0.9", 0, 0.9999, NULL, "",
      "of Nesterov; 0: plain SGD", false},
     {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
      "for shared embeddings; -1: outer.lr", false},
     {"outer.lr_head", PL_KEY_REAL, AT(lr_of[PL_CLASS_HEAD]), "-1", -1, 100, NULL, "",
      "for shared heads", false},
-    {"outer.lr_common", PL_KEY_REAL, AT(lr_of[PL_CLASS_COMMON]), "-1", -1, 100, NULL, "",
-     "for blocks that all paths share", false},
+    {"outer.lr_common", PL_KEY_REAL, AT(lr_of[PL_CLASS_COMMON]), "-1", -1, 100, NULL,
+     "", "for blocks that all paths share", false},
     {"outer.lr_level", PL_KEY_REAL, AT(lr_of[PL_CLASS_LEVEL]), "-1", -1, 100, NULL, "",
      "for blocks of a level", false},
-    {"outer.lr_private", PL_KEY_REAL, AT(lr_of[PL_CLASS_PRIVATE]), "-1", -1, 100, NULL, "",
-     "for modules of one path", false},
-    {"outer.momentum_embed", PL_KEY_REAL, AT(momentum_of[PL_CLASS_EMBED]), "-1", -1, 0.9999,
-     NULL, "", "for shared embeddings; -1: outer.momentum", false},
-    {"outer.momentum_head", PL_KEY_REAL, AT(momentum_of[PL_CLASS_HEAD]), "-1", -1, 0.9999, NULL,
-     "", "for shared heads", false},
-    {"outer.momentum_common", PL_KEY_REAL, AT(momentum_of[PL_CLASS_COMMON]), "-1", -1, 0.9999,
-     NULL, "", "for blocks that all paths share", false},
-    {"outer.momentum_level", PL_KEY_REAL, AT(momentum_of[PL_CLASS_LEVEL]), "-1", -1, 0.9999,
-     NULL, "", "for blocks of a level", false},
-    {"outer.momentum_private", PL_KEY_REAL, AT(momentum_of[PL_CLASS_PRIVATE]), "-1", -1, 0.9999,
-     NULL, "", "for modules of one path", false},
-    {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform", "",
-     "of a module's contributors: by the size of their shards, or equal", false},
+    {"outer.lr_private", PL_KEY_REAL, AT(lr_of[PL_CLASS_PRIVATE]), "-1", -1, 100, NULL,
+     "", "for modules of one path", false},
+    {"outer.momentum_embed", PL_KEY_REAL, AT(momentum_of[PL_CLASS_EMBED]), "-1", -1,
+     0.9999, NULL, "", "for shared embeddings; -1: outer.momentum", false},
+    {"outer.momentum_head", PL_KEY_REAL, AT(momentum_of[PL_CLASS_HEAD]), "-1", -1,
+     0.9999, NULL, "", "for shared heads", false},
+    {"outer.momentum_common", PL_KEY_REAL, AT(momentum_of[PL_CLASS_COMMON]), "-1", -1,
+     0.9999, NULL, "", "for blocks that all paths share", false},
+    {"outer.momentum_level", PL_KEY_REAL, AT(momentum_of[PL_CLASS_LEVEL]), "-1", -1,
+     0.9999, NULL, "", "for blocks of a level", false},
+    {"outer.momentum_private", PL_KEY_REAL, AT(momentum_of[PL_CLASS_PRIVATE]), "-1", -1,
+     0.9999, NULL, "", "for modules of one path", false},
+    {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
+     "", "of a module's contributors: by the size of their shards, or equal", false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
-    {"outer.codec", PL_KEY_CHOICE, AT(codec), "f32", 0, 0, "f32|bf16", "", "of updates", false},
+    {"outer.codec", PL_KEY_CHOICE, AT(codec), "f32", 0, 0, "f32|bf16", "", "of updates",
+     false},
 
     SECTION("eval", "what the mixture is compared with"),
-    {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq", 0, 0, NULL, "",
-     "trained beside the mixture, or none: dense (steps of one path), diloco (tokens of all "
-     "paths), dense-eq (tokens of all paths)", false},
+    {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq", 0, 0, NULL,
+     "",
+     "trained beside the mixture, or none: dense (steps of one path), diloco (tokens "
+     "of all "
+     "paths), dense-eq (tokens of all paths)",
+     false},
     {"eval.max_tokens", PL_KEY_INT, AT(eval_tokens), "0", 0, 9e15, NULL, "tokens",
      "of held-out text that are scored; 0: all", true},
     {"eval.sample_tokens", PL_KEY_INT, AT(sample_tokens), "32", 0, 4096, NULL, "tokens",
@@ -144,12 +171,12 @@ static const pl_key keys[] = {
     SECTION("workers", "who computes"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
      "0: one a processor", true},
-    {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads", "of each worker",
-     false},
-    {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda", "",
-     "auto: the best that this machine has", false},
-    {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0, "auto|f32|bf16", "",
-     "of activations and products; sums and parameters are fp32", false},
+    {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",
+     "of each worker", false},
+    {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
+     "", "auto: the best that this machine has", false},
+    {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0, "auto|f32|bf16",
+     "", "of activations and products; sums and parameters are fp32", false},
     {"workers.cache", PL_KEY_INT, AT(worker_cache), "512M", 0, 9e15, NULL, "bytes",
      "of modules and optimizer states that a worker keeps in memory", true},
     {"workers.ttl_ms", PL_KEY_INT, AT(ttl_ms), "2000", 100, 3600000, NULL, "ms",
@@ -196,7 +223,8 @@ static void private_text(const pl_topology_spec *spec, char *out, size_t size)
     out[0] = '\0';
     for (int b = 0; b < PL_BLOCKS_MAX && used < size; b++)
         if (spec->private_block[b])
-            used += (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", b);
+            used +=
+                (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", b);
 }
 
 static void blocks_text(const pl_topology_spec *spec, char *out, size_t size)
@@ -235,7 +263,8 @@ static pl_status apply_preset(config *c)
     return PL_OK;
 }
 
-static pl_status apply_user(config *c, const char *file, const char *const *sets, int n_sets)
+static pl_status apply_user(config *c, const char *file, const char *const *sets,
+                            int n_sets)
 {
     if (file)
         PL_RETURN_IF(pl_conf_load(&config_table, c, file));
@@ -244,7 +273,8 @@ static pl_status apply_user(config *c, const char *file, const char *const *sets
     return PL_OK;
 }
 
-/* A width that the user changed drags along what the preset derived from the old one. */
+/* A width that the user changed drags along what the preset derived from the old one.
+ */
 static void drop_derived(config *c, const config *preset, const config *user)
 {
     if (user->width == preset->width && user->heads == preset->heads)
@@ -269,7 +299,8 @@ static void fill_derived(config *c)
         c->base_lr = c->lr;
 }
 
-pl_status config_build(const char *file, const char *const *sets, int n_sets, config *out)
+pl_status config_build(const char *file, const char *const *sets, int n_sets,
+                       config *out)
 {
     config preset;
     memset(out, 0, sizeof *out);
@@ -294,15 +325,17 @@ static pl_status check_baselines(const config *c)
 {
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
         size_t known = 0;
         for (size_t i = 0; i < sizeof known_baselines / sizeof *known_baselines; i++)
             known += strcmp(word, known_baselines[i]) == 0;
         if (!known)
-            return pl_fail(PL_ERR_CONFIG,
-                           "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
-                           "dense-eq and none",
-                           word);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
+                "dense-eq and none",
+                word);
     }
     return PL_OK;
 }
@@ -311,7 +344,8 @@ bool config_wants(const config *c, const char *baseline)
 {
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest))
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest))
         if (strcmp(word, baseline) == 0)
             return true;
     return false;
@@ -332,10 +366,11 @@ pl_status config_shape(const config *c, pl_shape *out)
     out->rope_theta = c->rope_theta;
     out->norm_eps = c->norm_eps;
     if (c->heads > 0 && c->head_size * c->heads != c->width && c->width % c->heads != 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "model.width %lld is not divisible by model.heads %lld; change one, or "
-                       "give model.head_size",
-                       (long long)c->width, (long long)c->heads);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "model.width %lld is not divisible by model.heads %lld; change one, or "
+            "give model.head_size",
+            (long long)c->width, (long long)c->heads);
     return pl_shape_check(out);
 }
 
@@ -351,18 +386,21 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     int n = 0;
     pl_copy_text(copy, sizeof copy, text);
-    for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
         int64_t value = 0;
         if (pl_parse_int(word, &value) != PL_OK || value < 1 || value > PL_BLOCKS_MAX ||
             n == spec->n_levels)
-            return pl_fail(PL_ERR_CONFIG,
-                           "topology.blocks `%s` must be %d numbers of blocks, one a level",
-                           text, spec->n_levels);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "topology.blocks `%s` must be %d numbers of blocks, one a level", text,
+                spec->n_levels);
         spec->blocks[n++] = (int)value;
     }
     if (n != 0 && n != spec->n_levels)
-        return pl_fail(PL_ERR_CONFIG, "topology.blocks `%s` has %d numbers for %d levels", text,
-                       n, spec->n_levels);
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.blocks `%s` has %d numbers for %d levels", text, n,
+                       spec->n_levels);
     return PL_OK;
 }
 
@@ -383,7 +421,8 @@ void config_outer(const config *c, pl_outer *out)
     memset(out, 0, sizeof *out);
     for (int k = 0; k < PL_CLASS_COUNT; k++) {
         out->lr[k] = c->lr_of[k] < 0 ? c->outer_lr : c->lr_of[k];
-        out->momentum[k] = c->momentum_of[k] < 0 ? c->outer_momentum : c->momentum_of[k];
+        out->momentum[k] =
+            c->momentum_of[k] < 0 ? c->outer_momentum : c->momentum_of[k];
     }
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
@@ -410,10 +449,11 @@ pl_status config_check(const config *c)
     int n_paths = pl_topology_n_paths(topology);
     pl_topology_destroy(&topology);
     if (c->prefix >= c->context)
-        return pl_fail(PL_ERR_CONFIG,
-                       "router.prefix %lld leaves nothing of model.context %lld to predict; "
-                       "make the context longer or the prefix shorter",
-                       (long long)c->prefix, (long long)c->context);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "router.prefix %lld leaves nothing of model.context %lld to predict; "
+            "make the context longer or the prefix shorter",
+            (long long)c->prefix, (long long)c->context);
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

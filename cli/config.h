@@ -34,7 +34,8 @@ typedef struct config {
 
     config_text weighting, codec;
     double outer_lr, outer_momentum;
-    double lr_of[PL_CLASS_COUNT], momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
+    double lr_of[PL_CLASS_COUNT],
+        momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
     bool rescale;
 
     config_text baselines;
@@ -51,7 +52,8 @@ extern const pl_table config_table;
 
 /* Defaults, then the preset, then the file, then the --set pairs, in this order of
  * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
-pl_status config_build(const char *file, const char *const *sets, int n_sets, config *out);
+pl_status config_build(const char *file, const char *const *sets, int n_sets,
+                       config *out);
 pl_status config_check(const config *c);
 
 /* What follows from it. */

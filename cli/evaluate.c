@@ -2,10 +2,11 @@
 
 #include <math.h>
 
-static const char *const arm_names[COLUMNS] = {"mix", "dense", "diloco", "dense-eq", "base"};
+static const char *const arm_names[COLUMNS] = {"mix", "dense", "diloco", "dense-eq",
+                                               "base"};
 static const char *const titles[COLUMNS] = {
-    "mixture, one routed path", "dense, steps of one path", "DiLoCo, tokens of all paths",
-    "dense, tokens of all paths", "base model, before"};
+    "mixture, one routed path", "dense, steps of one path",
+    "DiLoCo, tokens of all paths", "dense, tokens of all paths", "base model, before"};
 
 void evaluation_clear(evaluation *e)
 {
@@ -27,7 +28,8 @@ static pl_status add_path(void *context, const pl_path_state *state)
 {
     spent *s = context;
     s->tokens += state->n_tokens;
-    s->least_phase = s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
+    s->least_phase =
+        s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
     s->n++;
     return PL_OK;
 }
@@ -119,7 +121,8 @@ static pl_status read_base(job *j)
     pl_topology *t = NULL;
     pl_status status = store_arm(j->store, "base", &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no base model yet; train it first",
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no base model yet; train it first",
                        j->r->dir);
     if (status == PL_OK)
         status = store_path_params(j->store, &arm, t, 0, UINT64_MAX, j->params);
@@ -143,15 +146,18 @@ static pl_status route_valid(job *j)
                                    .n_threads = pl_cpu_count()};
     pl_status status = store_object_bytes(j->store, "router/mix", &bytes);
     if (status == PL_ERR_NOT_FOUND)
-        status = pl_fail(status, "the run in %s has no router yet: its base model is still "
-                                 "training",
+        status = pl_fail(status,
+                         "the run in %s has no router yet: its base model is still "
+                         "training",
                          r->dir);
     PL_TRY(status);
     PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
-    PL_TRY(pl_try_alloc(n * dim * sizeof(float), "routing features", (void **)&features));
+    PL_TRY(
+        pl_try_alloc(n * dim * sizeof(float), "routing features", (void **)&features));
     PL_TRY(pl_router_features(&features_job, r->valid, features));
     for (size_t i = 0; i < j->e->n_docs; i++)
-        pl_router_route(router, features + (size_t)j->e->docs[i] * dim, 1, &j->e->path_of[i]);
+        pl_router_route(router, features + (size_t)j->e->docs[i] * dim, 1,
+                        &j->e->path_of[i]);
 done:
     pl_free_aligned(features);
     pl_router_destroy(&router);
@@ -184,8 +190,8 @@ static void pick(const run *r, evaluation *e)
     e->path_of = pl_alloc((n ? n : 1) * sizeof *e->path_of);
     for (size_t i = 0; i < n; i++)
         e->docs[i] = (uint32_t)i;
-    e->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix, (uint64_t)r->cfg.eval_tokens,
-                                  e->docs, n);
+    e->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
+                                  (uint64_t)r->cfg.eval_tokens, e->docs, n);
     for (size_t i = 0; i < e->n_docs; i++)
         e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
 }
@@ -200,8 +206,8 @@ static pl_status open_job(job *j)
                                  .n_threads = pl_cpu_count(),
                                  .prefix = (int)r->cfg.prefix};
     j->scores = pl_alloc((j->e->n_docs ? j->e->n_docs : 1) * sizeof *j->scores);
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float), "a path",
-                              (void **)&j->params));
+    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                              "a path", (void **)&j->params));
     PL_RETURN_IF(pl_scorer_create(&options, &j->scorer));
     PL_RETURN_IF(read_base(j));
     PL_RETURN_IF(count_spent(j->store, "base", &base));
@@ -217,10 +223,11 @@ pl_status evaluate(run *r, pl_store *store, evaluation *out)
     memset(out, 0, sizeof *out);
     pick(r, out);
     if (out->n_docs == 0)
-        PL_TRY(pl_fail(PL_ERR_DATA,
-                       "no held-out document is longer than the prefix of %lld tokens; give "
-                       "more held-out text",
-                       (long long)r->cfg.prefix));
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "no held-out document is longer than the prefix of %lld tokens; give "
+            "more held-out text",
+            (long long)r->cfg.prefix));
     read_router_report(r, out);
     PL_TRY(open_job(&j));
     PL_TRY(route_valid(&j));

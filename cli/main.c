@@ -4,29 +4,34 @@
 #include <stdlib.h>
 
 const verb verbs[] = {
-    {"train", "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set key=value]",
-     "train a mixture of paths; without arguments on text that this machine has", cmd_train,
-     false},
-    {"eval", "eval --run RUN [--json]", "held-out perplexity of the mixture and its baselines",
-     cmd_eval, false},
-    {"generate", "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
+    {"train",
+     "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set key=value]",
+     "train a mixture of paths; without arguments on text that this machine has",
+     cmd_train, false},
+    {"eval", "eval --run RUN [--json]",
+     "held-out perplexity of the mixture and its baselines", cmd_eval, false},
+    {"generate",
+     "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
      "text from the path that the router picks", cmd_generate, false},
     {"store", "store ls|log|show|stat [MODULE[@VERSION]] --run RUN [--json]",
      "look into the module store, also while training runs", cmd_store, false},
-    {"status", "status --run RUN [--json]", "what a running job does", cmd_status, false},
-    {"init", "init [--set key=value] > RUN.yaml", "write a commented configuration", cmd_init,
+    {"status", "status --run RUN [--json]", "what a running job does", cmd_status,
      false},
-    {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", cmd_hub, true},
-    {"home", "home --store DIR --bind ADDRESS", "own a store and apply outer steps", cmd_home,
+    {"init", "init [--set key=value] > RUN.yaml", "write a commented configuration",
+     cmd_init, false},
+    {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", cmd_hub,
      true},
-    {"worker", "worker --hub ADDRESS --name NAME", "train what the hub leases", cmd_worker,
-     true},
+    {"home", "home --store DIR --bind ADDRESS", "own a store and apply outer steps",
+     cmd_home, true},
+    {"worker", "worker --hub ADDRESS --name NAME", "train what the hub leases",
+     cmd_worker, true},
 };
 const size_t n_verbs = sizeof verbs / sizeof *verbs;
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "pathloom %s: train and serve mixtures of paths (DiPaCo)\n\n", PL_VERSION);
+    fprintf(out, "pathloom %s: train and serve mixtures of paths (DiPaCo)\n\n",
+            PL_VERSION);
     for (size_t i = 0; i < n_verbs; i++)
         if (!verbs[i].hidden)
             fprintf(out, "  pathloom %s\n      %s\n", verbs[i].usage, verbs[i].help);
@@ -34,7 +39,8 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < n_verbs; i++)
         if (verbs[i].hidden)
             fprintf(out, " %s", verbs[i].name);
-    fprintf(out, "\nKeys for --set: `pathloom init` lists all, with units and defaults.\n");
+    fprintf(out,
+            "\nKeys for --set: `pathloom init` lists all, with units and defaults.\n");
 }
 
 static int unknown_verb(const char *word)
@@ -44,8 +50,10 @@ static int unknown_verb(const char *word)
         names[i] = verbs[i].name;
     const char *near = pl_nearest(word, names, n_verbs);
     if (near)
-        return cli_fail(pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near));
-    return cli_fail(pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
+        return cli_fail(
+            pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near));
+    return cli_fail(
+        pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
 int main(int argc, char **argv)

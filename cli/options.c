@@ -36,8 +36,16 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     return &stop;
 }
 
-enum { OPT_SET = 256, OPT_CORPUS, OPT_VALID, OPT_OUT, OPT_RUN, OPT_WORKERS, OPT_JSON,
-       OPT_HELP };
+enum {
+    OPT_SET = 256,
+    OPT_CORPUS,
+    OPT_VALID,
+    OPT_OUT,
+    OPT_RUN,
+    OPT_WORKERS,
+    OPT_JSON,
+    OPT_HELP
+};
 
 static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
                                       {"corpus", required_argument, NULL, OPT_CORPUS},

@@ -14,7 +14,7 @@ typedef struct progress {
     int drawn_lines;
     int64_t drawn_ms;
     double started;
-    double first_done; /* steps done when the wait began */
+    double first_done;  /* steps done when the wait began */
     double done, total; /* inner steps of these arms */
     double tokens_per_second;
     bool finished;
@@ -46,7 +46,8 @@ static bool is_mine(const progress *p, const char *arm)
 /* Sums over the arms that are waited for; finished when every one is there and done. */
 static void measure(progress *p, const pl_json *status)
 {
-    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
     int seen = 0, complete = 0;
     p->done = p->total = p->tokens_per_second = 0;
     for (size_t i = 0; i < pl_json_count(arms); i++) {
@@ -79,8 +80,8 @@ static void arm_line(const pl_json *a, pl_buf *out)
 {
     const pl_json *paths = pl_json_get(a, "paths");
     size_t n = pl_json_count(paths), shown = n < 8 ? n : 8;
-    pl_buf_printf(out, "  %-9s %3.0f/%-3.0f tasks ", text(a, "arm"), number(a, "tasks_done"),
-                  number(a, "tasks"));
+    pl_buf_printf(out, "  %-9s %3.0f/%-3.0f tasks ", text(a, "arm"),
+                  number(a, "tasks_done"), number(a, "tasks"));
     for (size_t i = 0; i < shown; i++) {
         const pl_json *path = pl_json_at(paths, i);
         double loss = number(path, "loss");
@@ -97,8 +98,8 @@ static void worker_line(const pl_json *w, pl_buf *out)
 {
     pl_buf_printf(out, "  %s %s", text(w, "worker"), text(w, "state"));
     if (text(w, "task")[0])
-        pl_buf_printf(out, " %s phase %.0f step %.0f", text(w, "task"), number(w, "phase"),
-                      number(w, "step"));
+        pl_buf_printf(out, " %s phase %.0f step %.0f", text(w, "task"),
+                      number(w, "phase"), number(w, "step"));
 }
 
 static void head_line(const progress *p, pl_buf *out)
@@ -114,7 +115,8 @@ static void draw_block(progress *p, const pl_json *status)
 {
     pl_buf out = {0};
     int lines = 1;
-    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
     if (p->drawn_lines > 0)
         pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
     head_line(p, &out);
@@ -142,7 +144,8 @@ static void draw_block(progress *p, const pl_json *status)
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};
-    const pl_json *arms = pl_json_get(status, "arms"), *workers = pl_json_get(status, "workers");
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
     int busy = 0;
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
@@ -153,8 +156,8 @@ static void draw_line(const progress *p, const pl_json *status)
             continue;
         for (size_t k = 0; k < n; k++)
             loss += number(pl_json_at(paths, k), "loss") / (double)n;
-        pl_buf_printf(&out, "  %s %.0f/%.0f loss %.3f", text(a, "arm"), number(a, "tasks_done"),
-                      number(a, "tasks"), loss);
+        pl_buf_printf(&out, "  %s %.0f/%.0f loss %.3f", text(a, "arm"),
+                      number(a, "tasks_done"), number(a, "tasks"), loss);
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
         busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
@@ -212,7 +215,8 @@ pl_status progress_wait(run *r, const char *const *arms, int n_arms)
         PL_RETURN_IF(poll_once(&p, &first));
         if (p.failure[0])
             return pl_fail(PL_ERR_NUMERIC,
-                           "training cannot go on: %s; a lower train.lr often helps", p.failure);
+                           "training cannot go on: %s; a lower train.lr often helps",
+                           p.failure);
         if (!p.finished)
             pl_sleep_ms(POLL_MS);
     }

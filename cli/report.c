@@ -41,7 +41,8 @@ void evaluation_json(const run *r, const evaluation *e, int indent, pl_buf *out)
     pl_json_set_real(o, "router_purity_k8", e->purity_k8);
     pl_json_set_text(o, "topology", r->cfg.levels);
     pl_json_set_int(o, "paths", pl_topology_n_paths(r->topology));
-    pl_json_set_int(o, "params_per_path", (int64_t)pl_topology_path_params(r->topology));
+    pl_json_set_int(o, "params_per_path",
+                    (int64_t)pl_topology_path_params(r->topology));
     pl_json_set_int(o, "params_total", (int64_t)pl_topology_total_params(r->topology));
     pl_json_set_int(o, "prefix", r->cfg.prefix);
     pl_json_set_int(o, "eval_documents", (int64_t)e->n_docs);
@@ -63,7 +64,8 @@ pl_status evaluation_save(const run *r, const evaluation *e)
     pl_buf text = {0};
     evaluation_json(r, e, 2, &text);
     pl_buf_printf(&text, "\n");
-    pl_status status = pl_replace_file(run_file(r, "report.json", path), text.data, text.len);
+    pl_status status =
+        pl_replace_file(run_file(r, "report.json", path), text.data, text.len);
     pl_buf_destroy(&text);
     return status;
 }
@@ -87,8 +89,8 @@ static void print_domains(const run *r, const evaluation *e)
     if (n < 2)
         return;
     say("%s", "");
-    say("  %-28s %10s %10s %10s %10s", "perplexity by domain", "mixture", "dense", "DiLoCo",
-        "dense-eq");
+    say("  %-28s %10s %10s %10s %10s", "perplexity by domain", "mixture", "dense",
+        "DiLoCo", "dense-eq");
     for (uint32_t d = 0; d < n; d++) {
         char cell[4][16];
         for (int i = 0; i < 4; i++) {
@@ -99,8 +101,8 @@ static void print_domains(const run *r, const evaluation *e)
             else
                 snprintf(cell[i], sizeof cell[i], "-");
         }
-        say("  %-28s %10s %10s %10s %10s", pl_tokens_domain(r->valid, d), cell[0], cell[1],
-            cell[2], cell[3]);
+        say("  %-28s %10s %10s %10s %10s", pl_tokens_domain(r->valid, d), cell[0],
+            cell[1], cell[2], cell[3]);
     }
 }
 
@@ -114,8 +116,8 @@ static void print_verdict(const evaluation *e)
         if (!c->present || !mix->present)
             continue;
         double gain = 100 * (1 - mix->ppl / c->ppl);
-        say("  the routed path is %.1f %% %s than %s", fabs(gain), gain >= 0 ? "better" : "worse",
-            c->title);
+        say("  the routed path is %.1f %% %s than %s", fabs(gain),
+            gain >= 0 ? "better" : "worse", c->title);
     }
 }
 
@@ -127,10 +129,11 @@ void evaluation_print(const run *r, const evaluation *e)
         "tokens/path", "tokens", "train FLOPs");
     for (int i = 0; i < COLUMNS; i++)
         print_column(&e->columns[i], e->columns[0].ppl);
-    say("  (%zu documents, %s tokens after the %lld-token prefix, scored in %s; every row "
+    say("  (%zu documents, %s tokens after the %lld-token prefix, scored in %s; every "
+        "row "
         "answers with one model of %.2f M parameters)",
-        e->n_docs, pl_human_count((double)e->n_targets, count), (long long)r->cfg.prefix,
-        pl_human_seconds(e->seconds, seconds),
+        e->n_docs, pl_human_count((double)e->n_targets, count),
+        (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6);
     print_domains(r, e);
     print_verdict(e);
@@ -195,15 +198,18 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
     const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
     int n = d->n_tokens - 1 < PROMPT ? (int)d->n_tokens - 1 : PROMPT;
     pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
-    PL_RETURN_IF(store_path_params(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
+    PL_RETURN_IF(
+        store_path_params(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
     PL_RETURN_IF(pl_model_load(s->model, s->params));
     PL_RETURN_IF(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
     pl_buf_printf(&text, " [...] ");
-    pl_generator g = {s->decoder, s->tokenizer, (int)s->r->cfg.vocab, (int)s->r->cfg.context};
+    pl_generator g = {s->decoder, s->tokenizer, (int)s->r->cfg.vocab,
+                      (int)s->r->cfg.context};
     pl_generate_options options = {.max_tokens = (int)s->r->cfg.sample_tokens,
                                    .choice = pl_choice_defaults()};
     options.choice.seed = (uint64_t)s->r->cfg.seed;
-    pl_status status = pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
+    pl_status status =
+        pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
     pl_topology_path_name(s->topology, path, name);
     if (status == PL_OK)
         print_escaped(pl_tokens_domain(s->r->valid, d->domain), name, &text);
@@ -217,7 +223,8 @@ static pl_status open_sampling(sampling *s)
     pl_backend_options backend = {
         .name = s->r->cfg.backend, .n_threads = 1, .precision = s->r->cfg.precision};
     pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
-    PL_RETURN_IF(pl_tokenizer_load(run_file(s->r, "data/tokenizer.model", path), &s->tokenizer));
+    PL_RETURN_IF(
+        pl_tokenizer_load(run_file(s->r, "data/tokenizer.model", path), &s->tokenizer));
     PL_RETURN_IF(store_arm(s->store, "mix", &s->arm, &s->topology));
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
@@ -234,7 +241,8 @@ pl_status print_samples(run *r, pl_store *store, const evaluation *e)
         return PL_OK;
     PL_TRY(open_sampling(&s));
     say("%s", "");
-    say("  how each path goes on with held-out text of its own (begin [...] generated)");
+    say("  how each path goes on with held-out text of its own (begin [...] "
+        "generated)");
     for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
         PL_TRY(sample_path(&s, e, p));
 done:

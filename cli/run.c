@@ -61,11 +61,11 @@ static pl_status compare(const run *r, const char *saved)
         return PL_OK;
     pl_conf_get(&config_table, &old, key, &was);
     pl_conf_get(&config_table, &r->cfg, key, &is);
-    pl_status status =
-        pl_fail(PL_ERR_EXISTS,
-                "the run in %s was made with %s = %s, not %s; give the same configuration, or "
-                "another --out",
-                r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
+    pl_status status = pl_fail(
+        PL_ERR_EXISTS,
+        "the run in %s was made with %s = %s, not %s; give the same configuration, or "
+        "another --out",
+        r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
     pl_buf_destroy(&was);
     pl_buf_destroy(&is);
     return status;
@@ -93,10 +93,11 @@ static pl_status lock_run(run *r)
 {
     pl_status status = pl_lock_folder(r->dir, &r->lock);
     if (status == PL_ERR_BUSY)
-        return pl_fail(PL_ERR_BUSY,
-                       "another job is running in %s; watch it with `pathloom status --run %s`, "
-                       "or give another --out",
-                       r->dir, r->dir);
+        return pl_fail(
+            PL_ERR_BUSY,
+            "another job is running in %s; watch it with `pathloom status --run %s`, "
+            "or give another --out",
+            r->dir, r->dir);
     return status;
 }
 
@@ -107,11 +108,14 @@ pl_status run_open(const cli_options *o, run *r)
     r->lock = -1;
     r->started = pl_now();
     if (o->n_rest > 1)
-        return pl_fail(PL_ERR_USAGE, "train takes one configuration file, not `%s` and `%s`",
+        return pl_fail(PL_ERR_USAGE,
+                       "train takes one configuration file, not `%s` and `%s`",
                        o->rest[0], o->rest[1]);
     pl_copy_text(r->dir, sizeof r->dir, out_of(o));
     run_file(r, "run.yaml", saved);
-    const char *file = o->n_rest > 0 ? o->rest[0] : takes_saved(o, saved) ? saved : NULL;
+    const char *file = o->n_rest > 0           ? o->rest[0]
+                       : takes_saved(o, saved) ? saved
+                                               : NULL;
     PL_RETURN_IF(config_build(file, o->sets, o->n_sets, &r->cfg));
     if (o->n_rest > 0)
         pl_copy_text(r->dir, sizeof r->dir, r->cfg.out);
@@ -135,10 +139,11 @@ pl_status run_look(const char *dir, run *r)
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
     run_file(r, "run.yaml", saved);
     if (!pl_path_exists(saved))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
-                       "with `pathloom train --out %s`",
-                       r->dir, r->dir);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
+            "with `pathloom train --out %s`",
+            r->dir, r->dir);
     pl_conf_defaults(&config_table, &r->cfg);
     PL_RETURN_IF(pl_conf_load(&config_table, &r->cfg, saved));
     config_hash(&r->cfg, &r->hash);

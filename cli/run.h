@@ -67,10 +67,11 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out);
 
 /* artifacts.c: reading what a run made, from its store */
 pl_status store_open_run(const char *dir, pl_store **out);
-pl_status store_arm(pl_store *store, const char *name, pl_arm *arm, pl_topology **topology);
+pl_status store_arm(pl_store *store, const char *name, pl_arm *arm,
+                    pl_topology **topology);
 /* Parameters of a path at a version (UINT64_MAX: the head of each module). */
-pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t, int path,
-                            uint64_t version, float *params);
+pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                            int path, uint64_t version, float *params);
 pl_status store_object_bytes(pl_store *store, const char *name, pl_buf *out);
 
 void say(const char *format, ...) PL_PRINTF(1, 2); /* a line to stdout, at once */

@@ -35,7 +35,8 @@ static uint64_t disk_bytes(const run *r)
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     uint64_t paths = (uint64_t)(pl_topology_n_paths(r->topology) *
                                 pl_topology_n_replicas(r->topology));
-    uint64_t phases = (uint64_t)r->cfg.phases, bytes = total * (phases + 2) + paths * 3 * path;
+    uint64_t phases = (uint64_t)r->cfg.phases,
+             bytes = total * (phases + 2) + paths * 3 * path;
     if (config_wants(&r->cfg, "dense"))
         bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "diloco"))
@@ -45,27 +46,30 @@ static uint64_t disk_bytes(const run *r)
     return bytes + bytes / 4 + (64u << 20);
 }
 
-static pl_status refuse(const char *what, uint64_t need, uint64_t have, const char *remedy)
+static pl_status refuse(const char *what, uint64_t need, uint64_t have,
+                        const char *remedy)
 {
     char a[16], b[16];
     return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s but there are %s; %s",
-                   pl_human_bytes((double)need, a), what, pl_human_bytes((double)have, b),
-                   remedy);
+                   pl_human_bytes((double)need, a), what,
+                   pl_human_bytes((double)have, b), remedy);
 }
 
 pl_status run_plan(const run *r)
 {
     char text[6][16];
-    uint64_t memory = worker_bytes(r) * (uint64_t)r->n_workers + home_bytes(r) + (64u << 20);
+    uint64_t memory =
+        worker_bytes(r) * (uint64_t)r->n_workers + home_bytes(r) + (64u << 20);
     uint64_t have = pl_memory_available_bytes();
     uint64_t disk = disk_bytes(r), free_disk = pl_disk_free_bytes(r->dir);
-    say("model    %s = %d paths; %s parameters a path, %s in all modules", r->cfg.levels,
-        pl_topology_n_paths(r->topology),
+    say("model    %s = %d paths; %s parameters a path, %s in all modules",
+        r->cfg.levels, pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
     say("plan     memory %s of %s, disk at most %s of %s",
         pl_human_bytes((double)memory, text[2]), pl_human_bytes((double)have, text[3]),
-        pl_human_bytes((double)disk, text[4]), pl_human_bytes((double)free_disk, text[5]));
+        pl_human_bytes((double)disk, text[4]),
+        pl_human_bytes((double)free_disk, text[5]));
     if (have > 0 && memory > have)
         return refuse("memory", memory, have,
                       "lower workers.count, train.batch, model.context or model.width");

@@ -26,9 +26,12 @@ static pl_status start_hub(run *r)
 {
     char ready[PL_PATH_MAX], ttl[32];
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[] = {"pathloom", "hub",     "--bind",   r->cfg.hub_bind,
-                          "--home",   r->home_address, "--ttl-ms", ttl,
-                          "--ready",  run_file(r, "proc/hub.address", ready), NULL};
+    const char *argv[] = {"pathloom", "hub",
+                          "--bind",   r->cfg.hub_bind,
+                          "--home",   r->home_address,
+                          "--ttl-ms", ttl,
+                          "--ready",  run_file(r, "proc/hub.address", ready),
+                          NULL};
     PL_RETURN_IF(pl_launcher_start(r->launcher, "hub", argv, ready));
     return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
                                sizeof r->hub_address);
@@ -41,11 +44,25 @@ static pl_status start_worker(run *r, int index)
     snprintf(bytes, sizeof bytes, "%lld", (long long)r->cfg.worker_cache);
     snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
-    const char *argv[] = {"pathloom",    "worker",        "--hub",       r->hub_address,
-                          "--name",      name,            "--cache",     run_file(r, "cache", cache),
-                          "--backend",   r->cfg.backend,  "--precision", r->cfg.precision,
-                          "--threads",   threads,         "--cache-bytes", bytes,
-                          "--patience-s", patience,       NULL};
+    const char *argv[] = {"pathloom",
+                          "worker",
+                          "--hub",
+                          r->hub_address,
+                          "--name",
+                          name,
+                          "--cache",
+                          run_file(r, "cache", cache),
+                          "--backend",
+                          r->cfg.backend,
+                          "--precision",
+                          r->cfg.precision,
+                          "--threads",
+                          threads,
+                          "--cache-bytes",
+                          bytes,
+                          "--patience-s",
+                          patience,
+                          NULL};
     return pl_launcher_start(r->launcher, name, argv, NULL);
 }
 
@@ -61,7 +78,8 @@ pl_status run_start(run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
     PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
-    PL_RETURN_IF(pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
+    PL_RETURN_IF(
+        pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
     PL_RETURN_IF(start_home(r));
     PL_RETURN_IF(start_hub(r));
     for (int i = 0; i < r->n_workers; i++)
@@ -88,6 +106,7 @@ pl_status run_hub_status(run *r, pl_json **out)
 {
     pl_message q, a;
     pl_message_init(&q, PL_MSG_STATUS);
+    q.request = pl_wire_next_request();
     pl_message_init(&a, 0);
     pl_status status = pl_wire_ask(r->hub, &q, 1000, 10000, &a);
     if (status == PL_OK)

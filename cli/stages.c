@@ -37,14 +37,16 @@ pl_status stage_data(run *r)
     PL_RETURN_IF(open_tokens(r));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if (r->data.vocab > c->vocab)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the tokenizer has %d pieces but data.vocab is %lld; set data.vocab=%d",
-                       r->data.vocab, (long long)c->vocab, r->data.vocab);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the tokenizer has %d pieces but data.vocab is %lld; set data.vocab=%d",
+            r->data.vocab, (long long)c->vocab, r->data.vocab);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
-        return pl_fail(PL_ERR_CONFIG,
-                       "more modules than documents: topology.levels %s makes %d paths but "
-                       "there are only %u documents; give more text or fewer paths",
-                       c->levels, pl_topology_n_paths(r->topology), n_docs);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "more modules than documents: topology.levels %s makes %d paths but "
+            "there are only %u documents; give more text or fewer paths",
+            c->levels, pl_topology_n_paths(r->topology), n_docs);
     return PL_OK;
 }
 
@@ -108,12 +110,13 @@ static pl_status publish_arm(run *r, const pl_arm *arm, const pl_topology *t,
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
         pl_arm_module_name(arm, t, m, name);
-        PL_RETURN_IF(pl_client_create_module(r->client, name, params + s->offset, s->n_params,
-                                             &r->hash));
+        PL_RETURN_IF(pl_client_create_module(r->client, name, params + s->offset,
+                                             s->n_params, &r->hash));
     }
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
-    pl_status status = pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+    pl_status status =
+        pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
     pl_buf_destroy(&bytes);
     return status;
 }
@@ -134,7 +137,8 @@ static pl_status create_base(run *r)
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     PL_TRY(alloc_params(r, &params));
     for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, (uint64_t)r->cfg.seed, params + pl_topology_slot(t, s)->offset);
+        pl_topology_init(t, s, (uint64_t)r->cfg.seed,
+                         params + pl_topology_slot(t, s)->offset);
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
 done:
@@ -168,7 +172,8 @@ static pl_status base_params(run *r, float *params)
         char name[PL_MODULE_NAME_MAX];
         pl_hash blob;
         pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, s, 0), name);
-        PL_TRY(pl_client_get_version(r->client, name, (uint64_t)arm.inner.phases, &blob));
+        PL_TRY(
+            pl_client_get_version(r->client, name, (uint64_t)arm.inner.phases, &blob));
         pl_buf_clear(&bytes);
         PL_TRY(pl_client_get_blob(r->client, name, &blob, &bytes));
         if (bytes.len != slot->n_params * sizeof(float))
@@ -206,7 +211,8 @@ static pl_router_options router_options(const run *r, int n_paths)
     const pl_topology_spec *spec = pl_topology_get_spec(r->topology);
     pl_router_options o;
     memset(&o, 0, sizeof o);
-    o.kind = strcmp(r->cfg.router_kind, "product") == 0 ? PL_ROUTER_PRODUCT : PL_ROUTER_KMEANS;
+    o.kind = strcmp(r->cfg.router_kind, "product") == 0 ? PL_ROUTER_PRODUCT
+                                                        : PL_ROUTER_KMEANS;
     o.n_paths = n_paths;
     o.n_levels = spec->n_levels;
     memcpy(o.experts, spec->experts, sizeof o.experts);
@@ -254,7 +260,8 @@ static pl_status judge_at(run *r, routing *g, int k, pl_judgement *out)
     if (status == PL_OK)
         status = pl_shards_make(router, g->features, g->n, 1, &shards);
     if (status == PL_OK)
-        pl_judge(shards.path_of, k, g->domains, (int)pl_tokens_n_domains(r->train), g->n, out);
+        pl_judge(shards.path_of, k, g->domains, (int)pl_tokens_n_domains(r->train),
+                 g->n, out);
     pl_shards_clear(&shards);
     pl_router_destroy(&router);
     return status;
@@ -278,7 +285,8 @@ static void say_shards(run *r, const routing *g)
         for (uint32_t d = 1; d < n_domains; d++)
             best = counts[d] > counts[best] ? d : best;
         pl_topology_path_name(r->topology, p, name);
-        say("         %s %6llu documents, %3.0f %% of them %s", name, (unsigned long long)total,
+        say("         %s %6llu documents, %3.0f %% of them %s", name,
+            (unsigned long long)total,
             total ? 100.0 * (double)counts[best] / (double)total : 0,
             n_domains ? pl_tokens_domain(r->train, best) : "-");
         pl_free(counts);
@@ -306,10 +314,11 @@ static pl_status report_routing(run *r, routing *g)
     pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
     if (n_domains > 1 && g->n >= 8)
         PL_TRY(judge_at(r, g, 8, &eight));
-    say("router   %s, largest shard %.2f of the mean, %d repaired; against %d domains: purity "
+    say("router   %s, largest shard %.2f of the mean, %d repaired; against %d domains: "
+        "purity "
         "%.3f, NMI %.3f (purity %.3f at K=8)",
-        r->cfg.router_kind, (double)largest / mean, g->shards.n_repaired, n_domains, own.purity,
-        own.nmi, eight.purity);
+        r->cfg.router_kind, (double)largest / mean, g->shards.n_repaired, n_domains,
+        own.purity, own.nmi, eight.purity);
     say_shards(r, g);
     pl_json_set(o, "shard_documents", sizes);
     sizes = NULL;

@@ -17,7 +17,7 @@ enum {
     TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
-    TAG_OUTER_FLAGS,    /* bit 0 weighted, bit 1 rescale */
+    TAG_OUTER_FLAGS, /* bit 0 weighted, bit 1 rescale */
     TAG_CODEC,
     TAG_SHARD = 50, /* repeated, by path */
     TAG_WEIGHT
@@ -61,8 +61,8 @@ static void encode_spec(const pl_topology_spec *spec, int n_blocks, pl_buf *out)
 
 static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
 {
-    const int ints[] = {in->batch, in->context, in->tau, in->phases, in->warmup,
-                        in->skip_prefix};
+    const int ints[] = {in->batch,  in->context, in->tau,
+                        in->phases, in->warmup,  in->skip_prefix};
     const double reals[] = {in->lr,  in->lr_floor,     in->beta1, in->beta2,
                             in->eps, in->weight_decay, in->clip};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
@@ -97,7 +97,8 @@ static int get_int(pl_reader *r, uint16_t tag, size_t i)
     int64_t value = (int64_t)pl_get_u64(r, tag, i);
     if (value < INT32_MIN || value > INT32_MAX) {
         if (r->status == PL_OK)
-            r->status = pl_fail(PL_ERR_PROTO, "%s: field %u is out of range", r->what, tag);
+            r->status =
+                pl_fail(PL_ERR_PROTO, "%s: field %u is out of range", r->what, tag);
         return 0;
     }
     return (int)value;
@@ -105,8 +106,8 @@ static int get_int(pl_reader *r, uint16_t tag, size_t i)
 
 static void decode_shape(pl_reader *r, pl_shape *s)
 {
-    int *ints[] = {&s->vocab, &s->width,    &s->n_heads, &s->n_kv_heads, &s->head_size,
-                   &s->ffn,   &s->n_blocks, &s->context};
+    int *ints[] = {&s->vocab,     &s->width, &s->n_heads,  &s->n_kv_heads,
+                   &s->head_size, &s->ffn,   &s->n_blocks, &s->context};
     size_t n = sizeof ints / sizeof *ints;
     for (size_t i = 0; i < n; i++)
         *ints[i] = get_int(r, TAG_SHAPE_INT, i);
@@ -161,12 +162,13 @@ static pl_status check_arm(const pl_arm *arm)
     pl_topology *topology = NULL;
     pl_status status = pl_topology_create(&arm->shape, &arm->spec, &topology);
     if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
-        status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards", arm->name,
-                         pl_topology_n_paths(topology), arm->n_shards);
-    if (status == PL_OK && (arm->inner.batch < 1 || arm->inner.context < 1 ||
-                            arm->inner.tau < 1 || arm->inner.phases < 1 ||
-                            arm->inner.context > arm->shape.context))
-        status = pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
+        status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
+                         arm->name, pl_topology_n_paths(topology), arm->n_shards);
+    if (status == PL_OK &&
+        (arm->inner.batch < 1 || arm->inner.context < 1 || arm->inner.tau < 1 ||
+         arm->inner.phases < 1 || arm->inner.context > arm->shape.context))
+        status =
+            pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
     pl_topology_destroy(&topology);
     return status;
 }
@@ -200,9 +202,11 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 
 pl_class pl_arm_class(const pl_topology *topology, int module)
 {
-    const pl_slot *slot = pl_topology_slot(topology, pl_topology_module_slot(topology, module));
+    const pl_slot *slot =
+        pl_topology_slot(topology, pl_topology_module_slot(topology, module));
     if (slot->choice == PL_CHOICE_PRIVATE ||
-        pl_topology_module_paths(topology, module, NULL) * pl_topology_n_replicas(topology) ==
+        pl_topology_module_paths(topology, module, NULL) *
+                pl_topology_n_replicas(topology) ==
             1)
         return PL_CLASS_PRIVATE;
     if (slot->kind == PL_SLOT_EMBED)
@@ -212,7 +216,8 @@ pl_class pl_arm_class(const pl_topology *topology, int module)
     return slot->n_experts == 1 ? PL_CLASS_COMMON : PL_CLASS_LEVEL;
 }
 
-void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module, char out[96])
+void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
+                        char out[96])
 {
     char name[PL_NAME_MAX];
     pl_topology_module_name(t, module, name);

@@ -26,12 +26,12 @@ typedef enum pl_class {
 } pl_class;
 
 typedef struct pl_inner {
-    int batch;       /* B, sequences a step */
-    int context;     /* T, targets a sequence */
-    int tau;         /* inner steps a phase */
-    int phases;      /* of the arm: tau * phases inner steps a path */
+    int batch;           /* B, sequences a step */
+    int context;         /* T, targets a sequence */
+    int tau;             /* inner steps a phase */
+    int phases;          /* of the arm: tau * phases inner steps a path */
     double lr, lr_floor; /* peak, and the cosine's end as a share of it */
-    int warmup;      /* steps */
+    int warmup;          /* steps */
     double beta1, beta2, eps, weight_decay, clip;
     int skip_prefix; /* first targets of a document left out of the loss */
 } pl_inner;
@@ -51,10 +51,10 @@ typedef struct pl_arm {
     pl_inner inner;
     pl_outer outer;
     uint64_t seed;
-    pl_hash config;   /* of the run's canonical configuration */
-    int n_shards;     /* = paths: data of each */
-    pl_hash *shards;  /* blobs of token files; owned */
-    double *weights;  /* targets in each shard; owned */
+    pl_hash config;  /* of the run's canonical configuration */
+    int n_shards;    /* = paths: data of each */
+    pl_hash *shards; /* blobs of token files; owned */
+    double *weights; /* targets in each shard; owned */
 } pl_arm;
 
 void pl_arm_clear(pl_arm *arm);
@@ -64,8 +64,10 @@ PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 
 pl_class pl_arm_class(const pl_topology *topology, int module);
 /* "ARM/L1.E0" and "ARM/p01.r0". */
-void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module, char out[96]);
-void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica, char out[96]);
+void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
+                        char out[96]);
+void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                      char out[96]);
 /* The sampler's stream of a path: every path draws in its own order. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);
 

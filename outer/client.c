@@ -113,7 +113,8 @@ static pl_status as_status(pl_message *answer)
 }
 
 /* One question, one answer; resent while the home is away. */
-static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question, pl_message *answer)
+static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
+                     pl_message *answer)
 {
     int64_t start = pl_now_ms(), sent = 0;
     question->request = pl_wire_next_request();
@@ -145,7 +146,8 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
 }
 
 /* ---- blobs down ---- */
-pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob, pl_buf *out)
+pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
+                             pl_buf *out)
 {
     pl_status status = PL_OK;
     pl_message q, a;
@@ -163,7 +165,8 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
         pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
         total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
         PL_TRY(pl_reader_status(&r));
-        if (a.type != PL_MSG_BLOB || (a.data.len == 0 && total > at) || a.data.len > total - at)
+        if (a.type != PL_MSG_BLOB || (a.data.len == 0 && total > at) ||
+            a.data.len > total - at)
             PL_TRY(pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob"));
         pl_buf_append(out, a.data.data, a.data.len);
         at += a.data.len;
@@ -198,7 +201,8 @@ static pl_status send_piece(upload *u, size_t slot)
 {
     pl_message m;
     uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
-    uint64_t len = u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
+    uint64_t len =
+        u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
     pl_message_init(&m, PL_MSG_PUT_BLOB);
     m.request = u->waiting[slot].request;
     pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
@@ -280,15 +284,15 @@ static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t 
     return run_upload(&u);
 }
 
-pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data, uint64_t bytes,
-                             pl_hash *blob)
+pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
+                             uint64_t bytes, pl_hash *blob)
 {
     return put_blob_at(c, pl_home_of(name, c->n_homes), data, bytes, blob);
 }
 
 /* ---- names ---- */
-static pl_status put_object_at(pl_client *c, int home, const char *name, const void *data,
-                               uint64_t bytes, pl_hash *blob)
+static pl_status put_object_at(pl_client *c, int home, const char *name,
+                               const void *data, uint64_t bytes, pl_hash *blob)
 {
     pl_message q, a;
     PL_RETURN_IF(put_blob_at(c, home, data, bytes, blob));
@@ -303,8 +307,8 @@ static pl_status put_object_at(pl_client *c, int home, const char *name, const v
 }
 
 /* Every home needs every arm; any other object lies with its own home. */
-pl_status pl_client_put_object(pl_client *c, const char *name, const void *data, uint64_t bytes,
-                               pl_hash *blob)
+pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
+                               uint64_t bytes, pl_hash *blob)
 {
     if (!pl_starts_with(name, "arm/"))
         return put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob);
@@ -314,8 +318,8 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
 }
 
 /* Questions of the form "name (and number) -> hash". */
-static pl_status ask_hash(pl_client *c, uint16_t type, const char *name, const uint64_t *number,
-                          pl_hash *out)
+static pl_status ask_hash(pl_client *c, uint16_t type, const char *name,
+                          const uint64_t *number, pl_hash *out)
 {
     pl_message q, a;
     pl_reader r;
@@ -449,7 +453,8 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q, const voi
         if (code != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;
         if (attempt == 5)
-            PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name, attempt));
+            PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
+                           attempt));
         PL_TRY(pl_client_put_blob(c, name, data, bytes, &blob));
     }
 done:
@@ -471,9 +476,9 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     return status;
 }
 
-pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state, uint64_t token,
-                                const void *moments, uint64_t bytes, pl_submit_result *result,
-                                char text[256])
+pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
+                                uint64_t token, const void *moments, uint64_t bytes,
+                                pl_submit_result *result, char text[256])
 {
     pl_message q;
     pl_hash blob;

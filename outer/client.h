@@ -24,7 +24,8 @@ typedef struct pl_client_options {
     void *idle_context;
 } pl_client_options;
 
-PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options, pl_client **out);
+PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
+                                         pl_client **out);
 void pl_client_destroy(pl_client **client);
 int pl_client_home_of(const pl_client *client, const char *name);
 uint64_t pl_client_bytes_sent(const pl_client *client);
@@ -32,23 +33,28 @@ uint64_t pl_client_bytes_received(const pl_client *client);
 
 /* Appends the whole blob to out, hash checked. `name` places it: blobs lie with the
  * module, path or object that names them. */
-PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
-                                           pl_buf *out);
+PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
+                                           const pl_hash *blob, pl_buf *out);
 /* Sends the blob to the home of `name` in pieces (a window of them under way). */
-PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
-                                           uint64_t bytes, pl_hash *blob);
-PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
-                                             uint64_t bytes, pl_hash *blob);
+PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
+                                           const void *data, uint64_t bytes,
+                                           pl_hash *blob);
+PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name,
+                                             const void *data, uint64_t bytes,
+                                             pl_hash *blob);
 /* ERR_NOT_FOUND if there is none. */
-PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob);
-PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target);
+PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
+                                             pl_hash *blob);
+PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
+                                          const char *target);
 /* Version 0 of a module from fp32 parameters; doing it again is fine. */
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
-PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module, uint64_t number,
-                                              pl_hash *params);
-PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out);
+PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
+                                              uint64_t number, pl_hash *params);
+PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
+                                           pl_path_state *out);
 
 /* One update of a module; `bytes` at `data` are the encoded update. */
 typedef struct pl_submission {

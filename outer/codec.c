@@ -14,7 +14,8 @@ static int codec_number(const char *codec)
 pl_status pl_codec_check(const char *codec)
 {
     if (codec_number(codec) == 0)
-        return pl_fail(PL_ERR_CONFIG, "unknown codec `%s`; known are f32 and bf16", codec);
+        return pl_fail(PL_ERR_CONFIG, "unknown codec `%s`; known are f32 and bf16",
+                       codec);
     return PL_OK;
 }
 
@@ -23,7 +24,8 @@ uint64_t pl_codec_bytes(const char *codec, size_t n)
     return HEADER + (uint64_t)n * (codec_number(codec) == CODEC_BF16 ? 2 : 4);
 }
 
-pl_status pl_codec_encode(const char *codec, const float *update, size_t n, uint8_t *out)
+pl_status pl_codec_encode(const char *codec, const float *update, size_t n,
+                          uint8_t *out)
 {
     PL_RETURN_IF(pl_codec_check(codec));
     uint16_t number = (uint16_t)codec_number(codec);
@@ -44,7 +46,8 @@ pl_status pl_codec_encode(const char *codec, const float *update, size_t n, uint
 }
 
 /* Decodes values [first, first+n) into a block. */
-static void decode_block(int codec, const uint8_t *values, size_t first, size_t n, float *out)
+static void decode_block(int codec, const uint8_t *values, size_t first, size_t n,
+                         float *out)
 {
     if (codec == CODEC_F32) {
         memcpy(out, values + 4 * first, n * sizeof *out);
@@ -80,14 +83,15 @@ static pl_status check_header(const uint8_t *data, uint64_t bytes, size_t n, int
 
 /* Blocks of fixed size, each summed in double: the norm does not depend on how
  * the compiler vectorises across blocks. */
-static pl_status add_block(const float *block, size_t first, size_t n, float weight, float *sum,
-                           double *squares)
+static pl_status add_block(const float *block, size_t first, size_t n, float weight,
+                           float *sum, double *squares)
 {
     double total = 0;
     for (size_t i = 0; i < n; i++)
         total += (double)block[i] * (double)block[i];
     if (!isfinite(total))
-        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %zu", first);
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %zu",
+                       first);
     *squares += total;
     if (sum)
         for (size_t i = 0; i < n; i++)
@@ -95,8 +99,8 @@ static pl_status add_block(const float *block, size_t first, size_t n, float wei
     return PL_OK;
 }
 
-pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight, float *sum,
-                       double *norm)
+pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
+                       float *sum, double *norm)
 {
     enum { BLOCK = 4096 };
     float block[BLOCK];

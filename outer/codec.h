@@ -16,17 +16,18 @@ extern "C" {
 
 /* ERR_CONFIG names the known codecs. */
 PL_MUST_CHECK pl_status pl_codec_check(const char *codec);
-uint64_t pl_codec_bytes(const char *codec, size_t n); /* encoded size, header included */
+uint64_t pl_codec_bytes(const char *codec,
+                        size_t n); /* encoded size, header included */
 
 /* out has pl_codec_bytes bytes. */
-PL_MUST_CHECK pl_status pl_codec_encode(const char *codec, const float *update, size_t n,
-                                        uint8_t *out);
+PL_MUST_CHECK pl_status pl_codec_encode(const char *codec, const float *update,
+                                        size_t n, uint8_t *out);
 /* sum[i] += weight * update[i]; *norm gets the L2 norm of the decoded update.
  * sum may be NULL (validation only). ERR_DATA: wrong header or length, named;
  * ERR_NUMERIC: the first element that is not finite, named (sum is then partly
  * written: validate first). */
-PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
-                                     float *sum, double *norm);
+PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
+                                     float weight, float *sum, double *norm);
 #ifdef __cplusplus
 }
 #endif

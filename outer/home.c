@@ -31,7 +31,8 @@ pl_status home_answer_now(home *h, const pl_peer *peer, const pl_message *messag
 home_arm *home_find_arm(home *h, const char *name, size_t len)
 {
     for (int a = 0; a < h->n_arms; a++)
-        if (strlen(h->arms[a].arm.name) == len && memcmp(h->arms[a].arm.name, name, len) == 0)
+        if (strlen(h->arms[a].arm.name) == len &&
+            memcmp(h->arms[a].arm.name, name, len) == 0)
             return &h->arms[a];
     return NULL;
 }
@@ -45,7 +46,8 @@ static home_arm *arm_of_name(home *h, const char *name)
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module)
 {
     *arm = arm_of_name(h, name);
-    *module = *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
+    *module =
+        *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
     if (*module < 0)
         return pl_fail(PL_ERR_NOT_FOUND, "this home knows no module %s", name);
     return PL_OK;
@@ -74,7 +76,8 @@ static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
     if (offset > total)
         return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
                        (unsigned long long)offset);
-    size_t len = total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
+    size_t len =
+        total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
     pl_buf_reserve(&a->data, len);
     PL_RETURN_IF(pl_store_read_blob(h->store, &hash, offset, len, a->data.data));
     a->data.len = len;
@@ -218,7 +221,8 @@ static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
         bool same = pl_hash_equal(&head.params, &v.params);
         pl_version_clear(&head);
         return same ? PL_OK
-                    : pl_fail(PL_ERR_EXISTS, "module %s has another version 0", v.module);
+                    : pl_fail(PL_ERR_EXISTS, "module %s has another version 0",
+                              v.module);
     }
     if (status != PL_ERR_NOT_FOUND)
         return status;
@@ -284,22 +288,24 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         a->type = PL_MSG_OK;
         return PL_OK;
     default:
-        return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u", m->type);
+        return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",
+                       m->type);
     }
 }
 
 /* Failures that are the asker's; any other one ends the home. */
 static bool is_askers_fault(pl_status status)
 {
-    return status == PL_ERR_PROTO || status == PL_ERR_NOT_FOUND || status == PL_ERR_EXISTS ||
-           status == PL_ERR_DATA || status == PL_ERR_BUSY || status == PL_ERR_DAMAGED ||
-           status == PL_ERR_NOMEM || status == PL_ERR_STALE;
+    return status == PL_ERR_PROTO || status == PL_ERR_NOT_FOUND ||
+           status == PL_ERR_EXISTS || status == PL_ERR_DATA || status == PL_ERR_BUSY ||
+           status == PL_ERR_DAMAGED || status == PL_ERR_NOMEM || status == PL_ERR_STALE;
 }
 
 static bool is_read(uint16_t type)
 {
-    return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION || type == PL_MSG_GET_PATH ||
-           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB;
+    return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
+           type == PL_MSG_GET_PATH || type == PL_MSG_GET_OBJECT ||
+           type == PL_MSG_PUT_BLOB;
 }
 
 static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)

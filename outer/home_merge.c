@@ -22,7 +22,8 @@ static pl_status collect(void *context, const char *module, const pl_contributio
     if (strcmp(module, g->module->name) != 0 || c->phase != (int64_t)g->module->version)
         return PL_OK;
     if (g->n == g->module->n_contributors)
-        return pl_fail(PL_ERR_INTERNAL, "%s has more than %d contributions", module, g->n);
+        return pl_fail(PL_ERR_INTERNAL, "%s has more than %d contributions", module,
+                       g->n);
     g->contributions[g->n++] = *c;
     g->total_weight += c->weight;
     return PL_OK;
@@ -62,10 +63,11 @@ static pl_status add_updates(merge *g)
                            : 1.0 / g->n;
         double norm = 0;
         if (c->update_bytes > g->update_cap)
-            return pl_fail(PL_ERR_DAMAGED, "an update of %s is longer than any codec makes it",
+            return pl_fail(PL_ERR_DAMAGED,
+                           "an update of %s is longer than any codec makes it",
                            g->module->name);
-        PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0, (size_t)c->update_bytes,
-                                        g->update));
+        PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0,
+                                        (size_t)c->update_bytes, g->update));
         PL_RETURN_IF(pl_codec_add(g->update, c->update_bytes, g->module->n_params,
                                   (float)alpha, g->mean, &norm));
     }
@@ -75,7 +77,8 @@ static pl_status add_updates(merge *g)
 static void describe(merge *g, double update_norm)
 {
     const pl_outer *outer = &g->arm->arm.outer;
-    int index = pl_topology_find_module(g->arm->topology, strchr(g->module->name, '/') + 1);
+    int index =
+        pl_topology_find_module(g->arm->topology, strchr(g->module->name, '/') + 1);
     pl_class class = pl_arm_class(g->arm->topology, index);
     pl_version *v = &g->version;
     pl_copy_text(v->module, sizeof v->module, g->module->name);
@@ -84,7 +87,8 @@ static void describe(merge *g, double update_norm)
     v->config = g->arm->arm.config;
     v->lr = outer->lr[class];
     v->outer_momentum = outer->momentum[class];
-    pl_copy_text(v->method, sizeof v->method, v->outer_momentum > 0 ? "nesterov" : "sgd");
+    pl_copy_text(v->method, sizeof v->method,
+                 v->outer_momentum > 0 ? "nesterov" : "sgd");
     v->n_params = g->module->n_params;
     v->update_norm = update_norm;
     v->wall_ms = pl_wall_ms();
@@ -105,8 +109,8 @@ static pl_status commit(merge *g)
     g->module->version = g->version.number;
     g->module->params = g->version.params;
     g->module->n_pending = 0;
-    int n_flags =
-        pl_topology_n_paths(g->arm->topology) * pl_topology_n_replicas(g->arm->topology);
+    int n_flags = pl_topology_n_paths(g->arm->topology) *
+                  pl_topology_n_replicas(g->arm->topology);
     memset(g->module->pending, 0, (size_t)n_flags * sizeof *g->module->pending);
     return PL_OK;
 }
@@ -139,12 +143,13 @@ static pl_status merge_module(home *h, home_arm *arm, home_module *module)
     PL_TRY(prepare(&g));
     PL_TRY(pl_store_each_pending(h->store, module->name, collect, &g));
     if (g.n != module->n_contributors)
-        PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d of %d contributions", module->name, g.n,
-                       module->n_contributors));
+        PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d of %d contributions", module->name,
+                       g.n, module->n_contributors));
     PL_TRY(load(&g));
     PL_TRY(add_updates(&g));
     describe(&g, pl_l2_norm(g.mean, module->n_params));
-    pl_outer_step step = {g.version.lr, g.version.outer_momentum, arm->arm.outer.rescale, g.n};
+    pl_outer_step step = {g.version.lr, g.version.outer_momentum,
+                          arm->arm.outer.rescale, g.n};
     pl_outer_apply(&step, g.params, g.momentum, g.mean, module->n_params);
     g.version.params_norm = pl_l2_norm(g.params, module->n_params);
     PL_TRY(commit(&g));

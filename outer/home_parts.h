@@ -63,7 +63,7 @@ typedef struct home {
     pl_txn *txn; /* of the current group; NULL if nothing is to be written */
     home_answer *answers;
     size_t n_answers, cap_answers;
-    pl_peer hub; /* whoever asked for the state last; len 0: none */
+    pl_peer hub;  /* whoever asked for the state last; len 0: none */
     pl_buf state; /* snapshot being read by the hub */
     uint64_t hub_epoch;
     bool stopping;

@@ -34,7 +34,8 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     pl_path_state state;
     home_path *p = &arm->paths[index];
     int replicas = pl_topology_n_replicas(arm->topology);
-    pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas, p->name);
+    pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
+                     p->name);
     pl_status status = pl_store_get_path(h->store, p->name, &state);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -68,8 +69,8 @@ pl_status home_add_arm(home *h, const char *object_name, const pl_hash *blob)
     memset(&arm, 0, sizeof arm);
     PL_RETURN_IF(read_arm(h, blob, &arm));
     if (strcmp(object_name + strlen("arm/"), arm.arm.name) != 0)
-        return pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s", object_name,
-                       arm.arm.name);
+        return pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s",
+                       object_name, arm.arm.name);
     int n_modules = pl_topology_n_modules(arm.topology);
     arm.modules = pl_alloc((size_t)n_modules * sizeof *arm.modules);
     arm.paths = pl_alloc((size_t)n_tasks(&arm) * sizeof *arm.paths);
@@ -97,7 +98,8 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     home_module *m = &arm->modules[index];
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     if (slot < 0 || slot >= n_tasks(arm) || c->phase != (int64_t)m->version)
-        return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place", module);
+        return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place",
+                       module);
     m->pending[slot] = true;
     m->n_pending++;
     return PL_OK;

@@ -55,8 +55,9 @@ static void refuse(home *h, const pl_peer *peer, uint64_t request, const submiss
 {
     char text[256];
     pl_copy_text(text, sizeof text, pl_last_error());
-    pl_log(PL_LOG_WARN, "update.rejected", "module=%s worker=%s phase=%lld reason=\"%s\"",
-           s->module, s->c.worker, (long long)s->c.phase, text);
+    pl_log(PL_LOG_WARN, "update.rejected",
+           "module=%s worker=%s phase=%lld reason=\"%s\"", s->module, s->c.worker,
+           (long long)s->c.phase, text);
     home_drop_upload(h, &s->c.update);
     answer_result(h, peer, request, PL_SUBMIT_REJECTED, text);
 }
@@ -70,7 +71,8 @@ static pl_status check_update(home *h, const home_module *module, submission *s)
     uint64_t size = 0;
     if (u) {
         s->c.update_bytes = u->bytes;
-        return pl_codec_add(u->data, u->bytes, module->n_params, 1.0f, NULL, &s->c.norm);
+        return pl_codec_add(u->data, u->bytes, module->n_params, 1.0f, NULL,
+                            &s->c.norm);
     }
     PL_TRY(pl_store_blob_bytes(h->store, &s->c.update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
@@ -91,8 +93,8 @@ static pl_status check_place(const home_arm *arm, int module, const submission *
         return pl_fail(PL_ERR_DATA, "there is no path %lld replica %lld in %s",
                        (long long)s->c.path, (long long)s->c.replica, arm->arm.name);
     if (!pl_topology_path_has(arm->topology, (int)s->c.path, module))
-        return pl_fail(PL_ERR_DATA, "path %lld does not go through %s", (long long)s->c.path,
-                       s->module);
+        return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
+                       (long long)s->c.path, s->module);
     if (!isfinite(s->c.loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss is not finite");
     return PL_OK;
@@ -101,15 +103,18 @@ static pl_status check_place(const home_arm *arm, int module, const submission *
 static pl_status check_base(const home_module *module, const submission *s)
 {
     if (s->c.phase > (int64_t)module->version)
-        return pl_fail(PL_ERR_DATA, "phase %lld of %s has not begun: its version is %llu",
-                       (long long)s->c.phase, s->module, (unsigned long long)module->version);
+        return pl_fail(
+            PL_ERR_DATA, "phase %lld of %s has not begun: its version is %llu",
+            (long long)s->c.phase, s->module, (unsigned long long)module->version);
     if (!pl_hash_equal(&s->base, &module->params))
-        return pl_fail(PL_ERR_DATA, "the update of %s was made from another version %llu",
-                       s->module, (unsigned long long)module->version);
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s was made from another version %llu", s->module,
+                       (unsigned long long)module->version);
     return PL_OK;
 }
 
-static pl_status accept_update(home *h, home_arm *arm, home_module *module, submission *s)
+static pl_status accept_update(home *h, home_arm *arm, home_module *module,
+                               submission *s)
 {
     int slot = (int)(s->c.path * pl_topology_n_replicas(arm->topology) + s->c.replica);
     s->c.weight = arm->arm.weights[s->c.path];
@@ -117,9 +122,9 @@ static pl_status accept_update(home *h, home_arm *arm, home_module *module, subm
     PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, &s->c));
     module->pending[slot] = true;
     module->n_pending++;
-    pl_log(PL_LOG_DEBUG, "update.accepted", "module=%s worker=%s phase=%lld pending=%d/%d",
-           s->module, s->c.worker, (long long)s->c.phase, module->n_pending,
-           module->n_contributors);
+    pl_log(PL_LOG_DEBUG, "update.accepted",
+           "module=%s worker=%s phase=%lld pending=%d/%d", s->module, s->c.worker,
+           (long long)s->c.phase, module->n_pending, module->n_contributors);
     return PL_OK;
 }
 
@@ -144,7 +149,8 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     }
     if (m->token < arm->paths[slot].fence) {
         home_drop_upload(h, &s.c.update);
-        answer_result(h, peer, m->request, PL_SUBMIT_FENCED, "the lease was given to another");
+        answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
+                      "the lease was given to another");
         return PL_OK;
     }
     if (!home_staged(h, &s.c.update) && !pl_store_has_blob(h->store, &s.c.update)) {
@@ -206,7 +212,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     }
     if (m->token < path->fence) {
         home_drop_upload(h, &state.moments);
-        answer_result(h, peer, m->request, PL_SUBMIT_FENCED, "the lease was given to another");
+        answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
+                      "the lease was given to another");
         return PL_OK;
     }
     if (state.phase != path->phase + 1 || !updates_are_in(h, arm, index, path->phase)) {
@@ -214,7 +221,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
-    if (!home_staged(h, &state.moments) && !pl_store_has_blob(h->store, &state.moments)) {
+    if (!home_staged(h, &state.moments) &&
+        !pl_store_has_blob(h->store, &state.moments)) {
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }

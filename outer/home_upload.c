@@ -25,7 +25,8 @@ static void free_upload(home *h, home_upload *u)
     pl_free(u);
 }
 
-static pl_status new_upload(home *h, const pl_hash *hash, uint64_t bytes, home_upload **out)
+static pl_status new_upload(home *h, const pl_hash *hash, uint64_t bytes,
+                            home_upload **out)
 {
     void *data = NULL;
     if (bytes > h->options->staging_bytes - h->staged_bytes)
@@ -67,7 +68,8 @@ static pl_status finish_upload(home *h, home_upload *u)
     pl_blob_hash(u->data, u->bytes, &got);
     if (!pl_hash_equal(&got, &u->hash)) {
         unlink_upload(h, u);
-        return pl_fail(PL_ERR_DAMAGED, "an upload arrived with another hash than its name");
+        return pl_fail(PL_ERR_DAMAGED,
+                       "an upload arrived with another hash than its name");
     }
     u->complete = true;
     return PL_OK;
@@ -78,8 +80,9 @@ static pl_status check_piece(const pl_message *m, uint64_t total, uint64_t offse
     uint64_t left = total - offset;
     uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
     if (offset > total || offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
-        return pl_fail(PL_ERR_PROTO, "a piece of %zu bytes at %llu does not fit a blob of %llu",
-                       m->data.len, (unsigned long long)offset, (unsigned long long)total);
+        return pl_fail(
+            PL_ERR_PROTO, "a piece of %zu bytes at %llu does not fit a blob of %llu",
+            m->data.len, (unsigned long long)offset, (unsigned long long)total);
     return PL_OK;
 }
 

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-void pl_outer_apply(const pl_outer_step *step, float *params, float *momentum, float *mean,
-                    size_t n)
+void pl_outer_apply(const pl_outer_step *step, float *params, float *momentum,
+                    float *mean, size_t n)
 {
     const float eta = (float)step->lr, beta = (float)step->momentum;
     if (step->rescale) {

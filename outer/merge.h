@@ -23,8 +23,8 @@ typedef struct pl_outer_step {
 } pl_outer_step;
 
 /* params, momentum, mean: [n]. Both params and momentum are updated in place. */
-void pl_outer_apply(const pl_outer_step *step, float *params, float *momentum, float *mean,
-                    size_t n);
+void pl_outer_apply(const pl_outer_step *step, float *params, float *momentum,
+                    float *mean, size_t n);
 double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
 
 #ifdef __cplusplus

@@ -48,8 +48,8 @@ typedef enum pl_message_type {
     PL_MSG_PATH_IS = 54,
     PL_MSG_GET_STATE = 55, /* hub -> STATE_IS (data: records at offset) */
     PL_MSG_STATE_IS = 56,
-    PL_MSG_FENCE = 57, /* hub -> OK */
-    PL_MSG_EVENT = 58, /* home -> hub, unasked, may be lost */
+    PL_MSG_FENCE = 57,  /* hub -> OK */
+    PL_MSG_EVENT = 58,  /* home -> hub, unasked, may be lost */
     PL_MSG_PUT_REF = 59 /* -> OK */
 } pl_message_type;
 
@@ -90,9 +90,9 @@ typedef enum pl_tag {
     PL_TAG_CODEC = 46,
     PL_TAG_WEIGHT = 47,
     PL_TAG_STEP = 48,
-    PL_TAG_RATE = 49, /* tokens per second */
+    PL_TAG_RATE = 49,     /* tokens per second */
     PL_TAG_OVERHEAD = 50, /* seconds outside inner steps */
-    PL_TAG_RECORD = 60 /* repeated: nested records of STATE_IS */
+    PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS */
 } pl_tag;
 
 /* Results of SUBMIT and SUBMIT_PATH. */

@@ -66,7 +66,8 @@ static double cohesion(const grid *g)
     double total = 0;
     for (int level = 0; level < g->n_levels; level++)
         for (int e = 0; e < g->experts[level]; e++)
-            total += squared(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim, g->dim) /
+            total += squared(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim,
+                             g->dim) /
                      paths_of_module(g, level);
     return total;
 }
@@ -119,9 +120,10 @@ static void search(grid *g, uint64_t seed)
     for (int start = 0; start < STARTS; start++) {
         for (int path = 0; path < g->n_paths; path++)
             g->order[path] =
-                start == 0 ? path
-                           : (int)pl_permute(seed, pl_stream("arrange", (uint64_t)start, 0),
-                                             (uint64_t)g->n_paths, (uint64_t)path);
+                start == 0
+                    ? path
+                    : (int)pl_permute(seed, pl_stream("arrange", (uint64_t)start, 0),
+                                      (uint64_t)g->n_paths, (uint64_t)path);
         fill_sums(g);
         descend(g);
         double reached = cohesion(g);
@@ -132,8 +134,8 @@ static void search(grid *g, uint64_t seed)
     }
 }
 
-pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels, const int *experts,
-                       uint64_t seed)
+pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
+                       const int *experts, uint64_t seed)
 {
     size_t row = (size_t)dim * sizeof *centroids;
     grid g = {.centroids = centroids,
@@ -152,8 +154,8 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels, con
     search(&g, seed);
     memcpy(copy, centroids, (size_t)n_paths * row);
     for (int path = 0; path < n_paths; path++)
-        memcpy(centroids + (size_t)path * (size_t)dim, copy + (size_t)g.best[path] * (size_t)dim,
-               row);
+        memcpy(centroids + (size_t)path * (size_t)dim,
+               copy + (size_t)g.best[path] * (size_t)dim, row);
     pl_free(g.order);
     pl_free(g.best);
     pl_free(g.sums);

@@ -11,7 +11,7 @@
  *
  * by swaps that lower it, from several keyed starts; the best end wins, the earlier of
  * equals. `centroids` is reordered in place. */
-PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
-                                     const int *experts, uint64_t seed);
+PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim,
+                                     int n_levels, const int *experts, uint64_t seed);
 
 #endif

@@ -58,7 +58,8 @@ static void start_home(fixture *f)
     assert_int_equal(pl_remove_tree(f->ready), PL_OK);
     f->pid = fork();
     if (f->pid == 0) {
-        execl("/proc/self/exe", "test_home", "--home", f->store, bind, f->ready, (char *)NULL);
+        execl("/proc/self/exe", "test_home", "--home", f->store, bind, f->ready,
+              (char *)NULL);
         _exit(71);
     }
     for (int i = 0; i < 1000 && !pl_path_exists(f->ready); i++)
@@ -82,12 +83,27 @@ static void define_arm(fixture *f)
 {
     memset(&f->arm, 0, sizeof f->arm);
     pl_copy_text(f->arm.name, sizeof f->arm.name, "mix");
-    f->arm.shape = (pl_shape){.vocab = 300, .width = 16, .n_heads = 2, .n_kv_heads = 2,
-                              .head_size = 8, .ffn = 24, .n_blocks = 2, .context = 16,
-                              .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5};
+    f->arm.shape = (pl_shape){.vocab = 300,
+                              .width = 16,
+                              .n_heads = 2,
+                              .n_kv_heads = 2,
+                              .head_size = 8,
+                              .ffn = 24,
+                              .n_blocks = 2,
+                              .context = 16,
+                              .tied = true,
+                              .rope_theta = 1e4,
+                              .norm_eps = 1e-5};
     f->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    f->arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = 5, .lr = 1e-3,
-                              .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1};
+    f->arm.inner = (pl_inner){.batch = 2,
+                              .context = 16,
+                              .tau = 2,
+                              .phases = 5,
+                              .lr = 1e-3,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-8,
+                              .clip = 1};
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
         f->arm.outer.lr[c] = 0.7;
         f->arm.outer.momentum[c] = 0.9;
@@ -99,7 +115,8 @@ static void define_arm(fixture *f)
     f->arm.weights = pl_alloc(4 * sizeof *f->arm.weights);
     for (int p = 0; p < 4; p++)
         f->arm.weights[p] = 1.0 + p;
-    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology), PL_OK);
+    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
+                     PL_OK);
 }
 
 static void publish(fixture *f)
@@ -116,8 +133,9 @@ static void publish(fixture *f)
                          PL_OK);
     }
     pl_arm_encode(&f->arm, &bytes);
-    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
-                     PL_OK);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_OK);
     pl_buf_destroy(&bytes);
 }
 
@@ -172,8 +190,8 @@ typedef struct sent {
     char text[256];
 } sent;
 
-static sent send_update(fixture *f, int slot, int path, int64_t phase, const float *update,
-                        uint64_t token)
+static sent send_update(fixture *f, int slot, int path, int64_t phase,
+                        const float *update, uint64_t token)
 {
     const pl_slot *s = pl_topology_slot(f->topology, slot);
     char name[96];
@@ -183,8 +201,8 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase, const flo
     uint8_t *encoded = pl_alloc((size_t)bytes);
     memset(&submission, 0, sizeof submission);
     assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
-    pl_arm_module_name(&f->arm, f->topology, pl_topology_module_of_path(f->topology, slot, path),
-                       name);
+    pl_arm_module_name(&f->arm, f->topology,
+                       pl_topology_module_of_path(f->topology, slot, path), name);
     submission.module = name;
     submission.data = encoded;
     submission.bytes = bytes;
@@ -195,9 +213,11 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase, const flo
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
-    assert_int_equal(pl_client_get_version(f->client, name, (uint64_t)phase, &submission.base),
+    assert_int_equal(
+        pl_client_get_version(f->client, name, (uint64_t)phase, &submission.base),
+        PL_OK);
+    assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text),
                      PL_OK);
-    assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text), PL_OK);
     pl_free(encoded);
     return out;
 }
@@ -229,7 +249,8 @@ static void wait_version(fixture *f, const char *module, uint64_t number, pl_has
 }
 
 /* The version computed here in the plain way, contributions in path order. */
-static void expected_hash(const fixture *f, int slot, const int *paths, int n, pl_hash *out)
+static void expected_hash(const fixture *f, int slot, const int *paths, int n,
+                          pl_hash *out)
 {
     const pl_slot *s = pl_topology_slot(f->topology, slot);
     float *theta = pl_alloc(s->n_params * sizeof(float));
@@ -267,7 +288,8 @@ static void version_is_the_same_in_whatever_order_updates_arrive(void **state)
     pl_hash got, want;
     for (int i = 0; i < 4; i++) {
         assert_false(has_version(f, "mix/embed.E0", 1, &got));
-        assert_int_equal(send_good(f, SLOT_EMBED, orders[i]).result, PL_SUBMIT_ACCEPTED);
+        assert_int_equal(send_good(f, SLOT_EMBED, orders[i]).result,
+                         PL_SUBMIT_ACCEPTED);
     }
     wait_version(f, "mix/embed.E0", 1, &got);
     expected_hash(f, SLOT_EMBED, sorted, 4, &want);
@@ -382,7 +404,8 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
-    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &submission.base), PL_OK);
+    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &submission.base),
+                     PL_OK);
     assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "does not go through"));
@@ -403,13 +426,16 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     pl_copy_text(s.worker, sizeof s.worker, "w");
     s.phase = 1;
     s.samples = 4;
-    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     for (int slot = 0; slot < 4; slot++)
         assert_int_equal(send_good(f, slot, 1).result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
     kill_home(f, SIGKILL);
     start_home(f);
@@ -425,13 +451,15 @@ static void defining_an_arm_twice_is_fine_but_not_otherwise(void **state)
     pl_buf bytes = {0};
     pl_hash blob;
     pl_arm_encode(&f->arm, &bytes);
-    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
-                     PL_OK);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_OK);
     f->arm.inner.tau = 99;
     pl_buf_clear(&bytes);
     pl_arm_encode(&f->arm, &bytes);
-    assert_int_equal(pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
-                     PL_ERR_EXISTS);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_ERR_EXISTS);
     pl_buf_destroy(&bytes);
 }
 
@@ -444,8 +472,10 @@ static void blob_of_several_pieces_arrives_whole(void **state)
     pl_hash blob;
     for (size_t i = 0; i < n; i++)
         data[i] = (uint8_t)pl_random_u32(3, 1, i);
-    assert_int_equal(pl_client_put_object(f->client, "shard/mix/p00", data, n, &blob), PL_OK);
-    assert_int_equal(pl_client_get_blob(f->client, "shard/mix/p00", &blob, &back), PL_OK);
+    assert_int_equal(pl_client_put_object(f->client, "shard/mix/p00", data, n, &blob),
+                     PL_OK);
+    assert_int_equal(pl_client_get_blob(f->client, "shard/mix/p00", &blob, &back),
+                     PL_OK);
     assert_int_equal(back.len, n);
     assert_memory_equal(back.data, data, n);
     pl_buf_destroy(&back);
@@ -456,9 +486,11 @@ static void unknown_names_are_told_to_the_asker(void **state)
 {
     fixture *f = *state;
     pl_hash hash;
-    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &hash), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &hash),
+                     PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "L9.E9"));
-    assert_int_equal(pl_client_get_object(f->client, "router/none", &hash), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_client_get_object(f->client, "router/none", &hash),
+                     PL_ERR_NOT_FOUND);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

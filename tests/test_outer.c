@@ -26,7 +26,8 @@ static void f32_update_arrives_bit_for_bit(void **state)
     fill(x, N, 1);
     assert_int_equal(pl_codec_encode("f32", x, N, bytes), PL_OK);
     memset(sum, 0, sizeof sum);
-    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("f32", N), N, 1.0f, sum, &norm), PL_OK);
+    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("f32", N), N, 1.0f, sum, &norm),
+                     PL_OK);
     assert_memory_equal(x, sum, sizeof x);
     assert_true(fabs(norm - pl_l2_norm(x, N)) <= 1e-12 * norm);
     pl_free(bytes);
@@ -42,7 +43,8 @@ static void bf16_update_is_rounded_to_nearest(void **state)
     fill(x, N, 2);
     assert_int_equal(pl_codec_encode("bf16", x, N, bytes), PL_OK);
     memset(sum, 0, sizeof sum);
-    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("bf16", N), N, 1.0f, sum, &norm), PL_OK);
+    assert_int_equal(
+        pl_codec_add(bytes, pl_codec_bytes("bf16", N), N, 1.0f, sum, &norm), PL_OK);
     for (size_t i = 0; i < N; i++)
         assert_true(fabsf(sum[i] - x[i]) <= fabsf(x[i]) / 256.0f);
     assert_true(pl_codec_bytes("bf16", N) == 16 + 2 * (uint64_t)N);
@@ -51,7 +53,8 @@ static void bf16_update_is_rounded_to_nearest(void **state)
 
 static void encoded_update_has_the_documented_bytes(void **state)
 {
-    static const uint8_t golden[] = {'P', 'L', 'U', '1', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+    static const uint8_t golden[] = {'P', 'L', 'U',  '1',  1, 0, 0, 0,
+                                     2,   0,   0,    0,    0, 0, 0, 0,
                                      0,   0,   0x80, 0x3f, 0, 0, 0, 0xc0};
     const float x[] = {1.0f, -2.0f};
     uint8_t bytes[24];
@@ -179,9 +182,19 @@ static void make_arm(pl_arm *arm)
     assert_int_equal(pl_preset("laptop", &arm->shape, &arm->spec), PL_OK);
     arm->spec.private_block[1] = true;
     arm->seed = 42;
-    arm->inner = (pl_inner){.batch = 4, .context = 64, .tau = 10, .phases = 3, .lr = 1e-3,
-                            .lr_floor = 0.1, .warmup = 5, .beta1 = 0.9, .beta2 = 0.95,
-                            .eps = 1e-8, .weight_decay = 0.1, .clip = 1, .skip_prefix = 0};
+    arm->inner = (pl_inner){.batch = 4,
+                            .context = 64,
+                            .tau = 10,
+                            .phases = 3,
+                            .lr = 1e-3,
+                            .lr_floor = 0.1,
+                            .warmup = 5,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .weight_decay = 0.1,
+                            .clip = 1,
+                            .skip_prefix = 0};
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
         arm->outer.lr[c] = 0.1 * (c + 1);
         arm->outer.momentum[c] = 0.1 * c;
@@ -209,7 +222,8 @@ static void arm_survives_encoding(void **state)
     assert_int_equal(a.len, b.len);
     assert_memory_equal(a.data, b.data, a.len);
     assert_true(back.spec.private_block[1] && !back.spec.private_block[0]);
-    assert_true(back.outer.momentum[PL_CLASS_PRIVATE] == arm.outer.momentum[PL_CLASS_PRIVATE]);
+    assert_true(back.outer.momentum[PL_CLASS_PRIVATE] ==
+                arm.outer.momentum[PL_CLASS_PRIVATE]);
     pl_buf_destroy(&a);
     pl_buf_destroy(&b);
     pl_arm_clear(&arm);
@@ -256,10 +270,14 @@ static void modules_are_classed_by_who_shares_them(void **state)
     arm.spec.embed_choice = PL_CHOICE_COMMON;
     arm.spec.head_choice = PL_CHOICE_COMMON;
     assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
-    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "embed.E0")), PL_CLASS_EMBED);
-    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "head.E0")), PL_CLASS_HEAD);
-    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "L1.E1")), PL_CLASS_LEVEL);
-    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")), PL_CLASS_PRIVATE);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "embed.E0")),
+                     PL_CLASS_EMBED);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "head.E0")),
+                     PL_CLASS_HEAD);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "L1.E1")),
+                     PL_CLASS_LEVEL);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
+                     PL_CLASS_PRIVATE);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
 }

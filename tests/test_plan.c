@@ -18,10 +18,19 @@ static void add_arm(plan *p, const char *name, int a, int b, int replicas, int p
     pl_hash blob;
     memset(&arm, 0, sizeof arm);
     pl_copy_text(arm.name, sizeof arm.name, name);
-    arm.shape = (pl_shape){.vocab = 300, .width = 16, .n_heads = 2, .n_kv_heads = 2,
-                           .head_size = 8, .ffn = 24, .n_blocks = 2, .context = 16,
-                           .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5};
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
+    arm.shape = (pl_shape){.vocab = 300,
+                           .width = 16,
+                           .n_heads = 2,
+                           .n_kv_heads = 2,
+                           .head_size = 8,
+                           .ffn = 24,
+                           .n_blocks = 2,
+                           .context = 16,
+                           .tied = true,
+                           .rope_theta = 1e4,
+                           .norm_eps = 1e-5};
+    arm.spec =
+        (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
     arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
     arm.n_shards = a * b;
     arm.shards = pl_alloc((size_t)(a * b) * sizeof *arm.shards);

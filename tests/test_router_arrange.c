@@ -53,9 +53,11 @@ static void grid_of_points_is_found_again(void **state)
                     mean[d] += (double)c[level ? 4 * i + e : 4 * e + i][d] / 4;
             for (int i = 0; i < 4; i++)
                 for (int d = 0; d < 2; d++)
-                    scatter += pow((double)c[level ? 4 * i + e : 4 * e + i][d] - mean[d], 2);
+                    scatter +=
+                        pow((double)c[level ? 4 * i + e : 4 * e + i][d] - mean[d], 2);
         }
-    assert_true(scatter <= 40.0 + 1e-9); /* rows and columns: 8 lines of 4 points, 5 each */
+    assert_true(scatter <=
+                40.0 + 1e-9); /* rows and columns: 8 lines of 4 points, 5 each */
 }
 
 static void same_seed_gives_the_same_order(void **state)

@@ -56,7 +56,7 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     int w = know_worker(h, name);
     note_peer(h, w, peer);
     if (h->workers[w].pid != pid) { /* a new process: what the old one held is free */
-        plan_release_worker(&h->plan, w);
+        plan_release_worker(&h->tasks, w);
         h->workers[w].task[0] = '\0';
         h->workers[w].waiting = false;
     }
@@ -72,7 +72,7 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
 
 static pl_status send_task(hub *h, hub_worker *w)
 {
-    plan_arm *arm = &h->plan.arms[w->given.arm];
+    plan_arm *arm = &h->tasks.arms[w->given.arm];
     plan_path *path = &arm->paths[w->given.index];
     int replicas = pl_topology_n_replicas(arm->topology);
     pl_message a;
@@ -89,10 +89,10 @@ static pl_status send_task(hub *h, hub_worker *w)
 
 static pl_status give_task(hub *h, int worker, plan_task task)
 {
-    plan_arm *arm = &h->plan.arms[task.arm];
+    plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
     hub_worker *w = &h->workers[worker];
-    if (plan_grant(&h->plan, task, worker, pl_now_ms(), h->options->ttl_ms))
+    if (plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms))
         PL_RETURN_IF(hub_fence(h, path));
     end_wait(w);
     w->answered = w->request;
@@ -102,8 +102,9 @@ static pl_status give_task(hub *h, int worker, plan_task task)
     w->phase = path->phase;
     w->step = 0;
     w->tau = arm->arm.inner.tau;
-    pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu", path->name,
-           (long long)path->phase, w->name, (unsigned long long)path->lease.token);
+    pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu",
+           path->name, (long long)path->phase, w->name,
+           (unsigned long long)path->lease.token);
     return send_task(h, w);
 }
 
@@ -122,7 +123,7 @@ static pl_status say_no_work(hub *h, hub_worker *w)
 /* After a restart workers may still hold leases: they get one ttl to say so. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
-    bool restarted = h->plan.epoch > 1 && now_ms - h->started_ms < h->options->ttl_ms;
+    bool restarted = h->tasks.epoch > 1 && now_ms - h->started_ms < h->options->ttl_ms;
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
@@ -135,7 +136,7 @@ static pl_status serve_waiting(hub *h)
         hub_worker *w = &h->workers[i];
         if (!w->waiting)
             continue;
-        if (may_grant(h, now) && plan_choose(&h->plan, i, now, &task))
+        if (may_grant(h, now) && plan_choose(&h->tasks, i, now, &task))
             PL_RETURN_IF(give_task(h, i, task));
         else if (now - w->waiting_since_ms > PARK_MS)
             PL_RETURN_IF(say_no_work(h, w));
@@ -147,14 +148,15 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
 {
     if (w->given_token == 0)
         return say_no_work(h, w);
-    const plan_path *path = &h->plan.arms[w->given.arm].paths[w->given.index];
+    const plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
     if (path->lease.active && path->lease.token == w->given_token)
         return send_task(h, w);
     w->given_token = 0; /* that lease is over: the next question gets another */
     return say_no_work(h, w);
 }
 
-static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r)
+static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
+                             pl_reader *r)
 {
     char name[PL_TEXT_MAX];
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
@@ -194,12 +196,12 @@ static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first");
     note_peer(h, out->worker, peer);
-    out->path = plan_find_path(&h->plan, path);
+    out->path = plan_find_path(&h->tasks, path);
     return PL_OK;
 }
 
-static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
-                          pl_message *a)
+static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
+                          pl_reader *r, pl_message *a)
 {
     report rep;
     PL_RETURN_IF(read_report(h, peer, r, &rep));
@@ -207,11 +209,12 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m, pl_r
     double loss = pl_get_f64(r, PL_TAG_LOSS, 0), rate = pl_get_f64(r, PL_TAG_RATE, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
-    if (!rep.path && !hub_homes_ready(h)) { /* a hub that has just started: no verdict yet */
+    if (!rep.path &&
+        !hub_homes_ready(h)) { /* a hub that has just started: no verdict yet */
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
-    if (!rep.path || !plan_renew(&h->plan, rep.path, rep.phase, m->token, rep.worker,
+    if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                                  pl_now_ms(), h->options->ttl_ms)) {
         a->type = PL_MSG_LEASE_LOST;
         return PL_OK;
@@ -231,7 +234,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_reader *r, pl_message *
     report rep;
     PL_RETURN_IF(read_report(h, peer, r, &rep));
     uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
+           inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
     double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
@@ -245,15 +249,16 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_reader *r, pl_message *
     if (rep.path) {
         rep.path->loss = loss;
         plan_finish(rep.path, rep.phase + 1);
-        pl_log(PL_LOG_INFO, "task.done", "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f",
-               rep.path->name, (long long)rep.phase, w->name, loss, inner);
+        pl_log(PL_LOG_INFO, "task.done",
+               "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", rep.path->name,
+               (long long)rep.phase, w->name, loss, inner);
     }
     a->type = PL_MSG_OK;
     return PL_OK;
 }
 
-static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
-                            pl_message *a)
+static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
+                            pl_reader *r, pl_message *a)
 {
     report rep;
     char text[200] = "";
@@ -265,7 +270,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m, pl
     a->type = PL_MSG_OK;
     if (!rep.path)
         return PL_OK;
-    plan_release(&h->plan, rep.path, m->token, text[0] != '\0');
+    plan_release(&h->tasks, rep.path, m->token, text[0] != '\0');
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
     if (rep.path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0')
@@ -274,7 +279,8 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m, pl
     return PL_OK;
 }
 
-static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m, pl_message *a)
+static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
+                          pl_message *a)
 {
     pl_reader r;
     pl_reader_open(&r, "a question to the hub", m->body.data, m->body.len);
@@ -296,7 +302,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m, pl_m
         h->stopping = true;
         return PL_OK;
     default:
-        return pl_fail(PL_ERR_PROTO, "a hub does not understand message type %u", m->type);
+        return pl_fail(PL_ERR_PROTO, "a hub does not understand message type %u",
+                       m->type);
     }
 }
 
@@ -333,7 +340,7 @@ static pl_status hear_workers(hub *h, pl_message *m)
 
 static void expire(hub *h, int64_t now_ms)
 {
-    int n = plan_expire(&h->plan, now_ms);
+    int n = plan_expire(&h->tasks, now_ms);
     if (n > 0)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
 }
@@ -379,7 +386,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
     PL_TRY(serve(&h));
 done:
     hub_close_homes(&h);
-    plan_clear(&h.plan);
+    plan_clear(&h.tasks);
     pl_free(h.workers);
     pl_wire_close(&h.socket);
     return status;

@@ -78,10 +78,10 @@ pl_status hub_fence(hub *h, const plan_path *path)
 /* After a home's restart its memory of fences is gone: tell it again. */
 static pl_status fence_all(hub *h)
 {
-    for (int a = 0; a < h->plan.n_arms; a++)
-        for (int i = 0; i < h->plan.arms[a].n_tasks; i++)
-            if (h->plan.arms[a].paths[i].lease.token != 0)
-                PL_RETURN_IF(hub_fence(h, &h->plan.arms[a].paths[i]));
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++)
+            if (h->tasks.arms[a].paths[i].lease.token != 0)
+                PL_RETURN_IF(hub_fence(h, &h->tasks.arms[a].paths[i]));
     return PL_OK;
 }
 
@@ -107,8 +107,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
     uint64_t epoch = pl_get_u64(r, PL_TAG_VERSION, 0);
     PL_RETURN_IF(pl_reader_status(r));
     home->welcome = true;
-    if (epoch > h->plan.epoch && epoch < UINT32_MAX)
-        h->plan.epoch = epoch;
+    if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
+        h->tasks.epoch = epoch;
     PL_RETURN_IF(fence_all(h));
     return ask_state(home, 0);
 }
@@ -119,8 +119,9 @@ static void apply_path(hub *h, pl_reader *r)
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     int64_t phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
     uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
-    plan_path *path = plan_find_path(&h->plan, name);
+    double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
+           seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    plan_path *path = plan_find_path(&h->tasks, name);
     if (pl_reader_status(r) != PL_OK || !path)
         return;
     path->n_tokens = tokens;
@@ -139,13 +140,13 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         pl_get_text(&r, PL_TAG_ARM, 0, name, sizeof name);
         pl_hash blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
         PL_RETURN_IF(pl_reader_status(&r));
-        if (!plan_find_arm(&h->plan, name))
+        if (!plan_find_arm(&h->tasks, name))
             return ask_arm(home, &blob, 0);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_text(&r, PL_TAG_MODULE, 0, name, sizeof name);
         uint64_t version = pl_get_u64(&r, PL_TAG_VERSION, 0);
         PL_RETURN_IF(pl_reader_status(&r));
-        plan_set_version(&h->plan, name, version);
+        plan_set_version(&h->tasks, name, version);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
         apply_path(h, &r);
     }
@@ -192,9 +193,9 @@ static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_rea
                        (unsigned long long)total);
     pl_blob_hash(m->data.data, m->data.len, &blob);
     PL_RETURN_IF(pl_arm_decode(m->data.data, m->data.len, &arm));
-    pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d", arm.name,
-           arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
-    PL_RETURN_IF(plan_add_arm(&h->plan, &arm, &blob));
+    pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
+           arm.name, arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
+    PL_RETURN_IF(plan_add_arm(&h->tasks, &arm, &blob));
     return ask_state(home, 0);
 }
 
@@ -240,8 +241,8 @@ pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
         home->heard_ms = now_ms;
         PL_RETURN_IF(note_epoch(h, home, m.epoch));
         if (hear(h, home, &m) != PL_OK)
-            pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"", index, m.type,
-                   pl_last_error());
+            pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"", index,
+                   m.type, pl_last_error());
     }
     pl_message_destroy(&m);
     return status == PL_ERR_TIMEOUT ? PL_OK : status;

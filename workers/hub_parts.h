@@ -11,7 +11,7 @@ typedef struct hub_worker {
     uint64_t pid;
     pl_peer peer;
     int64_t seen_ms;
-    bool waiting; /* asked for a task and has not been answered */
+    bool waiting;      /* asked for a task and has not been answered */
     uint64_t request;  /* of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* and what it gave, if given_token is not 0 */
@@ -20,7 +20,7 @@ typedef struct hub_worker {
     char task[PL_MODULE_NAME_MAX]; /* "" when idle */
     int64_t phase;
     int step, tau;
-    double rate;              /* tokens per second of inner steps */
+    double rate;                /* tokens per second of inner steps */
     double inner_s, overhead_s; /* sums over finished tasks */
     double idle_s;              /* waited for work */
     uint64_t n_tasks, n_tokens;
@@ -42,7 +42,7 @@ typedef struct hub {
     hub_home *homes;
     hub_worker *workers;
     int n_workers;
-    plan plan;
+    plan tasks;
     int64_t started_ms;
     char failure[256]; /* why the run cannot go on; "" while it can */
     bool stopping;

@@ -7,8 +7,9 @@ static pl_json *path_json(const plan_path *path)
     pl_json_set_text(o, "path", strchr(path->name, '/') + 1);
     pl_json_set_int(o, "phase", path->phase);
     pl_json_set_int(o, "tokens", (int64_t)path->n_tokens);
-    pl_json_set_real(o, "loss", path->lease.active && path->lease.step > 0 ? path->lease.loss
-                                                                           : path->loss);
+    pl_json_set_real(o, "loss",
+                     path->lease.active && path->lease.step > 0 ? path->lease.loss
+                                                                : path->loss);
     pl_json_set_real(o, "seconds", path->seconds);
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
@@ -60,14 +61,14 @@ void hub_status_json(hub *h, pl_buf *out)
 {
     int64_t now = pl_now_ms();
     pl_json *o = pl_json_object(), *arms = pl_json_array(), *workers = pl_json_array();
-    for (int a = 0; a < h->plan.n_arms; a++)
-        pl_json_push(arms, arm_json(&h->plan.arms[a]));
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        pl_json_push(arms, arm_json(&h->tasks.arms[a]));
     for (int i = 0; i < h->n_workers; i++)
         pl_json_push(workers, worker_json(h, &h->workers[i], now));
     pl_json_set_bool(o, "homes_ready", hub_homes_ready(h));
-    pl_json_set_int(o, "leases_granted", (int64_t)h->plan.n_granted);
-    pl_json_set_int(o, "leases_expired", (int64_t)h->plan.n_expired);
-    pl_json_set_int(o, "tasks_failed", (int64_t)h->plan.n_failed);
+    pl_json_set_int(o, "leases_granted", (int64_t)h->tasks.n_granted);
+    pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);
+    pl_json_set_int(o, "tasks_failed", (int64_t)h->tasks.n_failed);
     pl_json_set_text(o, "failure", h->failure);
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);

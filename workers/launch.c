@@ -26,7 +26,8 @@ struct pl_launcher {
     int n, restarts;
 };
 
-pl_status pl_launcher_create(const char *program, const char *log_folder, pl_launcher **out)
+pl_status pl_launcher_create(const char *program, const char *log_folder,
+                             pl_launcher **out)
 {
     *out = NULL;
     PL_RETURN_IF(pl_make_folders(log_folder));
@@ -53,7 +54,8 @@ void pl_launcher_destroy(pl_launcher **launcher)
 }
 
 /* In the child, between fork and exec: only async-signal-safe calls. */
-static void become(const char *program, char *const *argv, const char *log, pid_t parent)
+static void become(const char *program, char *const *argv, const char *log,
+                   pid_t parent)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY);
@@ -61,7 +63,8 @@ static void become(const char *program, char *const *argv, const char *log, pid_
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(71);
-    if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+    if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
+        dup2(out, 2) < 0)
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -83,7 +86,8 @@ static pl_status spawn(pl_launcher *l, child *c)
         become(l->program, c->argv, log, parent);
     if (c->pid < 0) {
         c->pid = 0;
-        return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name, strerror(errno));
+        return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name,
+                       strerror(errno));
     }
     return PL_OK;
 }
@@ -101,7 +105,8 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
 {
     int n = 0;
     if (l->n == PL_CHILDREN_MAX)
-        return pl_fail(PL_ERR_CONFIG, "more than %d processes on one machine", PL_CHILDREN_MAX);
+        return pl_fail(PL_ERR_CONFIG, "more than %d processes on one machine",
+                       PL_CHILDREN_MAX);
     child *c = &l->children[l->n];
     memset(c, 0, sizeof *c);
     pl_copy_text(c->name, sizeof c->name, name);
@@ -122,8 +127,8 @@ static void pin_address(child *c)
         }
 }
 
-pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms, char *address,
-                              size_t size)
+pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
+                              char *address, size_t size)
 {
     int64_t start = pl_now_ms();
     child *c = find_child(l, name);
@@ -131,7 +136,8 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms, 
         return pl_fail(PL_ERR_ARG, "%s has no address", name);
     while (pl_now_ms() - start < timeout_ms) {
         pl_buf text = {0};
-        if (pl_path_exists(c->ready_file) && pl_read_file(c->ready_file, &text) == PL_OK) {
+        if (pl_path_exists(c->ready_file) &&
+            pl_read_file(c->ready_file, &text) == PL_OK) {
             pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
             pl_buf_destroy(&text);
             pl_copy_text(address, size, c->address);

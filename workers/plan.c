@@ -19,7 +19,8 @@ void plan_clear(plan *p)
 static plan_arm *arm_of(plan *p, const char *name, size_t len)
 {
     for (int i = 0; i < p->n_arms; i++)
-        if (strlen(p->arms[i].arm.name) == len && memcmp(p->arms[i].arm.name, name, len) == 0)
+        if (strlen(p->arms[i].arm.name) == len &&
+            memcmp(p->arms[i].arm.name, name, len) == 0)
             return &p->arms[i];
     return NULL;
 }
@@ -36,7 +37,8 @@ static void init_paths(plan_arm *a)
     a->paths = pl_alloc((size_t)a->n_tasks * sizeof *a->paths);
     for (int i = 0; i < a->n_tasks; i++) {
         a->paths[i].last_worker = -1;
-        pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas, a->paths[i].name);
+        pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas,
+                         a->paths[i].name);
     }
 }
 
@@ -101,8 +103,8 @@ bool plan_ready(const plan *p, const plan_arm *arm, int index)
     if (path->phase >= arm->arm.inner.phases)
         return false;
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        uint64_t version =
-            arm->versions[pl_topology_module_of_path(arm->topology, slot, index / replicas)];
+        uint64_t version = arm->versions[pl_topology_module_of_path(arm->topology, slot,
+                                                                    index / replicas)];
         if (version == UINT64_MAX || version < (uint64_t)path->phase)
             return false;
     }

@@ -37,7 +37,8 @@ static pl_status fit_model(trainer *t, const train_job *job)
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
     PL_RETURN_IF(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
-    pl_model_options options = {.batch = in->batch, .context = in->context, .training = true};
+    pl_model_options options = {
+        .batch = in->batch, .context = in->context, .training = true};
     t->batch = in->batch;
     t->context = in->context;
     return pl_model_create(t->backend, t->topology, &options, &t->model);
@@ -83,7 +84,8 @@ static pl_adamw adam_at(const pl_inner *in, int64_t step)
     return adam;
 }
 
-static void report(trainer *t, const train_job *job, int step, double loss, double start)
+static void report(trainer *t, const train_job *job, int step, double loss,
+                   double start)
 {
     double elapsed = pl_now() - start;
     atomic_store(&t->step, step);
@@ -127,7 +129,8 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(pl_try_alloc(n * sizeof(float), "a path", (void **)&job->params));
     PL_TRY(pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&job->moments_out));
     PL_TRY(pl_model_load(t->model, job->start));
-    PL_TRY(pl_model_load_moments(t->model, job->moments, job->moments ? job->moments + n : NULL));
+    PL_TRY(pl_model_load_moments(t->model, job->moments,
+                                 job->moments ? job->moments + n : NULL));
     PL_TRY(run_steps(t, job, &b));
     PL_TRY(pl_model_save(t->model, job->params));
     PL_TRY(pl_model_save_moments(t->model, job->moments_out, job->moments_out + n));
@@ -152,7 +155,8 @@ static void run(void *context)
     }
 }
 
-pl_status trainer_create(const pl_backend_options *backend, trainer **out, char device[96])
+pl_status trainer_create(const pl_backend_options *backend, trainer **out,
+                         char device[96])
 {
     pl_status status = PL_OK;
     trainer *t = pl_alloc(sizeof *t);
@@ -210,7 +214,8 @@ void trainer_cancel(trainer *t)
     atomic_store(&t->cancelled, 1);
 }
 
-void trainer_progress(const trainer *t, int *step, double *loss, double *tokens_per_second)
+void trainer_progress(const trainer *t, int *step, double *loss,
+                      double *tokens_per_second)
 {
     *step = atomic_load(&t->step);
     *loss = atomic_load(&t->loss);

@@ -29,14 +29,16 @@ typedef struct trainer trainer;
 
 /* Starts a thread that owns a backend and a model. `device` (96 bytes) gets the
  * backend's description. */
-pl_status trainer_create(const pl_backend_options *backend, trainer **out, char device[96]);
+pl_status trainer_create(const pl_backend_options *backend, trainer **out,
+                         char device[96]);
 void trainer_destroy(trainer **t); /* stops a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* a finished job, or NULL */
 int trainer_fd(const trainer *t);    /* readable when a job is finished */
 void trainer_cancel(trainer *t);     /* the job ends early with ERR_CANCELLED */
 /* What the running job has reached. */
-void trainer_progress(const trainer *t, int *step, double *loss, double *tokens_per_second);
+void trainer_progress(const trainer *t, int *step, double *loss,
+                      double *tokens_per_second);
 void train_job_clear(train_job *job);
 
 #endif

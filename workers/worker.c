@@ -38,7 +38,7 @@ static pl_status send_renew(worker *w)
     pl_message m;
     int step = 0;
     double loss = 0, rate = 0;
-    trainer_progress(w->trainer, &step, &loss, &rate);
+    trainer_progress(w->inner, &step, &loss, &rate);
     put_report(w, &m, PL_MSG_RENEW);
     pl_put_f64(&m.body, PL_TAG_LOSS, loss);
     pl_put_u64(&m.body, PL_TAG_STEP, (uint64_t)step);
@@ -127,7 +127,8 @@ static pl_status ask_hub(worker *w, pl_message *question, pl_message *answer)
         if (must_stop(w))
             return pl_fail(PL_ERR_CANCELLED, "stopped on request");
         if (now - start > w->options->patience_ms)
-            return pl_fail(PL_ERR_NET, "the hub at %s does not answer", w->options->hub);
+            return pl_fail(PL_ERR_NET, "the hub at %s does not answer",
+                           w->options->hub);
         if (sent == 0 || now - sent > RESEND_MS) {
             PL_RETURN_IF(send_hub(w, question));
             sent = now;
@@ -191,7 +192,7 @@ static void start_training(worker *w)
                             .phase = task->phase,
                             .start = task->start,
                             .moments = task->moments};
-    trainer_start(w->trainer, &task->job);
+    trainer_start(w->inner, &task->job);
 }
 
 /* Waits for the trainer; a lost lease ends it early. */
@@ -199,14 +200,14 @@ static pl_status train(worker *w)
 {
     pl_status lease = PL_OK;
     start_training(w);
-    while (!trainer_take(w->trainer)) {
+    while (!trainer_take(w->inner)) {
         bool ready[2];
-        int fd = trainer_fd(w->trainer);
+        int fd = trainer_fd(w->inner);
         pl_wire_poll(&w->hub, 1, &fd, 1, WAIT_MS, ready);
         if (lease == PL_OK) {
             lease = worker_idle(w);
             if (lease != PL_OK)
-                trainer_cancel(w->trainer);
+                trainer_cancel(w->inner);
         }
     }
     PL_RETURN_IF(lease);
@@ -261,8 +262,8 @@ static pl_status give_up(worker *w, pl_status why)
 {
     char text[256];
     pl_copy_text(text, sizeof text, pl_last_error());
-    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"", w->task.name,
-           (long long)w->task.phase, text);
+    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
+           w->task.name, (long long)w->task.phase, text);
     if (why == PL_ERR_STALE)
         return PL_OK;
     PL_RETURN_IF(tell_release(w, text));
@@ -297,7 +298,7 @@ pl_status pl_worker_run(const pl_worker_options *options)
     pl_status status = PL_OK;
     worker w = {.options = options};
     w.blobs = cache_create(options->cache_bytes);
-    PL_TRY(trainer_create(&options->backend, &w.trainer, w.device));
+    PL_TRY(trainer_create(&options->backend, &w.inner, w.device));
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
     PL_TRY(join(&w));
     pl_log(PL_LOG_INFO, "worker.ready", "hub=%s device=\"%s\"", options->hub, w.device);
@@ -307,7 +308,7 @@ done:
     if (status == PL_ERR_CANCELLED && must_stop(&w))
         status = PL_OK;
     worker_task_clear(&w);
-    trainer_destroy(&w.trainer);
+    trainer_destroy(&w.inner);
     worker_forget(&w);
     cache_destroy(&w.blobs);
     pl_client_destroy(&w.homes);

@@ -2,7 +2,8 @@
  * phase's version, inner optimizer state. What is here already is not asked for. */
 #include "workers/worker_parts.h"
 
-static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name, worker_arm **out)
+static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
+                           worker_arm **out)
 {
     pl_buf bytes = {0};
     char object[PL_MODULE_NAME_MAX];
@@ -81,8 +82,8 @@ static pl_status fetch_shard(worker *w, worker_task *task)
 }
 
 /* `floats` of a blob, from the cache or the home, into out. */
-static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob, size_t floats,
-                              float *out)
+static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
+                              size_t floats, float *out)
 {
     pl_buf bytes = {0};
     uint64_t have = 0;
@@ -108,8 +109,8 @@ static pl_status fetch_modules(worker *w, worker_task *task)
     const pl_topology *t = task->arm->topology;
     int n_slots = pl_topology_n_slots(t);
     task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path's modules",
-                              (void **)&task->start));
+    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(t) * sizeof(float),
+                              "a path's modules", (void **)&task->start));
     for (int slot = 0; slot < n_slots; slot++) {
         const pl_slot *s = pl_topology_slot(t, slot);
         char name[96];
@@ -135,7 +136,8 @@ static pl_status fetch_moments(worker *w, worker_task *task)
     task->seconds_before = state.seconds;
     if (pl_hash_none(&state.moments))
         return PL_OK;
-    PL_RETURN_IF(pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&task->moments_copy));
+    PL_RETURN_IF(
+        pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&task->moments_copy));
     task->moments = task->moments_copy;
     return fetch_floats(w, task->name, &state.moments, 2 * n, task->moments_copy);
 }

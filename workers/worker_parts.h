@@ -28,10 +28,10 @@ typedef struct worker_task {
     double started;
     worker_arm *arm;
     worker_shard *shard;
-    float *start;           /* parameters, slot after slot */
-    pl_hash *bases;         /* hash of each slot's module */
-    const float *moments;   /* in the cache, or NULL */
-    float *moments_copy;    /* owned */
+    float *start;         /* parameters, slot after slot */
+    pl_hash *bases;       /* hash of each slot's module */
+    const float *moments; /* in the cache, or NULL */
+    float *moments_copy;  /* owned */
     uint64_t n_tokens_before;
     double seconds_before;
     train_job job;
@@ -42,7 +42,7 @@ typedef struct worker {
     char device[96];
     pl_socket *hub;
     pl_client *homes;
-    trainer *trainer;
+    trainer *inner; /* the thread that computes */
     cache *blobs;
     worker_arm **arms;
     int n_arms;

@@ -51,8 +51,8 @@ static pl_status send_module(worker *w, int slot, float *update, uint8_t *encode
     const char *codec = task->arm->arm.outer.codec;
     PL_RETURN_IF(pl_codec_encode(codec, update, s->n_params, encoded));
     memset(&submission, 0, sizeof submission);
-    pl_arm_module_name(&task->arm->arm, t, pl_topology_module_of_path(t, slot, task->path),
-                       name);
+    pl_arm_module_name(&task->arm->arm, t,
+                       pl_topology_module_of_path(t, slot, task->path), name);
     fill_contribution(w, &submission.contribution);
     submission.module = name;
     submission.base = task->bases[slot];
@@ -73,7 +73,8 @@ static pl_status send_modules(worker *w)
         if (pl_topology_slot(t, slot)->n_params > most)
             most = pl_topology_slot(t, slot)->n_params;
     PL_TRY(pl_try_alloc(most * sizeof *update, "an update", (void **)&update));
-    PL_TRY(pl_try_alloc((size_t)pl_codec_bytes("f32", most), "an update", (void **)&encoded));
+    PL_TRY(pl_try_alloc((size_t)pl_codec_bytes("f32", most), "an update",
+                        (void **)&encoded));
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
         PL_TRY(send_module(w, slot, update, encoded));
 done:
@@ -101,8 +102,8 @@ static pl_status send_path(worker *w)
     state.seconds = task->seconds_before + job->seconds;
     pl_blob_hash(job->moments_out, bytes, &hash);
     cache_put(w->blobs, &hash, job->moments_out, bytes);
-    PL_RETURN_IF(pl_client_submit_path(w->homes, &state, task->token, job->moments_out, bytes,
-                                       &result, text));
+    PL_RETURN_IF(pl_client_submit_path(w->homes, &state, task->token, job->moments_out,
+                                       bytes, &result, text));
     return judge(task->name, result, text);
 }
 

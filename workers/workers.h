@@ -35,8 +35,8 @@ typedef struct pl_worker_options {
     const char *name;  /* stands in every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
-    uint64_t cache_bytes; /* of modules and optimizer states kept in memory */
-    int patience_ms;      /* how long hub or homes may be away */
+    uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
+    int patience_ms;             /* how long hub or homes may be away */
     volatile sig_atomic_t *stop; /* 1: finish the task, then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
@@ -46,7 +46,8 @@ enum { PL_CHILDREN_MAX = 256 };
 typedef struct pl_launcher pl_launcher;
 
 /* `program` is executed for every child; logs go to folder/NAME.log (appended).
- * Children die with this process (PR_SET_PDEATHSIG) and ignore the terminal's Ctrl+C. */
+ * Children die with this process (PR_SET_PDEATHSIG) and ignore the terminal's Ctrl+C.
+ */
 PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
                                            pl_launcher **out);
 /* Kills what still runs, at once. */
@@ -55,13 +56,14 @@ void pl_launcher_destroy(pl_launcher **launcher);
  * counts as started when that file exists, and its content is the child's address:
  * on a restart the same address is asked for in the argument after "--bind". */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
-                                          const char *const *argv, const char *ready_file);
+                                          const char *const *argv,
+                                          const char *ready_file);
 /* Waits for `name` to be ready; its address. ERR_TIMEOUT, or the child's own error. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);
-/* Reaps and restarts children that died; call it often. A child that ends by itself with
- * a sysexits code (a configuration, data or disk error) is not restarted: its error is
- * returned. One that keeps crashing (5 times in 10 s) is an error too. */
+/* Reaps and restarts children that died; call it often. A child that ends by itself
+ * with a sysexits code (a configuration, data or disk error) is not restarted: its
+ * error is returned. One that keeps crashing (5 times in 10 s) is an error too. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 int pl_launcher_pid(const pl_launcher *launcher, const char *name); /* 0: none */
