@@ -1,4 +1,7 @@
-/* pathloom store: looks into a module store, also while training runs. */
+/* pathloom store: looks into a module store, also while training runs.
+ *
+ * It opens the store as a reader: nothing it does can disturb or change a job. What it
+ * shows is one consistent state, that of the moment of opening. */
 #include "cli/cli.h"
 #include "cli/store_print.h"
 
@@ -136,6 +139,8 @@ static const char *without_arm(const char *module)
     return slash ? slash + 1 : module;
 }
 
+/* The nearest is sought among full names if a full one was asked, else among short
+ * ones. */
 static pl_status no_such_module(const name_list *list, const char *asked)
 {
     const char **names = pl_alloc((list->count + 1) * sizeof *names);

@@ -79,6 +79,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
     return PL_OK;
 }
 
+/* A damaged row is as good as none: who asks this sends the blob again. */
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
@@ -171,6 +172,7 @@ static void note_loose(pl_txn *txn, const pl_hash *id)
     txn->loose[txn->n_loose++] = *id;
 }
 
+/* The bytes go straight into the batch; they are copied there and nowhere else. */
 static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                            size_t len)
 {
@@ -187,6 +189,7 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     return PL_OK;
 }
 
+/* A new blob begins without references and is swept if nothing takes one. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
 {
@@ -275,6 +278,7 @@ pl_status blob_release(pl_txn *txn, const pl_hash *id)
     return add_refs(txn, id, -1);
 }
 
+/* A chunk counts how often it stands in blobs: a blob of zeros holds it many times. */
 static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
@@ -294,6 +298,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
+/* A blob may have been noted more than once, or taken up again since. */
 static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

@@ -1,4 +1,8 @@
-/* RocksDB 7.8 through its C interface. */
+/* RocksDB 7.8 through its C interface.
+ *
+ * Two rules of that library shape this file: every column family's handle must be
+ * destroyed before the database is closed (it asserts, and Debian builds it with
+ * assertions), and an error is a text that must be freed with its own function. */
 #include "store/kv.h"
 #include <rocksdb/c.h>
 #include <string.h>
@@ -89,6 +93,7 @@ static rocksdb_block_based_table_options_t *table_options(void)
     return table;
 }
 
+/* A follower opens with the writer's options: they must not disagree about families. */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
 {
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
@@ -133,6 +138,7 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
+/* All families at once: they are made together and are never dropped. */
 static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
 {
     const char *names[KV_FAMILY_COUNT];
@@ -316,6 +322,7 @@ static void put_u32(uint8_t out[4], size_t value)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
+/* Chunk bytes are left out: records of chunks and blobs name them by hash. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {

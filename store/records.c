@@ -1,4 +1,9 @@
-/* Fields of every record, written and read side by side. */
+/* Fields of every record, written and read side by side.
+ *
+ * The numbers are tags of PROTOCOL 4.6 and a contract with every store on every disk:
+ * none is ever renumbered or used again. A new field takes a new tag, which older
+ * releases skip, and is read with a default. Getters may fail in any order: the reader
+ * remembers the first failure and row_end reports it once, with family and key. */
 #include "store/records.h"
 #include <string.h>
 
@@ -38,6 +43,7 @@ static void contribution_fields(const pl_contribution *c, pl_buf *fields)
     pl_put_u64(fields, 16, c->update_bytes);
 }
 
+/* Shared by the rows of pending and the nested ones; its caller checks the reader. */
 static void contribution_get(pl_reader *fields, pl_contribution *out)
 {
     memset(out, 0, sizeof *out);
@@ -127,6 +133,7 @@ static pl_status contributions_get(row_view *row, pl_version *out)
     return PL_OK;
 }
 
+/* On failure nothing is left for the caller to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
     pl_reader *fields = &row->fields;
@@ -255,6 +262,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
+/* The target may be any text, also an empty one, so it is copied by length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;
@@ -279,6 +287,7 @@ void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob)
     row_write(batch, KV_BLOB, &key, &fields);
 }
 
+/* The number of chunks follows from the size, so neither is trusted alone. */
 pl_status blob_decode(row_view *row, blob_record *out)
 {
     size_t len;
@@ -322,6 +331,7 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     row_write(batch, KV_CHUNK, &key, &fields);
 }
 
+/* Bounds that later arithmetic relies on are checked here. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
     *out = (chunk_record){0};

@@ -1,4 +1,7 @@
-/* Keys and envelopes of rows. */
+/* Keys and envelopes of rows.
+ *
+ * Numbers in keys are big-endian, so that byte order is number order; names end with a
+ * zero byte where something follows, so that no name is a prefix of another's rows. */
 #include "store/rows.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -171,6 +174,7 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
+/* `len` is at least the version byte and the checksum. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     uint64_t stored = 0;
@@ -202,6 +206,7 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
+/* The value stays pinned while its fields are read: nothing is copied. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

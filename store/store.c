@@ -127,6 +127,8 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version);
 }
 
+/* Head rows hold only numbers; the user wants the version. Both come from one state:
+ * a reader's changes only at a refresh, a writer has one thread. */
 static pl_status visit_head(const row_walk *walk, row_view *row)
 {
     head_record head;
@@ -272,6 +274,8 @@ static uint64_t disk_bytes(const char *folder)
     return bytes;
 }
 
+/* Walks every record, but no bytes of blobs.
+ * Any damaged row is found on the way. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     char database[PL_PATH_MAX];

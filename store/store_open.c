@@ -1,4 +1,10 @@
-/* Opening: locks, format, recovery, and the proof that nothing was lost. */
+/* Opening: locks, format, recovery, and the proof that nothing was lost.
+ *
+ * A writer opens in this order, each step guarded by the ones before it: the lock (so
+ * that nobody changes what is checked), the format (so that nothing is misread), the
+ * mark, the space that recovery needs, RocksDB's recovery, the chain of commits, the
+ * comparison with the mark, and last the new epoch, the first write. A reader skips
+ * what belongs to writing: it takes no lock, checks no chain and changes nothing. */
 #include "store/store_format.h"
 #include "store/store_parts.h"
 #include <dirent.h>
@@ -81,6 +87,8 @@ static pl_status check_link(kv_slice key, kv_slice value, uint64_t expected,
     return PL_OK;
 }
 
+/* Recovery may drop a log in the middle and go on with the next; the chain shows such a
+ * hole. Only the newest rows can lie in a log: the older ones are in tables. */
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
@@ -102,6 +110,7 @@ done:
     return status;
 }
 
+/* The hash is not compared by readers: the writer may have committed in between. */
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
     if (store->sequence < mark->sequence || store->epoch < mark->epoch)
@@ -144,6 +153,8 @@ static pl_status check_recovery_space(const pl_store *store, const char *databas
     return store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES);
 }
 
+/* An id, so that copies and restored stores can be told apart by people; no decision
+ * hangs on it, so a machine without random numbers gets zeros. */
 static void put_birth(kv_batch *batch)
 {
     uint8_t id[16] = {0};
@@ -186,6 +197,7 @@ static pl_status lock(pl_store *store)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "the store");
 }
 
+/* The format file comes first in a new store: what follows is written under it. */
 static pl_status check_format(const pl_store *store)
 {
     pl_status status = store_format_check(store->folder, true);
@@ -194,6 +206,8 @@ static pl_status check_format(const pl_store *store)
     return store_format_write(store->folder);
 }
 
+/* A store with a mark has had commits: then a missing database is damage, and not made
+ * anew. */
 static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];

@@ -1,7 +1,12 @@
 /* Transactions: everything is gathered in one batch and written at once.
  *
  * Each operation checks first and writes afterwards, so that one that is refused
- * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. */
+ * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. One
+ * that fails while writing (a damaged row, a disk error) spoils the transaction: it can
+ * then only be aborted.
+ *
+ * Reading inside a transaction goes through the batch, so a blob that was just put can
+ * be named, and an update that was just accepted can be merged. */
 #include "store/store_parts.h"
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +75,8 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
                    pl_human_bytes((double)there_bytes, there));
 }
 
+/* The order is the promise: the batch is durable before the mark says so, and the mark
+ * before the caller hears of it. A mark that is behind is legal, one ahead is not. */
 pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
 {
     pl_status status = kv_commit(store->db, batch);
@@ -103,6 +110,8 @@ static void put_log(pl_txn *txn, pl_hash *log_hash)
     pl_buf_destroy(&value);
 }
 
+/* Until store_write is called nothing has left this process: a failure before it (no
+ * space, a spoilt transaction) leaves the store open for further writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
     pl_txn *txn = *handle;
@@ -139,6 +148,8 @@ static pl_status check_order(const pl_version *v, const head_record *head, bool 
                    (unsigned long long)next, (unsigned long long)v->number);
 }
 
+/* A version continues exactly what is there: a caller that merged into an older state
+ * is caught here, whatever number it wrote. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -218,6 +229,7 @@ static pl_status drop_pending(pl_txn *txn, const char *module, uint64_t phase,
     return status;
 }
 
+/* The version's row stays; it only loses the name of its momentum. */
 static pl_status drop_momentum(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -234,7 +246,8 @@ done:
     return status;
 }
 
-/* Of the versions below `number`, only the parent keeps its momentum. */
+/* Of the versions below `number`, only the parent keeps its momentum. The head knows
+ * from where on there may be any, so that a long history is not walked every time. */
 static pl_status drop_old_momentum(pl_txn *txn, const char *module, head_record *head)
 {
     for (uint64_t n = head->momentum_from; n + 1 < head->number; n++)
@@ -321,6 +334,7 @@ static pl_status old_blob(const pl_txn *txn, kv_family family, const char *name,
     return PL_OK;
 }
 
+/* In this order, so that a row may be replaced by one that names the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
     PL_RETURN_IF(blob_hold(txn, new_one));

@@ -55,7 +55,8 @@ static bool is_newer(const watermark *a, const watermark *b)
     return a->epoch != b->epoch ? a->epoch > b->epoch : a->sequence > b->sequence;
 }
 
-/* The newest valid mark and its slot. */
+/* The newest valid mark and its slot. A reader may look while a writer overwrites the
+ * older slot: that one is then invalid and the other counts. */
 static pl_status read_newest(const char *path, watermark *out, int *slot)
 {
     pl_buf bytes = {0};

@@ -8,7 +8,7 @@
 /* A process commits version after version and reports each on a pipe once it is
  * acknowledged; it is killed at a random moment, again and again, on one store. */
 
-enum { KILLS = 60, SMALL = 20000, LARGE = 3 << 20, MAX_DELAY_MS = 120 };
+enum { KILLS = 60, SMALL = 20000, LARGE = 3 << 20, MAX_DELAY_MS = 120, READ_MS = 3000 };
 
 static size_t version_bytes(uint64_t n)
 {
@@ -203,11 +203,73 @@ static void no_acknowledged_commit_is_lost_by_killing(void **state)
     assert_true(n_busy > 0 && n_early < KILLS);
 }
 
+/* What a reader sees is one commit: version, path, object and ref of one number, and
+ * all bytes that they name. Returns that number, -1 if there is none yet. */
+static int64_t look_at_one_commit(pl_store *store)
+{
+    pl_version head;
+    pl_path_state path;
+    pl_object object;
+    uint64_t bytes;
+    pl_status status = pl_store_head(store, "a/x", &head);
+    if (status == PL_ERR_NOT_FOUND)
+        return -1;
+    assert_ok(status);
+    int64_t number = (int64_t)head.number;
+    assert_int_equal(pl_store_sequence(store), number + 1);
+    assert_ok(pl_store_get_path(store, "a/p0", &path));
+    assert_int_equal(path.phase, number);
+    assert_ok(pl_store_get_object(store, "newest", &object));
+    assert_true(pl_hash_equal(&object.blob, &head.params));
+    assert_ok(pl_store_blob_bytes(store, &path.moments, &bytes));
+    uint8_t *moments = pl_alloc(bytes);
+    assert_ok(pl_store_read_blob(store, &path.moments, 0, bytes, moments));
+    pl_free(moments);
+    check_version(store, head.number);
+    check_version(store, head.number / 2);
+    pl_version_clear(&head);
+    return number;
+}
+
+static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
+{
+    int fd, status, n_looks = 0, n_opens = 0;
+    int64_t number = -1, last = -1, first = -1;
+    uint64_t word;
+    pid_t writer = start_child(*state, &fd);
+    assert_int_equal(read(fd, &word, sizeof word), sizeof word); /* it is up */
+    int64_t end_ms = pl_now_ms() + READ_MS;
+    pl_store *store = NULL;
+    while (pl_now_ms() < end_ms) {
+        if (n_looks++ % 20 == 0) {
+            pl_store_close(&store);
+            store = open_store(*state, PL_STORE_READ);
+            n_opens++;
+        }
+        assert_ok(pl_store_refresh(store));
+        number = look_at_one_commit(store);
+        assert_true(number >= last);
+        last = number;
+        if (first < 0)
+            first = number;
+    }
+    pl_store_close(&store);
+    kill(writer, SIGKILL);
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    assert_true(WIFSIGNALED(status)); /* readers never stopped it */
+    close(fd);
+    print_message("%d looks, %d openings, commits %lld to %lld\n", n_looks, n_opens,
+                  (long long)first, (long long)last);
+    assert_true(last > first && n_opens > 1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_acknowledged_commit_is_lost_by_killing,
                                         make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop_folder),
     };
     if (argc == 2)
         return commit_for_ever(argv[1]);
