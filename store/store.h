@@ -14,7 +14,12 @@
  * open the same folder while it runs (secondary instance). Layout and record
  * formats: docs/PROTOCOL.md section 4. Names of modules are "ARM/SLOT.Ek".
  *
- * Read in this order: kv (RocksDB behind one file), blob, records, store, txn.
+ * An open store and its transaction belong to one thread, but for pl_store_read_blob,
+ * pl_store_blob_bytes and the getters, which several threads may call at once while
+ * nobody refreshes or closes.
+ *
+ * Read in this order: kv (RocksDB behind one file), rows (keys, checksums), records,
+ * blob, txn, watermark, store_open, store (reading).
  */
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
@@ -147,6 +152,9 @@ PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
 /* ---- writing: one transaction = one atomic, synced commit ---- */
 typedef struct pl_txn pl_txn;
+/* One at a time. An operation that is refused with ERR_ARG, ERR_STALE, ERR_EXISTS or
+ * ERR_NOT_FOUND leaves the transaction as it was. After a failed commit that reached
+ * the disk, begin fails for good: restart the process. */
 PL_MUST_CHECK pl_status pl_txn_begin(pl_store *store, pl_txn **out);
 void pl_txn_abort(pl_txn **txn); /* accepts NULL; nothing happened */
 /* After OK everything in it is durable; after a failure nothing of it is visible to
@@ -154,10 +162,14 @@ void pl_txn_abort(pl_txn **txn); /* accepts NULL; nothing happened */
  * leaves the store readable. Frees the transaction in every case. */
 PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
 
-/* The blob becomes part of the transaction; equal bytes are stored once. */
+/* The blob becomes part of the transaction; equal bytes are stored once. A blob that no
+ * record names when the transaction is committed is not kept. ERR_UNSUPPORTED if the
+ * transaction would grow beyond 3 GiB. */
 PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes,
                                         pl_hash *out);
-/* Appends a version: number must be head + 1 (or 0 for a new module), else ERR_STALE.
+/* Appends a version: number must be head + 1 (or 0 for a new module), else ERR_STALE;
+ * `parent` must be the parameters of the head, else ERR_ARG; blobs that it names must
+ * be in the store or in the transaction, else ERR_NOT_FOUND (here and below).
  * Its pending contributions of phase number-1 are removed, with the update blobs
  * unless `keep_updates`. The momentum of version number-2 and older is dropped unless
  * `keep_momentum`. */
