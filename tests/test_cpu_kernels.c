@@ -216,6 +216,7 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
 static void check_matmul(pl_backend *be, pl_backend *ref)
 {
     check_matmul_shape(be, ref, 1, 48, 32);
+    check_matmul_shape(be, ref, 2, 37, 30);
     check_matmul_shape(be, ref, 37, 24, 40);
     check_matmul_shape(be, ref, 128, 96, 64);
 }

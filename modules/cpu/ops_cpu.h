@@ -55,6 +55,10 @@ void OP(swiglu_backward)(pl_backend *be, pl_act *dgu, const pl_act *dout,
 void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
                     const pl_weight *w, const int32_t *targets, float scale, int N,
                     int V, int C);
+void OP(matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
+                        const pl_weight *w, int N, int O, int I);
+void OP(logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
+                int V, int C);
 void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n);
 void OP(adamw)(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
                float grad_scale, const pl_adamw *adam);

@@ -16,7 +16,6 @@
 
 /* A tile of MR rows and two vectors stays in registers. */
 enum { MR = LANES == 16 ? 8 : 4, NR = 2 * LANES };
-enum { WORD = 4 };
 
 typedef struct product {
     float *c;
@@ -27,38 +26,6 @@ typedef struct product {
     int M, N, K;
     bool add;
 } product;
-
-/* Elements of one word, and words of n elements (n is even in bf16). */
-ALWAYS_INLINE int word_size(pl_type type)
-{
-    return type == PL_F32 ? 1 : 2;
-}
-ALWAYS_INLINE int words_of(int n, pl_type type)
-{
-    return n / word_size(type);
-}
-
-ALWAYS_INLINE vfloat load_word(const char *p)
-{
-    uint32_t word;
-    memcpy(&word, p, sizeof word);
-    return (vfloat)((vuint){0} + word);
-}
-ALWAYS_INLINE vfloat load_words(const char *p)
-{
-    vfloat words;
-    memcpy(&words, p, sizeof words);
-    return words;
-}
-
-ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
-{
-    if (n == LANES)
-        return load_words(p);
-    vfloat words = {0};
-    memcpy(&words, p, (size_t)n * WORD);
-    return words;
-}
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
                                 const char *b, const pl_type type)

@@ -265,8 +265,43 @@ ALWAYS_INLINE void v_store_act(pl_act *acts, size_t i, vfloat x, int n, pl_type 
         memcpy(p, &h, (size_t)n * 2);
 }
 
-/* One step of a product over words: a word is one float, or two bf16 of which both
- * products are added. acc += a * b. */
+/* ---- words: 4 bytes, one float or two bf16 neighbours ---- */
+
+enum { WORD = 4 };
+
+/* Elements of one word, and words of n elements (n is even in bf16). */
+ALWAYS_INLINE int word_size(pl_type type)
+{
+    return type == PL_F32 ? 1 : 2;
+}
+ALWAYS_INLINE int words_of(int n, pl_type type)
+{
+    return n / word_size(type);
+}
+
+ALWAYS_INLINE vfloat load_word(const char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return (vfloat)((vuint){0} + word);
+}
+ALWAYS_INLINE vfloat load_words(const char *p)
+{
+    vfloat words;
+    memcpy(&words, p, sizeof words);
+    return words;
+}
+
+ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
+{
+    if (n == LANES)
+        return load_words(p);
+    vfloat words = {0};
+    memcpy(&words, p, (size_t)n * WORD);
+    return words;
+}
+
+/* acc += a * b, word by word: in bf16 both products of a word are added. */
 ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
 {
     if (type == PL_F32)

@@ -17,7 +17,7 @@ const pl_ops OP(cpu_ops) = {
     .embed_backward = OP(embed_backward),
     .rmsnorm_forward = OP(rmsnorm_forward),
     .rmsnorm_backward = OP(rmsnorm_backward),
-    .matmul_forward = cpu_matmul_forward,
+    .matmul_forward = OP(matmul_forward),
     .matmul_dx = cpu_matmul_dx,
     .matmul_dw = cpu_matmul_dw,
     .rope = OP(rope),
@@ -27,7 +27,7 @@ const pl_ops OP(cpu_ops) = {
     .swiglu_forward = OP(swiglu_forward),
     .swiglu_backward = OP(swiglu_backward),
     .classifier = OP(classifier),
-    .logits = cpu_logits,
+    .logits = OP(logits),
     .sum_squares = OP(sum_squares),
     .adamw = OP(adamw),
 };
