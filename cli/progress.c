@@ -106,6 +106,11 @@ static void head_line(const progress *p, pl_buf *out)
 {
     char rate[16], left[16];
     double share = p->total > 0 ? p->done / p->total : 0;
+    if (p->finished) {
+        pl_buf_printf(out, "train    100 %%  in %s",
+                      pl_human_seconds(pl_now() - p->started, left));
+        return;
+    }
     pl_buf_printf(out, "train    %3.0f %%  %s tokens/s  ETA %s", 100 * share,
                   pl_human_count(p->tokens_per_second, rate),
                   pl_human_seconds(eta(p), left));
@@ -161,7 +166,8 @@ static void draw_line(const progress *p, const pl_json *status)
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
         busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
-    pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
+    if (!p->finished)
+        pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
     say("%s", pl_buf_text(&out));
     pl_buf_destroy(&out);
 }
