@@ -65,9 +65,7 @@ static pl_status choose_type(const char *precision, const cpu_isa *isa, pl_type 
 {
     *out = PL_F32;
     if (precision == NULL || strcmp(precision, "auto") == 0) {
-#ifdef PL_HAVE_DNNL
-        *out = isa->fast_bf16 ? PL_BF16 : PL_F32;
-#endif
+        *out = isa->fast_bf16 && gemm_has_bf16() ? PL_BF16 : PL_F32;
         return PL_OK;
     }
     if (strcmp(precision, "bf16") == 0)

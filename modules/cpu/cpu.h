@@ -11,6 +11,10 @@ extern "C" {
  * elsewhere. One thread uses a backend at a time. ERR_CONFIG for an unknown
  * precision or n_threads < 1; ERR_UNSUPPORTED names what is missing.
  *
+ * More than one thread is for a machine that is otherwise idle: the teams of OpenMP
+ * spin at every operation, and a step on 2 threads of 2 busy cores took three times as
+ * long as on 1. Two paths on two cores are two processes of one thread.
+ *
  * OpenBLAS obeys OPENBLAS_CORETYPE at its first use: a process that inherits it
  * may run kernels of an older machine. The device text shows the core it chose. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,

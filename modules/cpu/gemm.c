@@ -1,6 +1,15 @@
 /* Which library multiplies. */
 #include "modules/cpu/gemm.h"
 
+bool gemm_has_bf16(void)
+{
+#ifdef PL_HAVE_DNNL
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* oneDNN 2.6 in f32 loses up to half on long K (transposed operands); OpenBLAS does
  * not, so that f32 goes there. OpenBLAS has no bf16. */
 pl_status gemm_open(pl_type type, int n_threads, gemm **out)

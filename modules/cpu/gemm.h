@@ -28,6 +28,8 @@ struct gemm {
     void (*close)(gemm **g);
 };
 
+bool gemm_has_bf16(void); /* in this build; a machine may still lack it */
+
 /* The library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN where only
  * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);

@@ -219,8 +219,9 @@ pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
     const gemm_call probe = {GEMM_TN, 32, 32, 32, PL_F32, true};
     const dnnl_version_t *version = dnnl_version();
     gemm_entry *entry;
-    snprintf(g->head.text, sizeof g->head.text, "onednn %d.%d.%d", version->major,
-             version->minor, version->patch);
+    const bool amx = dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx;
+    snprintf(g->head.text, sizeof g->head.text, "onednn %d.%d.%d%s", version->major,
+             version->minor, version->patch, amx ? " amx" : "");
     g->head.run = dnnl_run;
     g->head.close = dnnl_close;
     g->type = type;
