@@ -7,7 +7,8 @@ user would. Prints one JSON line a configuration; the best step counts, as in be
     python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
 
-precision: f32; autocast (fp32 parameters, bf16 products); bf16 (parameters as well).
+precision: f32; autocast (fp32 parameters, bf16 products: what pathloom does); bf16
+(parameters and moments as well: less memory to move, and less exact).
 """
 
 import argparse
