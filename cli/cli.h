@@ -34,6 +34,7 @@ typedef struct cli_options {
     const char *sets[128]; /* key=value */
     int n_sets;
     bool json, help;
+    bool reference;      /* init: the keys as a Markdown page */
     const char *run;     /* --run or --out */
     const char *rest[8]; /* other words */
     int n_rest;

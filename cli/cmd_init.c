@@ -14,7 +14,10 @@ int cmd_init(int argc, char **argv)
         status = config_build(NULL, o.sets, o.n_sets, &c);
     if (status != PL_OK)
         return cli_fail(status);
-    pl_conf_write_yaml(&config_table, &c, &text);
+    if (o.reference)
+        pl_conf_write_reference(&config_table, &text);
+    else
+        pl_conf_write_yaml(&config_table, &c, &text);
     fputs(pl_buf_text(&text), stdout);
     pl_buf_destroy(&text);
     return 0;

@@ -44,6 +44,7 @@ enum {
     OPT_RUN,
     OPT_WORKERS,
     OPT_JSON,
+    OPT_REFERENCE,
     OPT_HELP
 };
 
@@ -54,6 +55,7 @@ static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
                                       {"run", required_argument, NULL, OPT_RUN},
                                       {"workers", required_argument, NULL, OPT_WORKERS},
                                       {"json", no_argument, NULL, OPT_JSON},
+                                      {"reference", no_argument, NULL, OPT_REFERENCE},
                                       {"help", no_argument, NULL, OPT_HELP},
                                       {NULL, 0, NULL, 0}};
 
@@ -89,6 +91,9 @@ static pl_status take_option(int option, cli_options *o, char **argv)
         return add_set(o, "workers.count", optarg);
     case OPT_JSON:
         o->json = true;
+        return PL_OK;
+    case OPT_REFERENCE:
+        o->reference = true;
         return PL_OK;
     case OPT_HELP:
         o->help = true;
