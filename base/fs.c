@@ -58,8 +58,12 @@ static pl_status path_too_long(const char *path)
  * is there afterwards. */
 static pl_status make_folder(const char *path)
 {
-    if (mkdir(path, 0777) == 0 || pl_path_is_folder(path))
+    if (mkdir(path, 0777) == 0)
         return PL_OK;
+    int cause = errno; /* the next call has its own */
+    if (pl_path_is_folder(path))
+        return PL_OK;
+    errno = cause;
     return failed("make the folder", path);
 }
 
@@ -199,7 +203,9 @@ static pl_status sync_parent(const char *path)
 pl_status pl_replace_file(const char *path, const void *data, size_t len)
 {
     char temporary[PL_PATH_MAX];
-    int used = snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    /* Two processes may write the same file: each has its own temporary one. */
+    int used =
+        snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
     if (used < 0 || used >= PL_PATH_MAX)
         return path_too_long(path);
     pl_status status = write_synced(temporary, data, len);
@@ -294,6 +300,11 @@ pl_status pl_check_writable(const char *folder)
         return path_too_long(folder);
     pl_buf back = {0};
     pl_status status = write_synced(path, probe, sizeof probe);
+    if (status != PL_OK)
+        pl_fail_in(status,
+                   "nothing can be written into the folder %s; give another, or change "
+                   "its rights",
+                   folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&

@@ -13,7 +13,7 @@ PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);  /* absent is fine */
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
 
-/* Writes path.tmp, fsyncs, renames, fsyncs the folder: after OK the new content
+/* Writes path.tmp-PID, fsyncs, renames, fsyncs the folder: after OK the new content
  * survives a power cut; after a failure the old content is still there. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 

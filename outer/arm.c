@@ -161,6 +161,13 @@ static pl_status check_arm(const pl_arm *arm)
 {
     pl_topology *topology = NULL;
     pl_status status = pl_topology_create(&arm->shape, &arm->spec, &topology);
+    if (status == PL_OK &&
+        (int64_t)pl_topology_n_paths(topology) * pl_topology_n_replicas(topology) >
+            PL_TASKS_MAX)
+        status = pl_fail(PL_ERR_CONFIG,
+                         "arm %s has %d paths of %d replicas; at most %d trainings fit",
+                         arm->name, pl_topology_n_paths(topology),
+                         pl_topology_n_replicas(topology), PL_TASKS_MAX);
     if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
         status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
                          arm->name, pl_topology_n_paths(topology), arm->n_shards);

@@ -13,7 +13,10 @@
 extern "C" {
 #endif
 
-enum { PL_ARM_NAME_MAX = 24 };
+enum {
+    PL_ARM_NAME_MAX = 24,
+    PL_TASKS_MAX = 16384 /* paths times replicas: what one definition message holds */
+};
 
 /* Classes of modules, by who shares them, for settings of the outer step. */
 typedef enum pl_class {

@@ -101,7 +101,7 @@ static pl_status as_status(pl_message *answer)
 {
     if (answer->type != PL_MSG_ERR)
         return PL_OK;
-    char text[512];
+    char text[1024];
     pl_reader r;
     pl_reader_open(&r, "error from home", answer->body.data, answer->body.len);
     uint64_t code = pl_get_u64(&r, PL_TAG_STATUS, 0);
@@ -121,7 +121,9 @@ static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
     for (;;) {
         int64_t now = pl_now_ms();
         if (now - start > c->patience_ms)
-            return pl_fail(PL_ERR_TIMEOUT, "the home did not answer within %d s",
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "the home did not answer within %d s; see its log, or raise "
+                           "workers.patience_s",
                            c->patience_ms / 1000);
         if (sent == 0 || now - sent > RESEND_MS) {
             pl_status status = pl_wire_send(socket, question);
@@ -193,7 +195,7 @@ typedef struct upload {
     struct {
         uint64_t request;
         size_t piece;
-        int64_t sent;
+        int64_t sent, resend_ms; /* doubles with every sending */
     } waiting[WINDOW];
 } upload;
 
@@ -211,6 +213,7 @@ static pl_status send_piece(upload *u, size_t slot)
     pl_buf_append(&m.data, u->data + offset, (size_t)len);
     pl_status status = pl_wire_send(u->socket, &m);
     u->waiting[slot].sent = pl_now_ms();
+    u->waiting[slot].resend_ms *= 2;
     pl_message_destroy(&m);
     return status == PL_ERR_NET ? PL_OK : status; /* sent again later */
 }
@@ -221,6 +224,7 @@ static pl_status fill_window(upload *u)
         size_t slot = u->n_waiting++;
         u->waiting[slot].request = pl_wire_next_request();
         u->waiting[slot].piece = u->next++;
+        u->waiting[slot].resend_ms = RESEND_MS / 2;
         PL_RETURN_IF(send_piece(u, slot));
     }
     return PL_OK;
@@ -230,19 +234,28 @@ static pl_status resend_late(upload *u)
 {
     int64_t now = pl_now_ms();
     for (size_t i = 0; i < u->n_waiting; i++)
-        if (now - u->waiting[i].sent > RESEND_MS)
+        if (now - u->waiting[i].sent > u->waiting[i].resend_ms)
             PL_RETURN_IF(send_piece(u, i));
     return PL_OK;
 }
 
-static bool acknowledge(upload *u, uint64_t request)
+/* A home that is full asks for patience: the piece goes again a little later. The first
+ * piece reserves room for the whole blob, so that uploads cannot block one another. */
+static pl_status acknowledge(upload *u, pl_message *answer)
 {
-    for (size_t i = 0; i < u->n_waiting; i++)
-        if (u->waiting[i].request == request) {
-            u->waiting[i] = u->waiting[--u->n_waiting];
-            return true;
+    for (size_t i = 0; i < u->n_waiting; i++) {
+        if (u->waiting[i].request != answer->request)
+            continue;
+        pl_status status = as_status(answer);
+        if (status == PL_ERR_BUSY) {
+            u->waiting[i].sent = pl_now_ms();
+            u->waiting[i].resend_ms = RESEND_MS / 8;
+            return PL_OK;
         }
-    return false;
+        u->waiting[i] = u->waiting[--u->n_waiting];
+        return status;
+    }
+    return PL_OK;
 }
 
 static pl_status run_upload(upload *u)
@@ -256,9 +269,11 @@ static pl_status run_upload(upload *u)
         status = wait_slice(u->client, u->socket, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             goto done;
-        if (status == PL_OK && acknowledge(u, a.request)) {
-            PL_TRY(as_status(&a));
-            last = pl_now_ms();
+        if (status == PL_OK) {
+            size_t before = u->n_waiting;
+            PL_TRY(acknowledge(u, &a));
+            if (u->n_waiting < before)
+                last = pl_now_ms();
         }
         status = PL_OK;
         if (pl_now_ms() - last > u->client->patience_ms)
@@ -272,16 +287,22 @@ done:
     return status;
 }
 
-static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t bytes,
-                             pl_hash *blob)
+static pl_status put_known_blob(pl_client *c, int home, const void *data,
+                                uint64_t bytes, const pl_hash *blob)
 {
     upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
-    pl_blob_hash(data, bytes, &u.hash);
+    u.hash = *blob;
     u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
     if (u.n_pieces == 0)
         u.n_pieces = 1;
-    *blob = u.hash;
     return run_upload(&u);
+}
+
+static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t bytes,
+                             pl_hash *blob)
+{
+    pl_blob_hash(data, bytes, blob);
+    return put_known_blob(c, home, data, bytes, blob);
 }
 
 pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
@@ -481,8 +502,11 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                 pl_submit_result *result, char text[256])
 {
     pl_message q;
-    pl_hash blob;
-    PL_RETURN_IF(pl_client_put_blob(c, state->name, moments, bytes, &blob));
+    pl_hash blob = state->moments;
+    if (pl_hash_none(&blob))
+        pl_blob_hash(moments, bytes, &blob);
+    PL_RETURN_IF(
+        put_known_blob(c, pl_home_of(state->name, c->n_homes), moments, bytes, &blob));
     pl_message_init(&q, PL_MSG_SUBMIT_PATH);
     q.token = token;
     pl_put_text(&q.body, PL_TAG_NAME, state->name);

@@ -167,6 +167,30 @@ static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message
 }
 
 /* ---- small writes; answered after the commit ---- */
+/* Read and checked before it is stored: a definition is for ever. It is installed after
+ * the commit, when its modules can be seen. */
+static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
+                            bool same)
+{
+    home_arm arm;
+    const char *bare = name + strlen("arm/");
+    if (exists && !same)
+        return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
+    if (home_find_arm(h, bare, strlen(bare)))
+        return PL_OK;
+    PL_RETURN_IF(home_read_arm(h, name, hash, &arm));
+    pl_status status = same ? PL_OK : home_adopt_blob(h, hash);
+    if (status == PL_OK && !same)
+        status = pl_txn_put_object(h->txn, name, hash);
+    if (status == PL_OK && h->txn)
+        status = pl_txn_commit(&h->txn);
+    if (status == PL_OK)
+        status = home_install_arm(h, &arm);
+    if (status == PL_OK)
+        home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    return status;
+}
+
 static pl_status on_put_object(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -176,20 +200,15 @@ static pl_status on_put_object(home *h, pl_reader *r, pl_message *a)
     PL_RETURN_IF(pl_reader_status(r));
     a->type = PL_MSG_OK;
     pl_status status = pl_store_get_object(h->store, name, &old);
-    if (status == PL_OK && pl_hash_equal(&old.blob, &hash))
-        return PL_OK;
-    if (status == PL_OK && pl_starts_with(name, "arm/"))
-        return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
+    bool same = status == PL_OK && pl_hash_equal(&old.blob, &hash);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
-    PL_RETURN_IF(home_adopt_blob(h, &hash));
-    PL_RETURN_IF(pl_txn_put_object(h->txn, name, &hash));
-    if (!pl_starts_with(name, "arm/"))
+    if (pl_starts_with(name, "arm/"))
+        return define_arm(h, name, &hash, status == PL_OK, same);
+    if (same)
         return PL_OK;
-    PL_RETURN_IF(pl_txn_commit(&h->txn)); /* an arm is read back from the store */
-    PL_RETURN_IF(home_add_arm(h, name, &hash));
-    home_tell_arm(h, &h->arms[h->n_arms - 1]);
-    return PL_OK;
+    PL_RETURN_IF(home_adopt_blob(h, &hash));
+    return pl_txn_put_object(h->txn, name, &hash);
 }
 
 static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
@@ -198,6 +217,8 @@ static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
     PL_RETURN_IF(pl_reader_status(r));
+    if (pl_starts_with(name, "sys/"))
+        return pl_fail(PL_ERR_NOPERM, "names below sys/ are the home's own: %s", name);
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
     a->type = PL_MSG_OK;
@@ -293,12 +314,12 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     }
 }
 
-/* Failures that are the asker's; any other one ends the home. */
+/* Failures of the machine or of this program end the home; all others are the asker's
+ * to know. Only handlers are asked: a commit or merge that fails is always fatal. */
 static bool is_askers_fault(pl_status status)
 {
-    return status == PL_ERR_PROTO || status == PL_ERR_NOT_FOUND ||
-           status == PL_ERR_EXISTS || status == PL_ERR_DATA || status == PL_ERR_BUSY ||
-           status == PL_ERR_DAMAGED || status == PL_ERR_NOMEM || status == PL_ERR_STALE;
+    return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
+           status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
 }
 
 static bool is_read(uint16_t type)
@@ -312,12 +333,12 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
+    pl_message_init(&a, PL_MSG_OK);
     if (m->type == PL_MSG_SUBMIT)
         status = home_submit(h, peer, m);
     else if (m->type == PL_MSG_SUBMIT_PATH)
         status = home_submit_path(h, peer, m);
     else {
-        pl_message_init(&a, PL_MSG_OK);
         status = answer_question(h, peer, m, &a);
         a.request = m->request;
         a.epoch = h->epoch;
@@ -330,13 +351,18 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
     if (status == PL_OK || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
+    /* A question asked twice in one group must not hear of its double first. */
+    if (!is_read(m->type)) {
+        home_answer_later(h, peer, &a);
+        return PL_OK;
+    }
     status = home_answer_now(h, peer, &a);
     pl_message_destroy(&a);
     return status;
 }
 
 /* The group becomes durable; only then does anybody hear of it. */
-static pl_status end_group(home *h)
+pl_status home_end_group(home *h)
 {
     pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
     for (size_t i = 0; i < h->n_answers; i++) {
@@ -358,9 +384,8 @@ static pl_status take_group(home *h, pl_message *m)
         PL_RETURN_IF(status);
         PL_RETURN_IF(handle(h, &peer, m));
     }
-    PL_RETURN_IF(end_group(h));
-    PL_RETURN_IF(home_merge_ready(h));
-    return end_group(h);
+    PL_RETURN_IF(home_end_group(h));
+    return home_merge_ready(h);
 }
 
 static pl_status serve(home *h)
@@ -369,6 +394,7 @@ static pl_status serve(home *h)
     pl_message m;
     int64_t swept = pl_now_ms();
     pl_message_init(&m, 0);
+    PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
     while (!h->stopping && !(h->options->stop && *h->options->stop)) {
         bool ready = false;
         pl_wire_poll(&h->socket, 1, NULL, 0, TICK_MS, &ready);
@@ -391,8 +417,6 @@ pl_status pl_home_run(const pl_home_options *options)
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
     h.epoch = pl_store_epoch(h.store);
     PL_TRY(home_load(&h));
-    PL_TRY(home_merge_ready(&h));
-    PL_TRY(end_group(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));

@@ -3,6 +3,8 @@
 #include "outer/home_parts.h"
 #include "outer/merge.h"
 
+#include <math.h>
+
 typedef struct merge {
     home *h;
     home_arm *arm;
@@ -152,6 +154,11 @@ static pl_status merge_module(home *h, home_arm *arm, home_module *module)
                           arm->arm.outer.rescale, g.n};
     pl_outer_apply(&step, g.params, g.momentum, g.mean, module->n_params);
     g.version.params_norm = pl_l2_norm(g.params, module->n_params);
+    if (!isfinite(g.version.params_norm))
+        PL_TRY(pl_fail(PL_ERR_NUMERIC,
+                       "version %llu of %s would not be finite; lower outer.lr or "
+                       "outer.momentum",
+                       (unsigned long long)g.version.number, module->name));
     PL_TRY(commit(&g));
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
@@ -167,8 +174,10 @@ pl_status home_merge_ready(home *h)
         home_arm *arm = &h->arms[a];
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             home_module *module = &arm->modules[m];
-            if (module->exists && module->n_pending == module->n_contributors)
+            if (module->exists && module->n_pending == module->n_contributors) {
                 PL_RETURN_IF(merge_module(h, arm, module));
+                PL_RETURN_IF(home_end_group(h)); /* one module, one commit */
+            }
         }
     }
     return PL_OK;

@@ -74,6 +74,7 @@ pl_status home_write(home *h); /* the group's transaction exists after this */
 /* Queues an answer until the group is durable; takes body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
 pl_status home_answer_now(home *h, const pl_peer *peer, const pl_message *message);
+pl_status home_end_group(home *h); /* commit, then answer */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
@@ -83,7 +84,11 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 /* home_state.c */
 pl_status home_load(home *h); /* arms, heads, pending, paths from the store */
 void home_unload(home *h);
-pl_status home_add_arm(home *h, const char *object_name, const pl_hash *blob);
+/* Decoded and checked from the store or from an upload; not yet known to the home. */
+pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
+                        home_arm *out);
+/* Takes what `arm` holds, also when it fails. */
+pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
 void home_tell_path(home *h, const home_path *path);

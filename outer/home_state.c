@@ -47,46 +47,75 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     return PL_OK;
 }
 
-static pl_status read_arm(home *h, const pl_hash *blob, home_arm *arm)
+static void clear_arm(home_arm *arm)
+{
+    int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
+    for (int m = 0; arm->modules && m < n_modules; m++)
+        pl_free(arm->modules[m].pending);
+    pl_free(arm->modules);
+    pl_free(arm->paths);
+    pl_topology_destroy(&arm->topology);
+    pl_arm_clear(&arm->arm);
+}
+
+static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
+{
+    uint64_t size = 0;
+    const home_upload *u = home_staged(h, blob);
+    if (u) {
+        pl_buf_append(out, u->data, (size_t)u->bytes);
+        return PL_OK;
+    }
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, blob, &size));
+    pl_buf_reserve(out, (size_t)size);
+    PL_RETURN_IF(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data));
+    out->len = (size_t)size;
+    return PL_OK;
+}
+
+pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
+                        home_arm *out)
 {
     pl_status status = PL_OK;
-    void *bytes = NULL;
-    uint64_t size = 0;
-    PL_TRY(pl_store_blob_bytes(h->store, blob, &size));
-    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an arm definition", &bytes));
-    PL_TRY(pl_store_read_blob(h->store, blob, 0, (size_t)size, bytes));
-    PL_TRY(pl_arm_decode(bytes, (size_t)size, &arm->arm));
-    PL_TRY(pl_topology_create(&arm->arm.shape, &arm->arm.spec, &arm->topology));
-    arm->blob = *blob;
+    pl_buf bytes = {0};
+    memset(out, 0, sizeof *out);
+    out->blob = *blob;
+    PL_TRY(arm_bytes(h, blob, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &out->arm));
+    if (strcmp(object_name + strlen("arm/"), out->arm.name) != 0)
+        PL_TRY(pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s",
+                       object_name, out->arm.name));
+    PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
 done:
-    pl_free_aligned(bytes);
+    pl_buf_destroy(&bytes);
+    if (status != PL_OK)
+        clear_arm(out);
     return status;
 }
 
-pl_status home_add_arm(home *h, const char *object_name, const pl_hash *blob)
+pl_status home_install_arm(home *h, home_arm *arm)
 {
-    home_arm arm;
-    memset(&arm, 0, sizeof arm);
-    PL_RETURN_IF(read_arm(h, blob, &arm));
-    if (strcmp(object_name + strlen("arm/"), arm.arm.name) != 0)
-        return pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s",
-                       object_name, arm.arm.name);
-    int n_modules = pl_topology_n_modules(arm.topology);
-    arm.modules = pl_alloc((size_t)n_modules * sizeof *arm.modules);
-    arm.paths = pl_alloc((size_t)n_tasks(&arm) * sizeof *arm.paths);
-    h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
-    h->arms[h->n_arms++] = arm;
-    home_arm *kept = &h->arms[h->n_arms - 1];
+    pl_status status = PL_OK;
+    int n_modules = pl_topology_n_modules(arm->topology);
+    arm->modules = pl_alloc((size_t)n_modules * sizeof *arm->modules);
+    arm->paths = pl_alloc((size_t)n_tasks(arm) * sizeof *arm->paths);
     for (int m = 0; m < n_modules; m++)
-        PL_RETURN_IF(load_module(h, kept, m));
-    for (int i = 0; i < n_tasks(kept); i++)
-        PL_RETURN_IF(load_path(h, kept, i));
-    return PL_OK;
+        PL_TRY(load_module(h, arm, m));
+    for (int i = 0; i < n_tasks(arm); i++)
+        PL_TRY(load_path(h, arm, i));
+    h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
+    h->arms[h->n_arms++] = *arm;
+done:
+    if (status != PL_OK)
+        clear_arm(arm);
+    return status;
 }
 
 static pl_status on_arm_object(void *context, const pl_object *object)
 {
-    return home_add_arm(context, object->name, &object->blob);
+    home_arm arm;
+    PL_RETURN_IF(home_read_arm(context, object->name, &object->blob, &arm));
+    return home_install_arm(context, &arm);
 }
 
 static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
@@ -125,15 +154,8 @@ pl_status home_load(home *h)
 
 void home_unload(home *h)
 {
-    for (int a = 0; a < h->n_arms; a++) {
-        home_arm *arm = &h->arms[a];
-        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
-            pl_free(arm->modules[m].pending);
-        pl_free(arm->modules);
-        pl_free(arm->paths);
-        pl_topology_destroy(&arm->topology);
-        pl_arm_clear(&arm->arm);
-    }
+    for (int a = 0; a < h->n_arms; a++)
+        clear_arm(&h->arms[a]);
     pl_free(h->arms);
     h->arms = NULL;
     h->n_arms = 0;

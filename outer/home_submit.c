@@ -197,6 +197,22 @@ static bool updates_are_in(const home *h, const home_arm *arm, int index, int64_
     return true;
 }
 
+static pl_status check_moments(home *h, const home_arm *arm, const pl_path_state *state)
+{
+    uint64_t want = 2 * pl_topology_path_params(arm->topology) * sizeof(float),
+             bytes = 0;
+    const home_upload *u = home_staged(h, &state->moments);
+    if (u)
+        bytes = u->bytes;
+    else
+        PL_RETURN_IF(pl_store_blob_bytes(h->store, &state->moments, &bytes));
+    if (bytes != want)
+        return pl_fail(PL_ERR_DATA, "the moments of %s have %llu bytes instead of %llu",
+                       state->name, (unsigned long long)bytes,
+                       (unsigned long long)want);
+    return PL_OK;
+}
+
 pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_path_state state;
@@ -226,6 +242,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
+    PL_RETURN_IF(check_moments(h, arm, &state));
     PL_RETURN_IF(home_adopt_blob(h, &state.moments));
     PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
     path->phase = state.phase;

@@ -29,6 +29,12 @@ static pl_status new_upload(home *h, const pl_hash *hash, uint64_t bytes,
                             home_upload **out)
 {
     void *data = NULL;
+    if (bytes > h->options->staging_bytes)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a blob of %llu bytes is more than the home takes (%llu); raise "
+                       "store.staging",
+                       (unsigned long long)bytes,
+                       (unsigned long long)h->options->staging_bytes);
     if (bytes > h->options->staging_bytes - h->staged_bytes)
         return pl_fail(PL_ERR_BUSY,
                        "the home holds %llu bytes of uploads and takes at most %llu; "
@@ -79,7 +85,8 @@ static pl_status check_piece(const pl_message *m, uint64_t total, uint64_t offse
 {
     uint64_t left = total - offset;
     uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
-    if (offset > total || offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
+    if (offset > total || (total > 0 && offset == total) ||
+        offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
         return pl_fail(
             PL_ERR_PROTO, "a piece of %zu bytes at %llu does not fit a blob of %llu",
             m->data.len, (unsigned long long)offset, (unsigned long long)total);

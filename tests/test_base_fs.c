@@ -58,7 +58,9 @@ static void a_replaced_file_reads_back(void **state)
         assert_memory_equal(back.data, data, len);
         pl_free(data);
     }
-    assert_false(pl_path_exists(in_folder("file.tmp")));
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "file.tmp-%ld", (long)getpid());
+    assert_false(pl_path_exists(in_folder(temporary)));
     pl_buf_destroy(&back);
 }
 
@@ -67,7 +69,9 @@ static void a_failed_replacement_leaves_the_old_content(void **state)
     (void)state;
     pl_buf back = {0};
     assert_int_equal(pl_replace_file(in_folder("kept"), "old", 3), PL_OK);
-    assert_int_equal(mkdir(in_folder("kept.tmp"), 0700), 0);
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "kept.tmp-%ld", (long)getpid());
+    assert_int_equal(mkdir(in_folder(temporary), 0700), 0);
     assert_int_not_equal(pl_replace_file(in_folder("kept"), "new", 3), PL_OK);
     assert_int_equal(pl_read_file(in_folder("kept"), &back), PL_OK);
     assert_string_equal(pl_buf_text(&back), "old");

@@ -493,6 +493,79 @@ static void unknown_names_are_told_to_the_asker(void **state)
                      PL_ERR_NOT_FOUND);
 }
 
+/* ---- hostile messages: answered with an error, and the home lives on ---- */
+static void ask_raw(fixture *f, pl_message *q, pl_status want)
+{
+    pl_socket *socket = NULL;
+    pl_message a;
+    pl_message_init(&a, 0);
+    assert_int_equal(pl_wire_connect(f->address, &socket), PL_OK);
+    q->request = pl_wire_next_request();
+    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
+    pl_wire_close(&socket);
+    pl_message_destroy(&a);
+    pl_message_destroy(q);
+}
+
+static void broken_submissions_of_every_kind_are_refused(void **state)
+{
+    fixture *f = *state;
+    static const uint16_t types[] = {
+        PL_MSG_SUBMIT,        PL_MSG_SUBMIT_PATH, PL_MSG_PUT_OBJECT,
+        PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
+        PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
+    kill_home(f, SIGKILL);
+    start_home(f); /* so that the broken message is the first one */
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        pl_message q;
+        pl_message_init(&q, types[i]);
+        ask_raw(f, &q, PL_ERR_PROTO);
+    }
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
+{
+    fixture *f = *state;
+    pl_message q;
+    pl_hash hash;
+    pl_hash_of("blob", "y", 1, &hash);
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, PL_WIRE_DATA_MAX);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, PL_WIRE_DATA_MAX);
+    ask_raw(f, &q, PL_ERR_PROTO);
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, (uint64_t)1 << 60);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
+    pl_buf_reserve(&q.data, PL_WIRE_DATA_MAX);
+    memset(q.data.data, 0, PL_WIRE_DATA_MAX);
+    q.data.len = PL_WIRE_DATA_MAX;
+    ask_raw(f, &q, PL_ERR_CONFIG); /* more than the home ever takes */
+}
+
+static void arm_that_cannot_be_read_is_never_stored(void **state)
+{
+    fixture *f = *state;
+    pl_hash blob;
+    assert_int_not_equal(
+        pl_client_put_object(f->client, "arm/bad", "no definition", 13, &blob), PL_OK);
+    kill_home(f, SIGKILL);
+    start_home(f);
+    assert_int_equal(pl_client_get_object(f->client, "arm/bad", &blob),
+                     PL_ERR_NOT_FOUND);
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void names_of_the_home_itself_are_not_for_others(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(pl_client_put_ref(f->client, "sys/hub-epoch", "1"), PL_ERR_NOPERM);
+    assert_int_equal(pl_client_put_ref(f->client, "", "x"), PL_ERR_ARG);
+    assert_int_equal(pl_client_put_ref(f->client, "good", "x"), PL_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -511,6 +584,10 @@ int main(int argc, char **argv)
         TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
         TEST(blob_of_several_pieces_arrives_whole),
         TEST(unknown_names_are_told_to_the_asker),
+        TEST(broken_submissions_of_every_kind_are_refused),
+        TEST(piece_beyond_the_end_of_a_blob_is_refused),
+        TEST(arm_that_cannot_be_read_is_never_stored),
+        TEST(names_of_the_home_itself_are_not_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static void drop_last(cache *c)
 
 void cache_put(cache *c, const pl_hash *hash, const void *data, uint64_t bytes)
 {
-    if (find_and_raise(c, hash))
+    if (bytes > c->max_bytes || find_and_raise(c, hash))
         return;
     while (c->first && c->bytes + bytes > c->max_bytes)
         drop_last(c);

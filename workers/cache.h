@@ -8,6 +8,6 @@ cache *cache_create(uint64_t max_bytes);
 void cache_destroy(cache **c);
 /* Borrowed until the next cache_put; NULL if not there. */
 const void *cache_get(cache *c, const pl_hash *hash, uint64_t *bytes);
-/* Copies. A blob larger than the whole cache is kept alone. */
+/* Copies. A blob larger than the whole cache is not kept. */
 void cache_put(cache *c, const pl_hash *hash, const void *data, uint64_t bytes);
 #endif

@@ -29,7 +29,10 @@ static pl_status answer(hub *h, const pl_peer *peer, pl_message *a)
 {
     pl_status status = pl_wire_send_to(h->socket, peer, a);
     pl_message_destroy(a);
-    return status == PL_ERR_NET ? PL_OK : status; /* gone: it will ask again */
+    if (status == PL_ERR_ARG) /* too long for one message */
+        pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
+    /* A peer that is gone will ask again. */
+    return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
 static void note_peer(hub *h, int worker, const pl_peer *peer)
@@ -123,7 +126,7 @@ static pl_status say_no_work(hub *h, hub_worker *w)
 /* After a restart workers may still hold leases: they get one ttl to say so. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
-    bool restarted = h->tasks.epoch > 1 && now_ms - h->started_ms < h->options->ttl_ms;
+    bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
@@ -229,7 +232,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
-static pl_status on_done(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
+                         pl_message *a)
 {
     report rep;
     PL_RETURN_IF(read_report(h, peer, r, &rep));
@@ -246,7 +250,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_reader *r, pl_message *
     w->n_tasks++;
     if (inner > 0)
         w->rate = (double)tokens / inner;
-    if (rep.path) {
+    /* The homes have the last word; this spares waiting for their news. */
+    if (rep.path && rep.phase == rep.path->phase && m->token == rep.path->lease.token) {
         rep.path->loss = loss;
         plan_finish(rep.path, rep.phase + 1);
         pl_log(PL_LOG_INFO, "task.done",
@@ -290,7 +295,7 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
     case PL_MSG_RENEW:
         return on_renew(h, peer, m, &r, a);
     case PL_MSG_DONE:
-        return on_done(h, peer, &r, a);
+        return on_done(h, peer, m, &r, a);
     case PL_MSG_RELEASE:
         return on_release(h, peer, m, &r, a);
     case PL_MSG_STATUS:
@@ -377,7 +382,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
-    hub h = {.options = options, .started_ms = pl_now_ms()};
+    hub h = {.options = options};
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     PL_TRY(hub_open_homes(&h));
     if (options->ready_file && options->ready_file[0])

@@ -25,7 +25,7 @@ void hub_close_homes(hub *h)
 bool hub_homes_ready(const hub *h)
 {
     for (int i = 0; i < h->options->n_homes; i++)
-        if (!h->homes[i].welcome)
+        if (!h->homes[i].welcome || !h->homes[i].known)
             return false;
     return true;
 }
@@ -90,7 +90,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->options->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            home->welcome = false;
+            home->welcome = false; /* what it told stays true: it only grows */
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
         }
@@ -140,8 +140,10 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         pl_get_text(&r, PL_TAG_ARM, 0, name, sizeof name);
         pl_hash blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
         PL_RETURN_IF(pl_reader_status(&r));
-        if (!plan_find_arm(&h->tasks, name))
-            return ask_arm(home, &blob, 0);
+        if (plan_find_arm(&h->tasks, name))
+            return PL_OK;
+        h->unknown_arms++;
+        return ask_arm(home, &blob, 0);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_text(&r, PL_TAG_MODULE, 0, name, sizeof name);
         uint64_t version = pl_get_u64(&r, PL_TAG_VERSION, 0);
@@ -158,12 +160,18 @@ static pl_status apply_state(hub *h, hub_home *home)
     pl_reader r;
     pl_reader_open(&r, "STATE_IS", home->state.data, home->state.len);
     size_t n = pl_field_count(&r, PL_TAG_RECORD);
+    h->unknown_arms = 0;
     for (size_t i = 0; i < n; i++) {
         size_t len = 0;
         const uint8_t *record = pl_get_bytes(&r, PL_TAG_RECORD, i, &len);
         PL_RETURN_IF(apply_record(h, home, record, len));
     }
-    return pl_reader_status(&r);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (!home->known && h->unknown_arms == 0) {
+        home->known = true;
+        h->known_ms = pl_now_ms();
+    }
+    return PL_OK;
 }
 
 static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader *r)

@@ -30,6 +30,7 @@ typedef struct hub_worker {
 typedef struct hub_home {
     pl_socket *socket;
     uint64_t epoch;   /* of its store; another one means that it has started again */
+    bool known;       /* its whole state has been applied since WELCOME */
     bool welcome;     /* HELLO answered since the home was last heard of */
     int64_t heard_ms; /* any message */
     int64_t asked_ms; /* last HELLO or GET_STATE */
@@ -43,7 +44,8 @@ typedef struct hub {
     hub_worker *workers;
     int n_workers;
     plan tasks;
-    int64_t started_ms;
+    int64_t known_ms;  /* when the state of all homes was known */
+    int unknown_arms;  /* named by the state being applied, definition not here yet */
     char failure[256]; /* why the run cannot go on; "" while it can */
     bool stopping;
 } hub;

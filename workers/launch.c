@@ -7,7 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 48, CRASHES_MAX = 5, CRASH_WINDOW_MS = 10000 };
+enum {
+    ARGS_MAX = 48,
+    CRASHES_MAX = 8, /* in a row */
+    KILLS_MAX =
+        200, /* SIGKILL is somebody's will, but not for ever: memory may be short */
+    STEADY_MS = 10000, /* alive for so long ends a row */
+    DELAY_MS = 100,
+    DELAY_MAX_MS = 5000
+};
 
 typedef struct child {
     char name[64];
@@ -16,8 +24,9 @@ typedef struct child {
     char address[PL_ADDRESS_MAX]; /* got at the first start, asked for again */
     pid_t pid;                    /* 0: not running */
     bool stopping;
-    int crashes;
-    int64_t first_crash_ms;
+    int crashes, kills; /* in this row of deaths */
+    int64_t started_ms;
+    int64_t restart_ms; /* when to start again; 0: not waiting */
 } child;
 
 struct pl_launcher {
@@ -30,6 +39,7 @@ pl_status pl_launcher_create(const char *program, const char *log_folder,
                              pl_launcher **out)
 {
     *out = NULL;
+    signal(SIGCHLD, SIG_DFL); /* an ignored one would hide every death */
     PL_RETURN_IF(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
     l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
@@ -81,6 +91,8 @@ static pl_status spawn(pl_launcher *l, child *c)
     pl_join(log, l->logs, file);
     if (c->ready_file[0])
         PL_RETURN_IF(pl_remove_tree(c->ready_file));
+    c->started_ms = pl_now_ms();
+    c->restart_ms = 0;
     c->pid = fork();
     if (c->pid == 0)
         become(l->program, c->argv, log, parent);
@@ -178,10 +190,30 @@ static bool is_final(int code)
     return code >= 64 && code <= 78 && code != 75;
 }
 
+/* Deaths in a row wait longer and longer; too many of them end the job. */
+static pl_status count_death(child *c, bool killed, const char *words)
+{
+    int64_t now = pl_now_ms();
+    if (now - c->started_ms > STEADY_MS)
+        c->crashes = c->kills = 0;
+    int64_t delay = DELAY_MS;
+    if (killed) {
+        c->kills++;
+        delay = c->kills < 4 ? 0 : DELAY_MS;
+    } else {
+        c->crashes++;
+        delay = c->crashes < 6 ? DELAY_MS << c->crashes : DELAY_MAX_MS;
+    }
+    if (c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX)
+        return pl_fail(PL_ERR_OS, "process %s ended %d times in a row: %s", c->name,
+                       c->crashes + c->kills, words);
+    c->restart_ms = now + delay;
+    return PL_OK;
+}
+
 static pl_status after_death(pl_launcher *l, child *c, int how)
 {
     char words[400];
-    int64_t now = pl_now_ms();
     c->pid = 0;
     if (c->stopping)
         return PL_OK;
@@ -189,16 +221,7 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
         return pl_fail(PL_ERR_OS, "process %s gave up (exit code %d): %s", c->name,
                        WEXITSTATUS(how), words);
-    if (c->crashes == 0 || now - c->first_crash_ms > CRASH_WINDOW_MS) {
-        c->crashes = 0;
-        c->first_crash_ms = now;
-    }
-    bool killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
-    if (!killed && ++c->crashes >= CRASHES_MAX)
-        return pl_fail(PL_ERR_OS, "process %s ended %d times within %d s: %s", c->name,
-                       c->crashes, CRASH_WINDOW_MS / 1000, words);
-    l->restarts++;
-    return spawn(l, c);
+    return count_death(c, WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, words);
 }
 
 pl_status pl_launcher_tend(pl_launcher *l)
@@ -208,6 +231,11 @@ pl_status pl_launcher_tend(pl_launcher *l)
         child *c = &l->children[i];
         if (c->pid > 0 && waitpid(c->pid, &how, WNOHANG) == c->pid)
             PL_RETURN_IF(after_death(l, c, how));
+        if (c->pid == 0 && !c->stopping && c->restart_ms > 0 &&
+            pl_now_ms() >= c->restart_ms) {
+            l->restarts++;
+            PL_RETURN_IF(spawn(l, c));
+        }
     }
     return PL_OK;
 }
@@ -230,7 +258,8 @@ static int count_alive(pl_launcher *l, const char *prefix)
         child *c = &l->children[i];
         if (c->pid <= 0 || !pl_starts_with(c->name, prefix))
             continue;
-        if (waitpid(c->pid, NULL, WNOHANG) == c->pid)
+        pid_t reaped = waitpid(c->pid, NULL, WNOHANG);
+        if (reaped == c->pid || (reaped < 0 && errno == ECHILD))
             c->pid = 0;
         else
             alive++;

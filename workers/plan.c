@@ -158,7 +158,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
                 int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &path->lease;
-    if (phase != path->phase)
+    if (phase != path->phase || token >> 32 > p->epoch)
         return false;
     if (lease->token != token) {
         if (lease->active || lease->token > token)

@@ -134,6 +134,8 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(run_steps(t, job, &b));
     PL_TRY(pl_model_save(t->model, job->params));
     PL_TRY(pl_model_save_moments(t->model, job->moments_out, job->moments_out + n));
+    /* Here, not where the lease is kept: hashing a large path takes seconds. */
+    pl_blob_hash(job->moments_out, 2 * n * sizeof(float), &job->moments_hash);
 done:
     close_batch(&b);
     return status;

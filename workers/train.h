@@ -20,7 +20,8 @@ typedef struct train_job {
     char error[256];
     float *params;      /* after tau steps, [path_params]; owned */
     float *moments_out; /* m then v; owned */
-    double loss;        /* mean over the phase's tokens */
+    pl_hash moments_hash;
+    double loss; /* mean over the phase's tokens */
     double seconds;
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;

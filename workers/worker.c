@@ -127,8 +127,10 @@ static pl_status ask_hub(worker *w, pl_message *question, pl_message *answer)
         if (must_stop(w))
             return pl_fail(PL_ERR_CANCELLED, "stopped on request");
         if (now - start > w->options->patience_ms)
-            return pl_fail(PL_ERR_NET, "the hub at %s does not answer",
-                           w->options->hub);
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "the hub at %s did not answer within %d s; is the job still "
+                           "running?",
+                           w->options->hub, w->options->patience_ms / 1000);
         if (sent == 0 || now - sent > RESEND_MS) {
             PL_RETURN_IF(send_hub(w, question));
             sent = now;
@@ -266,7 +268,9 @@ static pl_status give_up(worker *w, pl_status why)
            w->task.name, (long long)w->task.phase, text);
     if (why == PL_ERR_STALE)
         return PL_OK;
-    PL_RETURN_IF(tell_release(w, text));
+    bool is_passing = why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT;
+    PL_RETURN_IF(
+        tell_release(w, is_passing ? "" : text)); /* no reason: not a failure */
     if (why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED)
         return pl_fail(why, "%s", text);
     pl_sleep_ms(200);

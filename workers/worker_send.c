@@ -90,7 +90,6 @@ static pl_status send_path(worker *w)
     uint64_t bytes = 2 * pl_topology_path_params(task->arm->topology) * sizeof(float);
     pl_path_state state;
     pl_submit_result result = PL_SUBMIT_REJECTED;
-    pl_hash hash;
     char text[256];
     memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, task->name);
@@ -100,8 +99,8 @@ static pl_status send_path(worker *w)
     state.n_tokens = task->n_tokens_before + job->n_tokens;
     state.loss = job->loss;
     state.seconds = task->seconds_before + job->seconds;
-    pl_blob_hash(job->moments_out, bytes, &hash);
-    cache_put(w->blobs, &hash, job->moments_out, bytes);
+    state.moments = job->moments_hash;
+    cache_put(w->blobs, &state.moments, job->moments_out, bytes);
     PL_RETURN_IF(pl_client_submit_path(w->homes, &state, task->token, job->moments_out,
                                        bytes, &result, text));
     return judge(task->name, result, text);

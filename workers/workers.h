@@ -63,7 +63,8 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
                                             int timeout_ms, char *address, size_t size);
 /* Reaps and restarts children that died; call it often. A child that ends by itself
  * with a sysexits code (a configuration, data or disk error) is not restarted: its
- * error is returned. One that keeps crashing (5 times in 10 s) is an error too. */
+ * error is returned. Others are started again, later and later; 8 crashes in a row are
+ * an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 int pl_launcher_pid(const pl_launcher *launcher, const char *name); /* 0: none */
