@@ -33,10 +33,13 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     json_error_t error;
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     *out = (pl_json *)json_loadb(text, len, flags, &error);
-    if (!*out)
-        return pl_fail(PL_ERR_DATA, "the JSON text is wrong at line %d column %d: %s",
-                       error.line, error.column, error.text);
-    return PL_OK;
+    if (*out)
+        return PL_OK;
+    if (!memchr(text, '\n', len)) /* a line of JSON lines has its own number */
+        return pl_fail(PL_ERR_DATA, "the JSON text is wrong at column %d: %s",
+                       error.column, error.text);
+    return pl_fail(PL_ERR_DATA, "the JSON text is wrong at line %d column %d: %s",
+                   error.line, error.column, error.text);
 }
 
 void pl_json_destroy(pl_json **json)
