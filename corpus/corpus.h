@@ -11,6 +11,7 @@
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
 #include "base/base.h"
+#include <signal.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -134,6 +135,7 @@ typedef struct pl_prepare_options {
                                 after the prefix) */
     void (*progress)(void *context, const char *line); /* one finished fact a line */
     void *progress_context;
+    const volatile sig_atomic_t *stop; /* NULL, or not 0: end with ERR_CANCELLED */
 } pl_prepare_options;
 
 typedef struct pl_prepare_result {

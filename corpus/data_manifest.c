@@ -186,16 +186,16 @@ static pl_status check_product(const char *folder, const pl_json *products, size
     int64_t bytes;
     if (!listed || measure_product(folder, name, &bytes, hash) != PL_OK)
         return pl_fail(PL_ERR_DAMAGED,
-                       "the data folder '%s' lacks %s: delete the folder to make it "
-                       "anew",
-                       folder, name);
+                       "the data folder '%s' lacks %s: delete the folder '%s' to make "
+                       "it anew",
+                       folder, name, folder);
     pl_hash_format(hash, found);
     if (strcmp(found, listed) == 0)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "'%s/%s' is damaged: its %lld bytes have the hash %.16s, not %.16s; "
-                   "delete the folder to make it anew",
-                   folder, name, (long long)bytes, found, listed);
+                   "delete the folder '%s' to make it anew",
+                   folder, name, (long long)bytes, found, listed, folder);
 }
 
 /* ---- result ---- */
@@ -297,7 +297,8 @@ pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *opti
     PL_TRY(pl_read_file(path, &text));
     if (pl_json_parse((const char *)text.data, text.len, &json) != PL_OK) {
         status = pl_fail(PL_ERR_DAMAGED,
-                         "'%s' is damaged: delete the folder to make it anew", path);
+                         "'%s' is damaged: delete the folder '%s' to make it anew",
+                         path, folder);
         goto done;
     }
     PL_TRY(check_manifest(folder, json, options, result));

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20 };
+enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20, SAY_SECONDS = 5 };
 
 typedef struct preparation {
     const pl_prepare_options *options;
@@ -30,7 +30,8 @@ typedef struct preparation {
     bool full;          /* max_bytes reached: reading stopped on purpose */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
-    double nearest; /* the smallest draw of a document that may be held out */
+    double nearest;     /* the smallest draw of a document that may be held out */
+    double began, said; /* of the running step; its last line of progress */
 } preparation;
 
 static void say(const preparation *work, const char *format, ...) PL_PRINTF(2, 3);
@@ -56,6 +57,36 @@ static double rate(uint64_t bytes, double seconds)
     return megabytes(bytes) / (seconds > 1e-6 ? seconds : 1e-6);
 }
 
+/* "11.5 MB"; small amounts in kB. */
+static const char *amount(uint64_t bytes, char out[24])
+{
+    if (bytes < 1000000)
+        snprintf(out, 24, "%.1f kB", (double)bytes / 1e3);
+    else
+        snprintf(out, 24, "%.1f MB", megabytes(bytes));
+    return out;
+}
+
+static void begin_step(preparation *work)
+{
+    work->began = work->said = pl_now();
+}
+
+/* Called often: a line every few seconds, and the end if it was asked for. */
+static pl_status tick(preparation *work, const char *step, uint64_t bytes)
+{
+    char text[24];
+    double now = pl_now();
+    if (work->options->stop && *work->options->stop)
+        return pl_fail(PL_ERR_CANCELLED, "stopped on request");
+    if (now - work->said < SAY_SECONDS)
+        return PL_OK;
+    work->said = now;
+    say(work, "%-8s %s so far, %.1f MB/s", step, amount(bytes, text),
+        rate(bytes, now - work->began));
+    return PL_OK;
+}
+
 /* ---- reading and splitting ---- */
 
 /* The hash alone decides, so a document stays on its side however the corpus
@@ -77,6 +108,7 @@ static pl_status collect(void *context, const pl_document *document)
 {
     preparation *work = context;
     uint64_t hash = spool_hash(document);
+    PL_RETURN_IF(tick(work, "data", work->result->bytes));
     if (spool_has(work->spool, hash)) {
         work->n_duplicates++;
         return PL_OK;
@@ -140,12 +172,13 @@ static const char *corpus_name(const preparation *work)
     return strcmp(corpus, "-") == 0 ? "standard input" : corpus;
 }
 
-static void report_reading(const preparation *work, double seconds)
+static void report_reading(const preparation *work)
 {
+    char text[24];
+    double seconds = pl_now() - work->began;
     uint64_t bytes = work->result->bytes;
-    say(work,
-        "data     %.1f MB, %zu documents, %zu domains from %.200s, %.1f s, %.1f MB/s",
-        megabytes(bytes), spool_n_docs(work->spool), spool_n_domains(work->spool),
+    say(work, "data     %s, %zu documents, %zu domains from %.200s, %.1f s, %.1f MB/s",
+        amount(bytes, text), spool_n_docs(work->spool), spool_n_domains(work->spool),
         corpus_name(work), seconds, rate(bytes, seconds));
     if (work->n_replaced > 0)
         say(work, "data     %llu bytes that are not UTF-8 text became U+FFFD",
@@ -163,24 +196,33 @@ static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
     if (n == 0)
-        return pl_fail(PL_ERR_DATA, "there is no text in %.300s", corpus_name(work));
+        return pl_fail(PL_ERR_DATA,
+                       "there is no text in %.300s: give a text file, JSON lines, or a "
+                       "folder of them",
+                       corpus_name(work));
     if (n == 1 && work->options->valid[0] == '\0')
         return pl_fail(
             PL_ERR_DATA,
             "%.300s holds one document, and one must be held out: cut it "
-            "into several files or JSON lines, or give a separate valid file",
+            "into several files or JSON lines, or give held-out text by data.valid",
             corpus_name(work));
+    if (work->n_train == 0 && work->options->valid[0] != '\0')
+        return pl_fail(PL_ERR_DATA,
+                       "nothing is left to train on: all documents of %.200s stand in "
+                       "the held-out text %.200s too; give other text as one of them",
+                       corpus_name(work), work->options->valid);
     if (work->n_train == 0)
         return pl_fail(PL_ERR_DATA,
                        "none of %zu documents is left to train on (%llu held out, %llu "
-                       "duplicates): add documents or lower valid_share",
+                       "duplicates): add documents or lower data.valid_share",
                        n, (unsigned long long)work->n_held_out,
                        (unsigned long long)work->n_duplicates);
     if (work->n_held_out == 0)
         return pl_fail(
             PL_ERR_DATA,
             "none of %zu documents fell into the held-out share of %g: raise "
-            "valid_share above %.3f, add documents, or give a separate valid file",
+            "data.valid_share above %.3f, add documents, or give held-out text by "
+            "data.valid",
             n, work->options->valid_share, work->nearest);
     return PL_OK;
 }
@@ -210,13 +252,17 @@ done:
     return status;
 }
 
+/* Looked at before it is copied, so that an error names the file that was given. */
 static pl_status copy_tokenizer(const char *from, const char *to)
 {
     pl_buf bytes = {0};
+    pl_tokenizer *tokenizer = NULL;
     pl_status status = PL_OK;
+    PL_TRY(pl_tokenizer_load(from, &tokenizer));
     PL_TRY(pl_read_file(from, &bytes));
     PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
 done:
+    pl_tokenizer_destroy(&tokenizer);
     pl_buf_destroy(&bytes);
     return status;
 }
@@ -225,19 +271,19 @@ static pl_status get_tokenizer(preparation *work)
 {
     char path[PL_PATH_MAX];
     const char *given = work->options->tokenizer;
-    double began = pl_now();
+    begin_step(work);
     pl_join(path, work->folder, DATA_TOKENIZER);
-    if (given[0] != '\0')
-        PL_RETURN_IF(copy_tokenizer(given, path));
-    else
-        PL_RETURN_IF(train_tokenizer(work, path));
+    pl_status status =
+        given[0] != '\0' ? copy_tokenizer(given, path) : train_tokenizer(work, path);
+    if (status != PL_OK)
+        return given[0] != '\0' ? pl_fail_in(status, "data.tokenizer") : status;
     PL_RETURN_IF(pl_tokenizer_load(path, &work->tokenizer));
     work->result->vocab = pl_tokenizer_vocab(work->tokenizer);
     if (given[0] != '\0')
         say(work, "token    %d pieces from %.300s", work->result->vocab, given);
     else
         say(work, "token    bpe %d trained in %.1f s", work->result->vocab,
-            pl_now() - began);
+            pl_now() - work->began);
     return PL_OK;
 }
 
@@ -290,13 +336,25 @@ static pl_status write_batch(preparation *work, const token_batch *batch)
     return PL_OK;
 }
 
+static uint64_t batch_bytes(const token_batch *batch)
+{
+    uint64_t bytes = 0;
+    for (size_t item = 0; item < batch->n; item++)
+        bytes += spool_at(batch->work->spool, batch->first + item)->len;
+    return bytes;
+}
+
 static pl_status tokenise(preparation *work)
 {
     token_batch *batch = pl_alloc(sizeof *batch);
+    uint64_t bytes = 0;
     pl_status status = PL_OK;
     batch->work = work;
+    begin_step(work);
     for (size_t at = 0; at < spool_n_docs(work->spool); at += batch->n) {
+        PL_TRY(tick(work, "token", bytes));
         take_batch(batch, at);
+        bytes += batch_bytes(batch);
         PL_TRY(pl_parallel(work->options->n_threads, batch->n, encode_item, batch));
         PL_TRY(write_batch(work, batch));
     }
@@ -329,44 +387,54 @@ static pl_status end_writers(preparation *work)
     result->valid_tokens = token_writer_n_tokens(work->valid);
     if (result->valid_documents == 0)
         return pl_fail(PL_ERR_DATA,
-                       "all %llu held-out documents are shorter than %d tokens: raise "
-                       "valid_share, give longer documents, or lower the prefix",
+                       "all %llu held-out documents are shorter than %d tokens: give "
+                       "longer documents, raise data.valid_share, or lower "
+                       "router.prefix",
                        (unsigned long long)work->n_held_out,
                        work->options->min_document_tokens);
     PL_RETURN_IF(token_writer_end(work->train, domains, n_domains));
     return token_writer_end(work->valid, domains, n_domains);
 }
 
-static void report_tokens(const preparation *work, double seconds)
+static void say_split(const preparation *work, const char *remark)
 {
+    char tokens[16];
     const pl_prepare_result *result = work->result;
+    say(work, "split    %llu documents, %s tokens to train, %llu held out%s",
+        (unsigned long long)result->train_documents,
+        pl_human_count((double)result->train_tokens, tokens),
+        (unsigned long long)result->valid_documents, remark);
+}
+
+static void report_tokens(const preparation *work)
+{
+    char remark[48] = "";
+    const pl_prepare_result *result = work->result;
+    double seconds = pl_now() - work->began;
     uint64_t n_tokens = result->train_tokens + result->valid_tokens;
     say(work, "token    %.2f bytes/token, %.1f s, %.1f MB/s",
         (double)result->bytes / (double)n_tokens, seconds,
         rate(result->bytes, seconds));
-    say(work,
-        "split    %llu documents %.1f M tokens to train, %llu held out (%llu more too "
-        "short)",
-        (unsigned long long)result->train_documents, (double)result->train_tokens / 1e6,
-        (unsigned long long)result->valid_documents,
-        (unsigned long long)work->n_too_short);
+    if (work->n_too_short > 0)
+        snprintf(remark, sizeof remark, " (%llu more too short)",
+                 (unsigned long long)work->n_too_short);
+    say_split(work, remark);
 }
 
 /* ---- the whole ---- */
 
 static pl_status build_steps(preparation *work)
 {
-    double began = pl_now();
+    begin_step(work);
     PL_RETURN_IF(spool_create(work->folder, &work->spool));
     PL_RETURN_IF(read_all(work));
-    report_reading(work, pl_now() - began);
+    report_reading(work);
     PL_RETURN_IF(check_split(work));
     PL_RETURN_IF(get_tokenizer(work));
-    began = pl_now();
     PL_RETURN_IF(open_writers(work));
     PL_RETURN_IF(tokenise(work));
     PL_RETURN_IF(end_writers(work));
-    report_tokens(work, pl_now() - began);
+    report_tokens(work);
     return data_manifest_write(work->folder, work->options, work->result);
 }
 
@@ -389,15 +457,12 @@ static bool is_prepared(const char *folder)
 
 static pl_status reuse(preparation *work)
 {
-    const pl_prepare_result *result = work->result;
+    char remark[64];
     double began = pl_now();
     PL_RETURN_IF(data_manifest_reuse(work->folder, work->options, work->result));
-    say(work,
-        "data     %llu documents %.1f M tokens to train, %llu held out, prepared "
-        "before "
-        "(verified in %.2f s)",
-        (unsigned long long)result->train_documents, (double)result->train_tokens / 1e6,
-        (unsigned long long)result->valid_documents, pl_now() - began);
+    snprintf(remark, sizeof remark, ", prepared before (verified in %.2f s)",
+             pl_now() - began);
+    say_split(work, remark);
     return PL_OK;
 }
 
@@ -409,14 +474,15 @@ static pl_status check_asked(const pl_prepare_options *options, const char *fold
         !(options->valid_share > 0 && options->valid_share < 1))
         return pl_fail(
             PL_ERR_CONFIG,
-            "valid_share is %g: it must lie between 0 and 1 when there is no "
+            "data.valid_share is %g: it must lie between 0 and 1 when there is no "
             "separate valid file",
             options->valid_share);
     if (options->tokenizer[0] == '\0' && options->vocab < 1)
-        return pl_fail(PL_ERR_CONFIG, "vocab is %d: it must be positive",
+        return pl_fail(PL_ERR_CONFIG, "data.vocab is %d: it must be positive",
                        options->vocab);
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
-        return pl_fail(PL_ERR_CONFIG, "corpus and valid cannot both be standard input");
+        return pl_fail(PL_ERR_CONFIG,
+                       "data.corpus and data.valid cannot both be standard input");
     return PL_OK;
 }
 

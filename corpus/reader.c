@@ -177,8 +177,8 @@ static pl_status read_line(document_reader *reader, text_source *source,
     clean_text(reader, &text, &len);
     pl_status status = pl_json_parse(text, len, &json);
     if (status != PL_OK)
-        return pl_fail_in(status, "'%s' line %llu", source->path,
-                          (unsigned long long)source->line);
+        return pl_fail(status, "'%s' line %llu: %s; correct the line or leave it out",
+                       source->path, (unsigned long long)source->line, pl_last_error());
     status = deliver_object(reader, source, json);
     pl_json_destroy(&json);
     return status;
@@ -338,7 +338,8 @@ static pl_status read_folder(document_reader *reader, const char *path)
         status =
             pl_fail(PL_ERR_DATA,
                     "the folder '%s' holds no text files (%llu binary ones, hidden "
-                    "ones not counted)",
+                    "ones not counted): give UTF-8 text, JSON lines, or a folder of "
+                    "them",
                     path, (unsigned long long)reader->stats->n_skipped_files);
     return status;
 }

@@ -44,7 +44,7 @@ static const text_place places[] = {
 enum { N_PLACES = sizeof places / sizeof *places };
 
 typedef struct domain_files {
-    const char *name;
+    const char *name, *root; /* root: of its first place, for people */
     char **paths;
     size_t n_paths, cap;
     size_t next; /* how many were tried */
@@ -109,8 +109,10 @@ static void find_files(system_text *text)
 {
     for (size_t i = 0; i < N_PLACES; i++) {
         glob_t found = {0};
-        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0)
+        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0) {
+            text->domains[text->n_domains].root = places[i].root;
             text->domains[text->n_domains++].name = places[i].domain;
+        }
         if (glob(places[i].root, GLOB_NOSORT, NULL, &found) == 0)
             walk_place(&text->domains[text->n_domains - 1], &places[i], found.gl_pathv);
         globfree(&found);
@@ -197,9 +199,9 @@ static size_t describe_domains(const system_text *text, pl_buf *describe)
             continue;
         n_filled++;
         if (describe)
-            pl_buf_printf(describe, "%-10s %6.1f MB, %llu documents\n", files->name,
-                          (double)files->n_bytes / 1e6,
-                          (unsigned long long)files->n_documents);
+            pl_buf_printf(describe, "%-10s %6.1f MB, %llu documents from %s\n",
+                          files->name, (double)files->n_bytes / 1e6,
+                          (unsigned long long)files->n_documents, files->root);
     }
     return n_filled;
 }

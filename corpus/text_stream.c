@@ -50,7 +50,8 @@ static pl_status open_failed(const char *path)
     switch (errno) {
     case ENOENT:
     case ENOTDIR:
-        return pl_fail(PL_ERR_NOT_FOUND, "the file '%s' does not exist", path);
+        return pl_fail(PL_ERR_NOT_FOUND, "the file '%s' does not exist: check the name",
+                       path);
     case EACCES:
     case EPERM:
         return pl_fail(PL_ERR_NOPERM,

@@ -129,10 +129,11 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
         needed = required;
     }
     if (needed > 0)
-        return pl_fail(PL_ERR_DATA,
-                       "vocab %d is too small: 256 bytes, 6 symbols and the characters "
-                       "of this text need at least %d",
-                       vocab, needed);
+        return pl_fail(
+            PL_ERR_DATA,
+            "data.vocab %d is too small: 256 bytes, 6 symbols and the characters "
+            "of this text need at least %d",
+            vocab, needed);
     return pl_fail(PL_ERR_DATA, "no tokenizer can be trained on this text: %.400s",
                    message.c_str());
 }
@@ -257,8 +258,9 @@ pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
         absl::string_view(static_cast<const char *>(data), len));
     if (!result.ok())
         return pl_fail(PL_ERR_DAMAGED,
-                       "these %zu bytes are not a SentencePiece model: %.400s", len,
-                       result.ToString().c_str());
+                       "these %zu bytes are not a SentencePiece model: give another "
+                       "file, or leave data.tokenizer empty to train one",
+                       len);
     if (processor.unk_id() != PL_TOKEN_UNK || processor.bos_id() != PL_TOKEN_BOS ||
         processor.eos_id() != PL_TOKEN_EOS)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -285,8 +287,8 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
         if (pieces != vocab)
             return pl_fail(
                 PL_ERR_DATA,
-                "vocab %d is too large for this text, which gives at most %d "
-                "pieces: set vocab to %d or less, or add text",
+                "data.vocab %d is too large for this text, which gives at most %d "
+                "pieces: set data.vocab to %d or less, or add text",
                 vocab, pieces, pieces);
         pl_buf_append(model, bytes.data(), bytes.size());
         return PL_OK;

@@ -498,14 +498,15 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "shorter than 100000 tokens");
     options = usual_options();
     options.valid_share = 1e-9;
-    check_prepare_fails(&options, "failed", PL_ERR_DATA, "raise valid_share above 0.0");
+    check_prepare_fails(&options, "failed", PL_ERR_DATA,
+                        "raise data.valid_share above 0.0");
     options.valid_share = 1.0 - 1e-9;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "left to train on");
     options.valid_share = 0;
     check_prepare_fails(&options, "failed", PL_ERR_CONFIG, "between 0 and 1");
     options = usual_options();
     options.valid = options.corpus;
-    check_prepare_fails(&options, "failed", PL_ERR_DATA, "120 duplicates");
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "nothing is left to train on");
     options = usual_options();
     options.tokenizer = options.corpus;
     check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
@@ -527,6 +528,16 @@ static void replaced_bytes_are_reported(void **state)
     assert_non_null(strstr(pl_buf_text(&heard), "1 bytes that are not UTF-8"));
     pl_buf_destroy(&all);
     pl_buf_destroy(&heard);
+}
+
+static void asked_to_stop_it_ends_and_leaves_no_product(void **state)
+{
+    (void)state;
+    const volatile sig_atomic_t stop = 1;
+    pl_prepare_options options = usual_options();
+    options.stop = &stop;
+    check_prepare_fails(&options, "stopped", PL_ERR_CANCELLED, "stopped");
+    assert_int_equal(rmdir(in_scratch("stopped")), 0);
 }
 
 /* The order matters: later tests look at the folder "out" of the first. */
@@ -552,6 +563,7 @@ int main(void)
         cmocka_unit_test(unusable_corpora_are_refused_with_the_remedy),
         cmocka_unit_test(options_that_leave_nothing_are_refused_with_numbers),
         cmocka_unit_test(replaced_bytes_are_reported),
+        cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),
     };
     return cmocka_run_group_tests(tests, make_corpus, remove_scratch);
 }
