@@ -5,7 +5,7 @@
 #include <signal.h>
 
 typedef struct verb {
-    const char *name, *usage, *help;
+    const char *name, *usage, *help, *options;
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
     bool hidden; /* a process of the fleet: not in the short help */
 } verb;
@@ -24,16 +24,22 @@ int cmd_worker(int argc, char **argv);
 
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
-/* The flag that SIGTERM (and SIGINT, if asked) sets. */
+/* The flag that SIGTERM (and SIGINT, if asked) sets; a second SIGINT ends the process
+ * at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
-extern volatile sig_atomic_t cli_interrupts; /* how many Ctrl+C so far */
+/* From here on the first SIGINT ends the process: nothing is left to drain. */
+void cli_stop_at_once(void);
+/* What getopt_long could not read: ERR_USAGE, with the nearest known option. `option`
+ * is ':' for a missing value; argv[0] is the verb. */
+struct option;
+pl_status cli_bad_option(int option, char **argv, const struct option *known);
 
 /* Options common to verbs that take a configuration. */
 typedef struct cli_options {
     const char *file;      /* YAML */
     const char *sets[128]; /* key=value */
     int n_sets;
-    bool json, help;
+    bool json;
     bool reference;      /* init: the keys as a Markdown page */
     const char *run;     /* --run or --out */
     const char *rest[8]; /* other words */
@@ -41,5 +47,7 @@ typedef struct cli_options {
 } cli_options;
 /* Short forms --corpus X, --valid X, --out X, --workers N become sets. ERR_USAGE. */
 pl_status cli_parse(int argc, char **argv, cli_options *out);
+/* ERR_USAGE if there are words that no option takes. */
+pl_status cli_no_words(const cli_options *o, const char *name);
 
 #endif

@@ -23,12 +23,32 @@ done:
     return status;
 }
 
-/* Local keys (how much is scored) may differ from the run's. */
+/* Keys that do not change results (how much is scored) may differ from the run's. */
 static pl_status apply_sets(run *r, const cli_options *o)
 {
-    for (int i = 0; i < o->n_sets; i++)
+    for (int i = 0; i < o->n_sets; i++) {
         PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, o->sets[i], "--set"));
+        if (!config_pair_is_local(o->sets[i]))
+            return pl_fail(PL_ERR_USAGE,
+                           "eval cannot set `%.100s`: the run in %s was made with its "
+                           "own value; leave it out",
+                           o->sets[i], r->dir);
+    }
     return PL_OK;
+}
+
+/* Hashed and checked: damaged text would give a number like any other. */
+static pl_status open_valid(run *r)
+{
+    char path[PL_PATH_MAX];
+    pl_status status =
+        pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
+    if (status == PL_ERR_DAMAGED || status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "%s; delete the folder %s/data, and `pathloom train --out %s` "
+                       "makes it anew",
+                       pl_last_error(), r->dir, r->dir);
+    return status;
 }
 
 int cmd_eval(int argc, char **argv)
@@ -39,9 +59,13 @@ int cmd_eval(int argc, char **argv)
     r.lock = -1;
     pl_status status = cli_parse(argc, argv, &o);
     if (status == PL_OK)
+        status = cli_no_words(&o, "eval");
+    if (status == PL_OK)
         status = run_look(o.run, &r);
     if (status == PL_OK)
         status = apply_sets(&r, &o);
+    if (status == PL_OK)
+        status = open_valid(&r);
     if (status == PL_OK)
         status = eval_run(&r, o.json);
     int code = status == PL_OK ? 0 : cli_fail(status);

@@ -33,21 +33,32 @@ static const struct option longs[] = {
 typedef struct request {
     const char *dir, *prompt, *path;
     pl_generate_options options;
+    int n_stop;
     bool json;
 } request;
 
-static pl_status take_int(const char *name, int64_t most, int64_t *out)
+static pl_status take_int(const char *name, int64_t least, int64_t most, int64_t *out)
 {
-    if (pl_parse_int(optarg, out) != PL_OK || *out < 0 || *out > most)
-        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %lld, not `%s`",
-                       name, (long long)most, optarg);
+    if (pl_parse_int(optarg, out) != PL_OK || *out < least || *out > most)
+        return pl_fail(PL_ERR_USAGE,
+                       "--%s takes a whole number from %lld to %lld, not `%s`", name,
+                       (long long)least, (long long)most, optarg);
     return PL_OK;
 }
 
-static pl_status take_real(const char *name, double *out)
+static pl_status take_real(const char *name, double most, double *out)
 {
-    if (pl_parse_real(optarg, out) != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "--%s takes a number, not `%s`", name, optarg);
+    if (pl_parse_real(optarg, out) != PL_OK || *out < 0 || *out > most)
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %g, not `%s`", name,
+                       most, optarg);
+    return PL_OK;
+}
+
+static pl_status take_stop(request *q)
+{
+    if (q->n_stop == PL_STOP_MAX)
+        return pl_fail(PL_ERR_USAGE, "more than %d times --stop", PL_STOP_MAX);
+    q->options.stop[q->n_stop++] = optarg;
     return PL_OK;
 }
 
@@ -66,30 +77,28 @@ static pl_status take(int option, request *q, char **argv)
         q->path = optarg;
         return PL_OK;
     case OPT_STOP:
-        q->options.stop[0] = optarg;
-        return PL_OK;
+        return take_stop(q);
     case OPT_JSON:
         q->json = true;
         return PL_OK;
     case OPT_MAX:
-        status = take_int("max-tokens", 1000000, &number);
+        status = take_int("max-tokens", 1, 1000000, &number);
         q->options.max_tokens = (int)number;
         return status;
     case OPT_TOP_K:
-        status = take_int("top-k", 1000000, &number);
+        status = take_int("top-k", 0, 1000000, &number);
         q->options.choice.top_k = (int)number;
         return status;
     case OPT_SEED:
-        status = take_int("seed", INT64_MAX, &number);
+        status = take_int("seed", 0, INT64_MAX, &number);
         q->options.choice.seed = (uint64_t)number;
         return status;
     case OPT_TEMPERATURE:
-        return take_real("temperature", &q->options.choice.temperature);
+        return take_real("temperature", 100, &q->options.choice.temperature);
     case OPT_TOP_P:
-        return take_real("top-p", &q->options.choice.top_p);
+        return take_real("top-p", 1, &q->options.choice.top_p);
     default:
-        return pl_fail(PL_ERR_USAGE, "unknown option `%s`, or its value is missing",
-                       argv[optind - 1]);
+        return cli_bad_option(option, argv, longs);
     }
 }
 
@@ -109,7 +118,8 @@ static pl_status parse(int argc, char **argv, request *q)
                        "quotes",
                        argv[optind]);
     if (!q->prompt || !q->prompt[0])
-        return pl_fail(PL_ERR_USAGE, "generate needs --prompt TEXT");
+        return pl_fail(PL_ERR_USAGE,
+                       "generate needs --prompt TEXT, and the text must not be empty");
     return PL_OK;
 }
 
@@ -126,6 +136,7 @@ typedef struct session {
     float *params;
     pl_buf tokens, text;
     int path;
+    bool echoed; /* the prompt stands before the text, once that is sure to come */
 } session;
 
 static pl_status open_session(session *s)
@@ -238,6 +249,13 @@ static pl_status load_path(session *s)
     return pl_decoder_create(s->model, &s->decoder);
 }
 
+static void echo_prompt(session *s)
+{
+    if (!s->echoed && !s->q->json)
+        fputs(s->q->prompt, stdout);
+    s->echoed = true;
+}
+
 static pl_status emit(void *context, const char *text, size_t len)
 {
     session *s = context;
@@ -245,6 +263,7 @@ static pl_status emit(void *context, const char *text, size_t len)
         pl_buf_append(&s->text, text, len);
         return PL_OK;
     }
+    echo_prompt(s);
     fwrite(text, 1, len, stdout);
     fflush(stdout);
     return PL_OK;
@@ -254,6 +273,7 @@ static void tell(session *s, const char *path, const pl_generate_result *g)
 {
     double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
     if (!s->q->json) {
+        fflush(stdout);
         fprintf(stderr,
                 "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
                 path, s->q->path ? "" : ", by the router", g->n_prompt, g->n_tokens,
@@ -285,10 +305,9 @@ static pl_status generate(session *s)
     PL_RETURN_IF(load_path(s));
     pl_generator g = {s->decoder, s->tokenizer, (int)s->r.cfg.vocab,
                       (int)s->r.cfg.context};
-    if (!s->q->json)
-        emit(s, s->q->prompt, strlen(s->q->prompt));
     PL_RETURN_IF(
         pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
+    echo_prompt(s);
     pl_topology_path_name(s->topology, s->path, name);
     tell(s, name, &result);
     return PL_OK;

@@ -103,8 +103,7 @@ static pl_status take(int option, process *p, char **argv)
         return PL_OK;
     case '?':
     case ':':
-        return pl_fail(PL_ERR_USAGE, "`%s` is unknown or lacks its value",
-                       argv[optind - 1]);
+        return cli_bad_option(option, argv, longs);
     default:
         return take_text(option, p);
     }

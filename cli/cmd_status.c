@@ -1,21 +1,45 @@
 /* pathloom status: what a running job does, from its hub. */
 #include "cli/run.h"
 
+enum { ASK_MS = 3000 };
+
+static pl_status not_running(const run *r)
+{
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "no job is running in %s; start or resume it with `pathloom train "
+                   "--out %s`",
+                   r->dir, r->dir);
+}
+
 static pl_status connect_hub(run *r, const char *dir)
 {
     char path[PL_PATH_MAX];
     pl_buf address = {0};
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
     if (!pl_path_exists(run_file(r, "proc/hub.address", path)))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "no job is running in %s; start or resume it with "
-                       "`pathloom train --out %s`",
-                       r->dir, r->dir);
+        return not_running(r);
     pl_status status = pl_read_file(path, &address);
     if (status == PL_OK)
         status = pl_wire_connect(pl_buf_text(&address), &r->hub);
     pl_buf_destroy(&address);
     return status;
+}
+
+/* A job that was killed leaves its hub's address; its lock went with it. */
+static pl_status ask(run *r, pl_json **out)
+{
+    int lock = -1;
+    pl_status status = run_hub_status(r, ASK_MS, out);
+    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
+        return status;
+    if (pl_lock_folder(r->dir, &lock) == PL_OK) {
+        pl_unlock_folder(&lock);
+        return not_running(r);
+    }
+    return pl_fail(status,
+                   "the hub of the job in %s does not answer within %d s; it is "
+                   "starting again, or see %s/log/hub.log",
+                   r->dir, ASK_MS / 1000, r->dir);
 }
 
 static const char *word(const pl_json *o, const char *key)
@@ -41,10 +65,12 @@ static void print_status(const pl_json *status)
     }
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        say("worker   %-10s %-5s %-16s phase %3.0f step %4.0f  %7.0f tokens/s  %4.0f "
-            "tasks",
-            word(w, "worker"), word(w, "state"), word(w, "task"), value(w, "phase"),
-            value(w, "step"), value(w, "tokens_per_second"), value(w, "tasks"));
+        char task[PL_MODULE_NAME_MAX + 64] = "";
+        if (word(w, "task")[0])
+            snprintf(task, sizeof task, "%s phase %.0f step %.0f", word(w, "task"),
+                     value(w, "phase"), value(w, "step"));
+        say("worker   %-10s %-5s %7.0f tokens/s  %4.0f tasks  %s", word(w, "worker"),
+            word(w, "state"), value(w, "tokens_per_second"), value(w, "tasks"), task);
     }
     say("leases   %.0f granted, %.0f expired; tasks failed %.0f",
         value(status, "leases_granted"), value(status, "leases_expired"),
@@ -63,9 +89,11 @@ int cmd_status(int argc, char **argv)
     r.lock = -1;
     pl_status status = cli_parse(argc, argv, &o);
     if (status == PL_OK)
+        status = cli_no_words(&o, "status");
+    if (status == PL_OK)
         status = connect_hub(&r, o.run);
     if (status == PL_OK)
-        status = run_hub_status(&r, &json);
+        status = ask(&r, &json);
     if (status == PL_OK && o.json) {
         pl_json_write(json, 0, &text);
         say("%s", pl_buf_text(&text));

@@ -10,7 +10,7 @@
 typedef struct inspection {
     const char *verb, *name; /* name: a module, or a prefix for ls; NULL if none */
     char folder[PL_PATH_MAX];
-    bool json, help;
+    bool json;
     enum { LS_MODULES, LS_REFS, LS_OBJECTS, LS_PATHS } list;
     pl_store *store;
     char module[PL_MODULE_NAME_MAX];
@@ -19,19 +19,8 @@ typedef struct inspection {
     int width;
 } inspection;
 
-static const char HELP[] =
-    "pathloom store ls [PREFIX] [--refs | --objects | --paths]   heads, or other "
-    "names\n"
-    "pathloom store log MODULE                   versions, newest first, who made "
-    "them\n"
-    "pathloom store show MODULE[@VERSION]        all of one version\n"
-    "pathloom store stat                         counts and sizes\n"
-    "  --run RUN or --store DIR   where (default: the run pathloom-run)\n"
-    "  --json                     one line of JSON an item\n"
-    "MODULE is ARM/SLOT.Ek; without ARM it is the mixture's.\n";
-
 /* ---- options ---- */
-enum { OPT_STORE = 256, OPT_RUN, OPT_JSON, OPT_REFS, OPT_OBJECTS, OPT_PATHS, OPT_HELP };
+enum { OPT_STORE = 256, OPT_RUN, OPT_JSON, OPT_REFS, OPT_OBJECTS, OPT_PATHS };
 
 static const struct option longs[] = {{"store", required_argument, NULL, OPT_STORE},
                                       {"run", required_argument, NULL, OPT_RUN},
@@ -39,7 +28,6 @@ static const struct option longs[] = {{"store", required_argument, NULL, OPT_STO
                                       {"refs", no_argument, NULL, OPT_REFS},
                                       {"objects", no_argument, NULL, OPT_OBJECTS},
                                       {"paths", no_argument, NULL, OPT_PATHS},
-                                      {"help", no_argument, NULL, OPT_HELP},
                                       {NULL, 0, NULL, 0}};
 
 static pl_status take(int option, inspection *q, char **argv)
@@ -63,14 +51,8 @@ static pl_status take(int option, inspection *q, char **argv)
     case OPT_PATHS:
         q->list = LS_PATHS;
         return PL_OK;
-    case OPT_HELP:
-        q->help = true;
-        return PL_OK;
-    case ':':
-        return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", argv[optind - 1]);
     default:
-        return pl_fail(PL_ERR_USAGE, "unknown option `%s`; see pathloom store --help",
-                       argv[optind - 1]);
+        return cli_bad_option(option, argv, longs);
     }
 }
 
@@ -102,8 +84,6 @@ static pl_status parse(int argc, char **argv, inspection *q)
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
         PL_RETURN_IF(take(option, q, argv));
-    if (q->help)
-        return PL_OK;
     q->verb = optind < argc ? argv[optind] : NULL;
     q->name = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (optind + 2 < argc)
@@ -386,16 +366,23 @@ static pl_status inspect(inspection *q)
     return show_stats(q);
 }
 
+static pl_status open_store(inspection *q)
+{
+    if (!pl_path_is_folder(q->folder))
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no store at %s; give --run RUN of a run that has begun "
+            "to train, or --store FOLDER",
+            q->folder);
+    return pl_store_open(q->folder, PL_STORE_READ, &q->store);
+}
+
 int cmd_store(int argc, char **argv)
 {
     inspection q;
     pl_status status = parse(argc, argv, &q);
-    if (status == PL_OK && q.help) {
-        printf("%s", HELP);
-        return 0;
-    }
     if (status == PL_OK)
-        status = pl_store_open(q.folder, PL_STORE_READ, &q.store);
+        status = open_store(&q);
     if (status == PL_OK)
         status = inspect(&q);
     int code = status == PL_OK ? 0 : cli_fail(status);

@@ -118,10 +118,12 @@ static const pl_key keys[] = {
      "largest shard at most (1+balance) times the mean; 0: free", false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
-    {"router.components", PL_KEY_INT, AT(components), "16", 0, 65536, NULL, "",
+    {"router.components", PL_KEY_INT, AT(components), "20", 0, 65536, NULL, "",
      "then keep this many principal components, each with variance 1; 0: all features",
      false},
-    {"router.unit", PL_KEY_BOOL, AT(unit), "false", 0, 0, NULL, "",
+    {"router.sharpen", PL_KEY_INT, AT(sharpen), "3", 0, 64, NULL, "rounds",
+     "then turn the components towards what tells clusters apart; 0: none", false},
+    {"router.unit", PL_KEY_BOOL, AT(unit), "true", 0, 0, NULL, "",
      "then scale each document's features to length 1", false},
 
     SECTION("outer", "how updates become versions"),
@@ -137,7 +139,7 @@ static const pl_key keys[] = {
      "", "for blocks that all paths share", false},
     {"outer.lr_level", PL_KEY_REAL, AT(lr_of[PL_CLASS_LEVEL]), "-1", -1, 100, NULL, "",
      "for blocks of a level", false},
-    {"outer.lr_private", PL_KEY_REAL, AT(lr_of[PL_CLASS_PRIVATE]), "-1", -1, 100, NULL,
+    {"outer.lr_private", PL_KEY_REAL, AT(lr_of[PL_CLASS_PRIVATE]), "1", -1, 100, NULL,
      "", "for modules of one path", false},
     {"outer.momentum_embed", PL_KEY_REAL, AT(momentum_of[PL_CLASS_EMBED]), "-1", -1,
      0.9999, NULL, "", "for shared embeddings; -1: outer.momentum", false},
@@ -147,7 +149,7 @@ static const pl_key keys[] = {
      0.9999, NULL, "", "for blocks that all paths share", false},
     {"outer.momentum_level", PL_KEY_REAL, AT(momentum_of[PL_CLASS_LEVEL]), "-1", -1,
      0.9999, NULL, "", "for blocks of a level", false},
-    {"outer.momentum_private", PL_KEY_REAL, AT(momentum_of[PL_CLASS_PRIVATE]), "-1", -1,
+    {"outer.momentum_private", PL_KEY_REAL, AT(momentum_of[PL_CLASS_PRIVATE]), "0", -1,
      0.9999, NULL, "", "for modules of one path", false},
     {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
      "", "of a module's contributors: by the size of their shards, or equal", false},
@@ -189,7 +191,7 @@ static const pl_key keys[] = {
      "keep every merged update, so that versions can be recomputed", true},
     {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
      "keep the outer momentum of old versions", true},
-    {"store.staging", PL_KEY_INT, AT(staging), "1G", 1048576, 9e15, NULL, "bytes",
+    {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
      "of uploads that a home holds in memory", true},
 
     SECTION("net", "addresses; only this machine until encryption is there"),
@@ -200,6 +202,17 @@ static const pl_key keys[] = {
 };
 
 const pl_table config_table = {keys, sizeof keys / sizeof *keys};
+
+bool config_pair_is_local(const char *pair)
+{
+    size_t len = strcspn(pair, "=");
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        const pl_key *key = &config_table.keys[i];
+        if (strlen(key->name) == len && memcmp(key->name, pair, len) == 0)
+            return key->local;
+    }
+    return false;
+}
 
 /* ---- presets ---- */
 static const char *choice_name(int choice)
@@ -273,18 +286,12 @@ static pl_status apply_user(config *c, const char *file, const char *const *sets
     return PL_OK;
 }
 
-/* A width that the user changed drags along what the preset derived from the old one.
- */
-static void drop_derived(config *c, const config *preset, const config *user)
+/* What the preset derived from its width and heads does not fit other ones. */
+static void drop_derived(config *preset, const config *wanted)
 {
-    if (user->width == preset->width && user->heads == preset->heads)
+    if (wanted->width == preset->width && wanted->heads == preset->heads)
         return;
-    if (user->head_size == preset->head_size)
-        c->head_size = 0;
-    if (user->ffn == preset->ffn)
-        c->ffn = 0;
-    if (user->heads != preset->heads && user->kv_heads == preset->kv_heads)
-        c->kv_heads = 0;
+    preset->head_size = preset->ffn = preset->kv_heads = 0;
 }
 
 static void fill_derived(config *c)
@@ -312,8 +319,9 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     PL_RETURN_IF(apply_preset(&preset));
     *out = preset;
     PL_RETURN_IF(apply_user(out, file, sets, n_sets));
-    config user = *out;
-    drop_derived(out, &preset, &user);
+    drop_derived(&preset, out);
+    *out = preset;
+    PL_RETURN_IF(apply_user(out, file, sets, n_sets));
     fill_derived(out);
     return config_check(out);
 }

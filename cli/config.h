@@ -28,7 +28,7 @@ typedef struct config {
     bool skip_prefix;
 
     config_text router_kind;
-    int64_t prefix, overlap, restarts, iterations, components;
+    int64_t prefix, overlap, restarts, iterations, components, sharpen;
     double balance;
     bool standardize, unit;
 
@@ -55,6 +55,8 @@ extern const pl_table config_table;
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 pl_status config_check(const config *c);
+/* Whether the key of KEY=VALUE may differ between the starts of one run. */
+bool config_pair_is_local(const char *pair);
 
 /* What follows from it. */
 pl_status config_shape(const config *c, pl_shape *out);

@@ -3,28 +3,104 @@
 
 #include <stdlib.h>
 
+/* ---- options of each verb, for its --help ---- */
+static const char train_options[] =
+    "  RUN.yaml            a configuration; `pathloom init` writes one\n"
+    "  --corpus PATH       file, folder or JSON lines, also .gz .zst .xz .bz2; - is "
+    "standard input\n"
+    "  --valid PATH        held-out text; without it a share of the documents is held "
+    "out\n"
+    "  --out RUN           folder of the run (pathloom-run); the same command resumes "
+    "it\n"
+    "  --workers N         worker processes; 0: one a processor\n"
+    "  --set KEY=VALUE     any key, any number of times; `pathloom init` lists them\n"
+    "\n"
+    "Ctrl+C drains and saves, and the same command goes on from there. A second one\n"
+    "stops at once and loses no committed version.\n";
+static const char eval_options[] =
+    "  --run RUN           folder of the run (pathloom-run); it may be training\n"
+    "  --json              one JSON object on one line\n"
+    "  --set KEY=VALUE     keys that do not change results, as eval.max_tokens\n";
+static const char generate_options[] =
+    "  --run RUN           folder of the run (pathloom-run); it may be training\n"
+    "  --prompt TEXT       begins the text; its first tokens pick the path\n"
+    "  --path pNN          this path instead of the router's\n"
+    "  --max-tokens N      at most N tokens (64)\n"
+    "  --temperature X     0 takes the likeliest, up to 100 (0.8)\n"
+    "  --top-k N           among the N likeliest; 0: all (40)\n"
+    "  --top-p X           among those with probability X together (0.95)\n"
+    "  --seed N            of the choices (0)\n"
+    "  --stop TEXT         ends before this text\n"
+    "  --json              one JSON object on one line\n";
+static const char store_options[] =
+    "  ls [PREFIX]         heads of modules; --refs, --objects, --paths: other names\n"
+    "  log MODULE          versions, newest first, and who made them\n"
+    "  show MODULE[@N]     all of one version\n"
+    "  stat                counts and sizes\n"
+    "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --store FOLDER      the store itself, where there is no run\n"
+    "  --json              one line of JSON an item\n"
+    "\n"
+    "MODULE is ARM/SLOT.Ek; without ARM it is the mixture's.\n";
+static const char status_options[] =
+    "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --json              one JSON object on one line\n";
+static const char init_options[] =
+    "  --set KEY=VALUE     written instead of the default\n"
+    "  --reference         the keys as a Markdown page\n";
+static const char hub_options[] =
+    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
+    "  --home ADDRESS      of a home; once for each\n"
+    "  --ready FILE        gets the address as soon as it listens\n"
+    "  --ttl-ms N          a lease that is not renewed so long is given to others "
+    "(2000)\n"
+    "  --log-json          log lines as JSON\n"
+    "  --verbose           log more\n";
+static const char home_options[] =
+    "  --store FOLDER      its store, made if it is not there\n"
+    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
+    "  --ready FILE        gets the address as soon as it listens\n"
+    "  --staging-bytes N   of uploads in memory (1073741824)\n"
+    "  --keep-updates      keep merged updates\n"
+    "  --keep-momentum     keep the outer momentum of old versions\n"
+    "  --log-json          log lines as JSON\n"
+    "  --verbose           log more\n";
+static const char worker_options[] =
+    "  --hub ADDRESS       whose leases it takes\n"
+    "  --name NAME         stands in its contributions\n"
+    "  --cache FOLDER      data shards, shared by the workers of a machine\n"
+    "  --backend NAME      auto, ref, cpu or cuda (auto)\n"
+    "  --precision NAME    auto, f32 or bf16 (auto)\n"
+    "  --threads N         of the backend (1)\n"
+    "  --cache-bytes N     modules and optimizer states in memory (536870912)\n"
+    "  --patience-s N      how long hub and homes may be away (60)\n"
+    "  --log-json          log lines as JSON\n"
+    "  --verbose           log more\n";
+
 const verb verbs[] = {
     {"train",
-     "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set key=value]",
+     "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set KEY=VALUE]",
      "train a mixture of paths; without arguments on text that this machine has",
-     cmd_train, false},
+     train_options, cmd_train, false},
     {"eval", "eval --run RUN [--json]",
-     "held-out perplexity of the mixture and its baselines", cmd_eval, false},
+     "held-out perplexity of the mixture and its baselines", eval_options, cmd_eval,
+     false},
     {"generate",
      "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
-     "text from the path that the router picks", cmd_generate, false},
+     "text from the path that the router picks", generate_options, cmd_generate, false},
     {"store", "store ls|log|show|stat [MODULE[@VERSION]] --run RUN [--json]",
-     "look into the module store, also while training runs", cmd_store, false},
-    {"status", "status --run RUN [--json]", "what a running job does", cmd_status,
+     "look into the module store, also while training runs", store_options, cmd_store,
      false},
-    {"init", "init [--set key=value] > RUN.yaml", "write a commented configuration",
-     cmd_init, false},
-    {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", cmd_hub,
-     true},
-    {"home", "home --store DIR --bind ADDRESS", "own a store and apply outer steps",
-     cmd_home, true},
-    {"worker", "worker --hub ADDRESS --name NAME", "train what the hub leases",
-     cmd_worker, true},
+    {"status", "status --run RUN [--json]", "what a running job does", status_options,
+     cmd_status, false},
+    {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
+     init_options, cmd_init, false},
+    {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", hub_options,
+     cmd_hub, true},
+    {"home", "home --store FOLDER --bind ADDRESS", "own a store and apply outer steps",
+     home_options, cmd_home, true},
+    {"worker", "worker --hub ADDRESS --name NAME --cache FOLDER",
+     "train what the hub leases", worker_options, cmd_worker, true},
 };
 const size_t n_verbs = sizeof verbs / sizeof *verbs;
 
@@ -40,7 +116,36 @@ static void print_help(FILE *out)
         if (verbs[i].hidden)
             fprintf(out, " %s", verbs[i].name);
     fprintf(out,
-            "\nKeys for --set: `pathloom init` lists all, with units and defaults.\n");
+            "\nOptions of a verb: `pathloom VERB --help`. Keys for --set: `pathloom "
+            "init` lists\nall, with units and defaults.\n");
+}
+
+static const verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < n_verbs; i++)
+        if (strcmp(name, verbs[i].name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Wherever it stands: who asks for help wants nothing done. */
+static bool asks_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (is_help(argv[i]))
+            return true;
+    return false;
+}
+
+static int print_verb_help(const verb *v)
+{
+    printf("usage: pathloom %s\n\n%s\n\n%s", v->usage, v->help, v->options);
+    return 0;
 }
 
 static int unknown_verb(const char *word)
@@ -56,6 +161,46 @@ static int unknown_verb(const char *word)
         pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
+/* A full disk behind `pathloom init > RUN.yaml` is noticed here at the latest. */
+static int check_output(int code)
+{
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!lost || code != 0)
+        return code;
+    return cli_fail(pl_fail(PL_ERR_IO, "not all of the output could be written: the "
+                                       "disk is full, or its reader has gone"));
+}
+
+/* `pathloom help VERB` is `pathloom VERB --help`. */
+static int help(int argc, char **argv)
+{
+    const verb *v = argc > 2 ? find_verb(argv[2]) : NULL;
+    if (v)
+        return print_verb_help(v);
+    if (argc > 2)
+        return unknown_verb(argv[2]);
+    print_help(stdout);
+    return 0;
+}
+
+static int run_verb(int argc, char **argv)
+{
+    const verb *v = find_verb(argv[1]);
+    if (is_help(argv[1]) || strcmp(argv[1], "help") == 0)
+        return help(argc, argv);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("pathloom %s\n", PL_VERSION);
+        return 0;
+    }
+    if (!v)
+        return unknown_verb(argv[1]);
+    if (asks_help(argc - 1, argv + 1))
+        return print_verb_help(v);
+    int code = v->run(argc - 1, argv + 1);
+    pl_wire_shutdown();
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     /* An inherited core type makes the BLAS library slower than the machine is. */
@@ -64,19 +209,5 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
-        return 0;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("pathloom %s\n", PL_VERSION);
-        return 0;
-    }
-    for (size_t i = 0; i < n_verbs; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0) {
-            int code = verbs[i].run(argc - 1, argv + 1);
-            pl_wire_shutdown();
-            return code;
-        }
-    return unknown_verb(argv[1]);
+    return check_output(run_verb(argc, argv));
 }

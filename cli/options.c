@@ -4,8 +4,7 @@
 #include <getopt.h>
 #include <unistd.h>
 
-volatile sig_atomic_t cli_interrupts;
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, interrupts;
 
 int cli_fail(pl_status status)
 {
@@ -17,10 +16,15 @@ int cli_fail(pl_status status)
 static void on_signal(int number)
 {
     if (number == SIGINT)
-        cli_interrupts++;
+        interrupts++;
     stop = 1;
-    if (cli_interrupts > 1)
+    if (interrupts > 1)
         _exit(130);
+}
+
+void cli_stop_at_once(void)
+{
+    interrupts = 1;
 }
 
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
@@ -36,6 +40,42 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     return &stop;
 }
 
+/* ---- what getopt_long could not read ---- */
+static const char *nearest_option(const char *word, const struct option *known)
+{
+    const char *names[64];
+    size_t n = 0;
+    for (; known[n].name && n < sizeof names / sizeof *names; n++)
+        names[n] = known[n].name;
+    return pl_nearest(word, names, n);
+}
+
+/* A short option may stand in the middle of a word: optopt has its letter. */
+pl_status cli_bad_option(int option, char **argv, const struct option *known)
+{
+    char word[64] = {'-', (char)optopt};
+    if (option == ':')
+        return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", argv[optind - 1]);
+    bool is_long = pl_starts_with(argv[optind - 1], "--");
+    if (is_long)
+        pl_copy_text(word, sizeof word, argv[optind - 1]);
+    const char *near = is_long ? nearest_option(word + 2, known) : NULL;
+    if (near)
+        return pl_fail(PL_ERR_USAGE, "unknown option `%s`; did you mean `--%s`?", word,
+                       near);
+    return pl_fail(PL_ERR_USAGE, "unknown option `%s`; see `pathloom %s --help`", word,
+                   argv[0]);
+}
+
+pl_status cli_no_words(const cli_options *o, const char *name)
+{
+    if (o->n_rest == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; see `pathloom %s --help`",
+                   o->rest[0], name);
+}
+
+/* ---- options of the verbs that take a configuration ---- */
 enum {
     OPT_SET = 256,
     OPT_CORPUS,
@@ -44,8 +84,7 @@ enum {
     OPT_RUN,
     OPT_WORKERS,
     OPT_JSON,
-    OPT_REFERENCE,
-    OPT_HELP
+    OPT_REFERENCE
 };
 
 static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
@@ -56,7 +95,6 @@ static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
                                       {"workers", required_argument, NULL, OPT_WORKERS},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {"reference", no_argument, NULL, OPT_REFERENCE},
-                                      {"help", no_argument, NULL, OPT_HELP},
                                       {NULL, 0, NULL, 0}};
 
 static pl_status add_set(cli_options *o, const char *key, const char *value)
@@ -95,12 +133,8 @@ static pl_status take_option(int option, cli_options *o, char **argv)
     case OPT_REFERENCE:
         o->reference = true;
         return PL_OK;
-    case OPT_HELP:
-        o->help = true;
-        return PL_OK;
     default:
-        return pl_fail(PL_ERR_USAGE, "unknown option `%s`; see pathloom --help",
-                       argv[optind - 1]);
+        return cli_bad_option(option, argv, longs);
     }
 }
 
@@ -110,11 +144,8 @@ pl_status cli_parse(int argc, char **argv, cli_options *out)
     memset(out, 0, sizeof *out);
     optind = 1;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-        if (option == ':')
-            return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", argv[optind - 1]);
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
         PL_RETURN_IF(take_option(option, out, argv));
-    }
     for (int i = optind; i < argc; i++) {
         if (out->n_rest == 8)
             return pl_fail(PL_ERR_USAGE, "too many words after `%s`", argv[0]);

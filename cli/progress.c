@@ -2,15 +2,19 @@
  * ten seconds elsewhere. */
 #include "cli/run.h"
 
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250 };
+enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250, ASK_MS = 2000 };
+enum { PATHS_SHOWN = 16, WORKERS_SHOWN = 8 };
 
 typedef struct progress {
     run *r;
     const char *const *arms;
     int n_arms;
     bool tty;
+    int columns, rows; /* of the terminal; it may be resized at any time */
     int drawn_lines;
     int64_t drawn_ms;
     double started;
@@ -70,78 +74,120 @@ static void measure(progress *p, const pl_json *status)
     pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
 }
 
+/* Seconds; negative as long as nothing can be said. */
 static double eta(const progress *p)
 {
     double rate = (p->done - p->first_done) / (pl_now() - p->started);
-    return rate > 0 ? (p->total - p->done) / rate : 0;
+    return rate > 0 ? (p->total - p->done) / rate : -1;
 }
 
+/* A path's name without its replica where there is only one. */
+static void put_path(const pl_json *paths, size_t i, pl_buf *out)
+{
+    const char *name = text(pl_json_at(paths, i), "path");
+    bool replicas = false;
+    for (size_t k = 0; k < pl_json_count(paths); k++)
+        replicas |= !pl_ends_with(text(pl_json_at(paths, k), "path"), ".r0");
+    pl_buf_printf(out, "%.*s", (int)(replicas ? strlen(name) : strcspn(name, ".")),
+                  name);
+}
+
+/* The phase that the slowest path is in, and each path's last loss. */
 static void arm_line(const pl_json *a, pl_buf *out)
 {
     const pl_json *paths = pl_json_get(a, "paths");
-    size_t n = pl_json_count(paths), shown = n < 8 ? n : 8;
-    pl_buf_printf(out, "  %-9s %3.0f/%-3.0f tasks ", text(a, "arm"),
-                  number(a, "tasks_done"), number(a, "tasks"));
+    size_t n = pl_json_count(paths), shown = n < PATHS_SHOWN ? n : PATHS_SHOWN;
+    double least = number(a, "phases");
+    for (size_t i = 0; i < n; i++) {
+        double phase = number(pl_json_at(paths, i), "phase");
+        least = phase < least ? phase : least;
+    }
+    pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", text(a, "arm"), least,
+                  number(a, "phases"));
     for (size_t i = 0; i < shown; i++) {
-        const pl_json *path = pl_json_at(paths, i);
-        double loss = number(path, "loss");
+        double loss = number(pl_json_at(paths, i), "loss");
+        pl_buf_printf(out, "  ");
+        put_path(paths, i, out);
         if (loss > 0)
-            pl_buf_printf(out, " %s %.3f", text(path, "path"), loss);
+            pl_buf_printf(out, " %.3f", loss);
         else
-            pl_buf_printf(out, " %s -", text(path, "path"));
+            pl_buf_printf(out, " -");
     }
     if (n > shown)
-        pl_buf_printf(out, " ... %zu more", n - shown);
+        pl_buf_printf(out, "  ... %zu more", n - shown);
 }
 
 static void worker_line(const pl_json *w, pl_buf *out)
 {
-    pl_buf_printf(out, "  %s %s", text(w, "worker"), text(w, "state"));
+    pl_buf_printf(out, "  %-9s %s", text(w, "worker"), text(w, "state"));
     if (text(w, "task")[0])
-        pl_buf_printf(out, " %s phase %.0f step %.0f", text(w, "task"),
+        pl_buf_printf(out, "  %s phase %.0f step %.0f", text(w, "task"),
                       number(w, "phase"), number(w, "step"));
 }
 
 static void head_line(const progress *p, pl_buf *out)
 {
-    char rate[16], left[16];
+    char rate[16], left[16] = "-";
     double share = p->total > 0 ? p->done / p->total : 0;
     if (p->finished) {
         pl_buf_printf(out, "train    100 %%  in %s",
                       pl_human_seconds(pl_now() - p->started, left));
         return;
     }
+    if (eta(p) >= 0)
+        pl_human_seconds(eta(p), left);
     pl_buf_printf(out, "train    %3.0f %%  %s tokens/s  ETA %s", 100 * share,
-                  pl_human_count(p->tokens_per_second, rate),
-                  pl_human_seconds(eta(p), left));
+                  pl_human_count(p->tokens_per_second, rate), left);
+}
+
+/* ---- the block on a terminal ---- */
+
+/* 80x24 where the terminal does not tell. */
+static void measure_terminal(progress *p)
+{
+    struct winsize size;
+    bool known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    p->columns = known ? size.ws_col : 80;
+    p->rows = known ? size.ws_row : 24;
+}
+
+/* A line that wraps, or one below the last row, would scroll: the cursor would not
+ * come back to where the block began. All that is written here is ASCII. */
+static void put_line(progress *p, pl_buf *line, pl_buf *out)
+{
+    const char *shown = pl_buf_text(line);
+    if (p->drawn_lines < p->rows - 1) {
+        pl_buf_printf(out, "%.*s\033[K\n", p->columns - 1, shown);
+        p->drawn_lines++;
+    }
+    pl_buf_clear(line);
 }
 
 static void draw_block(progress *p, const pl_json *status)
 {
-    pl_buf out = {0};
-    int lines = 1;
+    pl_buf out = {0}, line = {0};
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
     if (p->drawn_lines > 0)
         pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
-    head_line(p, &out);
-    pl_buf_printf(&out, "\033[K\n");
-    for (size_t i = 0; i < pl_json_count(arms); i++) {
-        if (!is_mine(p, text(pl_json_at(arms, i), "arm")))
-            continue;
-        arm_line(pl_json_at(arms, i), &out);
-        pl_buf_printf(&out, "\033[K\n");
-        lines++;
-    }
-    for (size_t i = 0; i < pl_json_count(workers) && i < 8; i++) {
-        worker_line(pl_json_at(workers, i), &out);
-        pl_buf_printf(&out, "\033[K\n");
-        lines++;
+    p->drawn_lines = 0;
+    measure_terminal(p);
+    head_line(p, &line);
+    put_line(p, &line, &out);
+    for (size_t i = 0; i < pl_json_count(arms); i++)
+        if (is_mine(p, text(pl_json_at(arms, i), "arm"))) {
+            arm_line(pl_json_at(arms, i), &line);
+            put_line(p, &line, &out);
+        }
+    size_t n = p->finished ? 0 : pl_json_count(workers);
+    for (size_t i = 0; i < n && i < WORKERS_SHOWN; i++) {
+        worker_line(pl_json_at(workers, i), &line);
+        put_line(p, &line, &out);
     }
     pl_buf_printf(&out, "\033[J");
     fputs(pl_buf_text(&out), stdout);
     fflush(stdout);
-    p->drawn_lines = lines;
+    pl_buf_destroy(&line);
     pl_buf_destroy(&out);
 }
 
@@ -185,6 +231,13 @@ static void draw(progress *p, const pl_json *status, bool last)
         draw_line(p, status);
 }
 
+/* Whether cursor movement is understood. */
+static bool is_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
 static pl_status poll_once(progress *p, bool *first)
 {
     pl_json *status = NULL;
@@ -195,7 +248,7 @@ static pl_status poll_once(progress *p, bool *first)
             pl_launcher_restarts(p->r->launcher));
         p->drawn_lines = 0;
     }
-    pl_status asked = run_hub_status(p->r, &status);
+    pl_status asked = run_hub_status(p->r, ASK_MS, &status);
     if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
         return PL_OK; /* the hub is starting again */
     PL_RETURN_IF(asked);
@@ -214,10 +267,9 @@ pl_status progress_wait(run *r, const char *const *arms, int n_arms)
 {
     progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
     bool first = true;
-    p.tty = isatty(1) == 1;
+    p.tty = is_terminal();
     while (!p.finished) {
-        if (*r->stop)
-            return pl_fail(PL_ERR_CANCELLED, "stopped on request");
+        PL_RETURN_IF(run_stopped(r));
         PL_RETURN_IF(poll_once(&p, &first));
         if (p.failure[0])
             return pl_fail(PL_ERR_NUMERIC,

@@ -83,41 +83,48 @@ static void print_column(const column *c, double routed)
         c->finished ? "" : "  (not finished)");
 }
 
+static const char *const short_titles[COLUMNS] = {"mixture", "dense", "DiLoCo",
+                                                  "dense-eq", "base"};
+
+/* Columns of the arms that the run has, rows of the domains that were scored. */
 static void print_domains(const run *r, const evaluation *e)
 {
     uint32_t n = pl_tokens_n_domains(r->valid);
-    if (n < 2)
+    pl_buf line = {0};
+    if (n < 2 || !e->columns[0].present)
         return;
-    say("%s", "");
-    say("  %-28s %10s %10s %10s %10s", "perplexity by domain", "mixture", "dense",
-        "DiLoCo", "dense-eq");
+    pl_buf_printf(&line, "\n  %-28s", "perplexity by domain");
+    for (int i = 0; i < COLUMNS; i++)
+        if (e->columns[i].present)
+            pl_buf_printf(&line, " %10s", short_titles[i]);
+    say("%s", pl_buf_text(&line));
     for (uint32_t d = 0; d < n; d++) {
-        char cell[4][16];
-        for (int i = 0; i < 4; i++) {
-            const column *c = &e->columns[i];
-            double ppl = c->present ? pl_perplexity(&c->by_domain[d]) : NAN;
-            if (isfinite(ppl))
-                snprintf(cell[i], sizeof cell[i], "%.2f", ppl);
-            else
-                snprintf(cell[i], sizeof cell[i], "-");
-        }
-        say("  %-28s %10s %10s %10s %10s", pl_tokens_domain(r->valid, d), cell[0],
-            cell[1], cell[2], cell[3]);
+        if (!isfinite(pl_perplexity(&e->columns[0].by_domain[d])))
+            continue;
+        pl_buf_clear(&line);
+        pl_buf_printf(&line, "  %-28s", pl_tokens_domain(r->valid, d));
+        for (int i = 0; i < COLUMNS; i++)
+            if (e->columns[i].present)
+                pl_buf_printf(&line, " %10.2f",
+                              pl_perplexity(&e->columns[i].by_domain[d]));
+        say("%s", pl_buf_text(&line));
     }
+    pl_buf_destroy(&line);
 }
 
 /* Says what the numbers say, also when the mixture loses. */
 static void print_verdict(const evaluation *e)
 {
     const column *mix = &e->columns[0];
-    say("%s", "");
+    const char *gap = "\n";
     for (int i = 1; i < 4; i++) {
         const column *c = &e->columns[i];
         if (!c->present || !mix->present)
             continue;
         double gain = 100 * (1 - mix->ppl / c->ppl);
-        say("  the routed path is %.1f %% %s than %s", fabs(gain),
+        say("%s  the routed path is %.1f %% %s than %s", gap, fabs(gain),
             gain >= 0 ? "better" : "worse", c->title);
+        gap = "";
     }
 }
 
@@ -185,19 +192,33 @@ static int find_document(const evaluation *e, int path)
     return -1;
 }
 
+enum { PROMPT = 24 };
+
+/* The beginning of a held-out document of the path; from nothing if it has none. */
+static int fill_prompt(const sampling *s, const evaluation *e, int path,
+                       int32_t prompt[PROMPT], const char **label)
+{
+    int doc = find_document(e, path);
+    prompt[0] = PL_TOKEN_BOS;
+    *label = "no held-out document; from nothing";
+    if (doc < 0)
+        return 1;
+    const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
+    int half = (int)s->r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
+    int n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
+    pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
+    *label = pl_tokens_domain(s->r->valid, d->domain);
+    return n;
+}
+
 static pl_status sample_path(sampling *s, const evaluation *e, int path)
 {
-    enum { PROMPT = 24 };
     int32_t prompt[PROMPT];
     pl_buf text = {0};
     pl_generate_result result;
     char name[PL_NAME_MAX];
-    int doc = find_document(e, path);
-    if (doc < 0)
-        return PL_OK;
-    const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
-    int n = d->n_tokens - 1 < PROMPT ? (int)d->n_tokens - 1 : PROMPT;
-    pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
+    const char *label;
+    int n = fill_prompt(s, e, path, prompt, &label);
     PL_RETURN_IF(
         store_path_params(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
     PL_RETURN_IF(pl_model_load(s->model, s->params));
@@ -212,7 +233,7 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
         pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
     pl_topology_path_name(s->topology, path, name);
     if (status == PL_OK)
-        print_escaped(pl_tokens_domain(s->r->valid, d->domain), name, &text);
+        print_escaped(label, name, &text);
     pl_buf_destroy(&text);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "cli/run.h"
 
 #include <stdarg.h>
+#include <unistd.h>
 
 char *run_file(const run *r, const char *name, char out[PL_PATH_MAX])
 {
@@ -15,17 +16,6 @@ void say(const char *format, ...)
     va_end(arguments);
     putchar('\n');
     fflush(stdout);
-}
-
-static bool is_local(const char *pair)
-{
-    size_t len = strcspn(pair, "=");
-    for (size_t i = 0; i < config_table.n_keys; i++) {
-        const pl_key *key = &config_table.keys[i];
-        if (strlen(key->name) == len && memcmp(key->name, pair, len) == 0)
-            return key->local;
-    }
-    return false;
 }
 
 static const char *out_of(const cli_options *o)
@@ -44,7 +34,7 @@ static bool takes_saved(const cli_options *o, const char *saved)
     if (o->n_rest > 0 || !pl_path_exists(saved))
         return false;
     for (int i = 0; i < o->n_sets; i++)
-        if (!is_local(o->sets[i]))
+        if (!config_pair_is_local(o->sets[i]))
             return false;
     return true;
 }
@@ -63,19 +53,23 @@ static pl_status compare(const run *r, const char *saved)
     pl_conf_get(&config_table, &r->cfg, key, &is);
     pl_status status = pl_fail(
         PL_ERR_EXISTS,
-        "the run in %s was made with %s = %s, not %s; give the same configuration, or "
-        "another --out",
+        "the run in %s was made with %s = `%s`, not `%s`; give the same configuration, "
+        "or another --out",
         r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
     pl_buf_destroy(&was);
     pl_buf_destroy(&is);
     return status;
 }
 
-static pl_status save(const run *r, const char *path)
+pl_status run_save(const run *r)
 {
+    char path[PL_PATH_MAX];
     pl_buf text = {0};
+    if (r->resumed)
+        return PL_OK;
     pl_conf_write_yaml(&config_table, &r->cfg, &text);
-    pl_status status = pl_replace_file(path, pl_buf_text(&text), text.len);
+    pl_status status =
+        pl_replace_file(run_file(r, "run.yaml", path), pl_buf_text(&text), text.len);
     pl_buf_destroy(&text);
     return status;
 }
@@ -101,6 +95,21 @@ static pl_status lock_run(run *r)
     return status;
 }
 
+/* The folder, and whether something was trained in it. Before that a configuration
+ * binds nobody: a mistake in the first command is corrected by the second. */
+static pl_status enter_folder(run *r)
+{
+    char saved[PL_PATH_MAX], store[PL_PATH_MAX];
+    r->made = !pl_path_exists(r->dir);
+    pl_status status = pl_make_folders(r->dir);
+    if (status != PL_OK)
+        return pl_fail(status, "%s; give another --out", pl_last_error());
+    PL_RETURN_IF(lock_run(r));
+    r->resumed = pl_path_exists(run_file(r, "run.yaml", saved)) &&
+                 pl_path_exists(run_file(r, "store", store));
+    return r->resumed ? compare(r, saved) : PL_OK;
+}
+
 pl_status run_open(const cli_options *o, run *r)
 {
     char saved[PL_PATH_MAX];
@@ -119,20 +128,21 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(config_build(file, o->sets, o->n_sets, &r->cfg));
     if (o->n_rest > 0)
         pl_copy_text(r->dir, sizeof r->dir, r->cfg.out);
-    run_file(r, "run.yaml", saved);
     PL_RETURN_IF(make_topology(r));
-    PL_RETURN_IF(pl_make_folders(r->dir));
-    PL_RETURN_IF(lock_run(r));
-    r->resumed = pl_path_exists(saved);
-    PL_RETURN_IF(r->resumed ? compare(r, saved) : save(r, saved));
+    PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
     r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : pl_cpu_count();
     return PL_OK;
 }
 
+pl_status run_stopped(const run *r)
+{
+    return *r->stop ? pl_fail(PL_ERR_CANCELLED, "stopped on request") : PL_OK;
+}
+
 pl_status run_look(const char *dir, run *r)
 {
-    char saved[PL_PATH_MAX], path[PL_PATH_MAX];
+    char saved[PL_PATH_MAX];
     memset(r, 0, sizeof *r);
     r->lock = -1;
     r->started = pl_now();
@@ -146,10 +156,21 @@ pl_status run_look(const char *dir, run *r)
             r->dir, r->dir);
     pl_conf_defaults(&config_table, &r->cfg);
     PL_RETURN_IF(pl_conf_load(&config_table, &r->cfg, saved));
+    pl_status status = config_check(&r->cfg);
+    if (status != PL_OK)
+        return pl_fail_in(status, "%s", saved);
     config_hash(&r->cfg, &r->hash);
-    PL_RETURN_IF(make_topology(r));
-    PL_RETURN_IF(pl_tokens_open(run_file(r, "data/train.tok", path), false, &r->train));
-    return pl_tokens_open(run_file(r, "data/valid.tok", path), false, &r->valid);
+    return make_topology(r);
+}
+
+/* Folders that this command made and left empty vanish with it. */
+static void leave_folder(const run *r)
+{
+    char data[PL_PATH_MAX];
+    if (!r->made)
+        return;
+    rmdir(run_file(r, "data", data)); /* each is refused unless it is empty */
+    rmdir(r->dir);
 }
 
 void run_close(run *r)
@@ -160,6 +181,7 @@ void run_close(run *r)
     pl_tokens_close(&r->train);
     pl_tokens_close(&r->valid);
     pl_topology_destroy(&r->topology);
+    leave_folder(r);
     if (r->lock >= 0)
         pl_unlock_folder(&r->lock);
 }

@@ -19,7 +19,8 @@ typedef struct run {
     pl_hash hash;
     char dir[PL_PATH_MAX];
     int lock;
-    bool resumed;
+    bool made;             /* this command made the folder */
+    bool resumed;          /* something was trained in it before */
     pl_topology *topology; /* of the mixture */
     pl_tokens *train, *valid;
     pl_prepare_result data;
@@ -36,15 +37,21 @@ char *run_file(const run *r, const char *name, char out[PL_PATH_MAX]);
 
 /* run.c: the folder: made or resumed, locked, its configuration compared. */
 pl_status run_open(const cli_options *o, run *r);
+/* Keeps the configuration, which from then on is that of the run. */
+pl_status run_save(const run *r);
 void run_close(run *r);
-/* For eval, generate, status: the configuration of an existing run, nothing locked. */
+/* ERR_CANCELLED once Ctrl+C was pressed. */
+pl_status run_stopped(const run *r);
+/* For eval and generate: the configuration of an existing run, nothing locked. */
 pl_status run_look(const char *dir, run *r);
 
 /* run_processes.c */
+/* What would end the processes soon after their start: addresses, backend, store. */
+pl_status run_check(const run *r);
 pl_status run_start(run *r);
 /* Workers finish their tasks, then hub and home end. */
 void run_stop(run *r);
-pl_status run_hub_status(run *r, pl_json **out);
+pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */
 pl_status run_plan(const run *r);

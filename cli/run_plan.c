@@ -28,6 +28,9 @@ static uint64_t home_bytes(const run *r)
     return 5 * largest + (uint64_t)r->n_workers * 3 * path + (96u << 20);
 }
 
+/* What a home keeps free for its commits, and what its database takes in advance. */
+enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
+
 /* Every version is kept; pending updates and moments come on top. */
 static uint64_t disk_bytes(const run *r)
 {
@@ -43,7 +46,7 @@ static uint64_t disk_bytes(const run *r)
         bytes += path * (phases + 2) + paths * 3 * path;
     if (config_wants(&r->cfg, "dense-eq"))
         bytes += path * (phases * paths + 3);
-    return bytes + bytes / 4 + (64u << 20);
+    return bytes + bytes / 4 + STORE_RESERVE_BYTES + DATABASE_BYTES;
 }
 
 static pl_status refuse(const char *what, uint64_t need, uint64_t have,

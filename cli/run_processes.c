@@ -1,6 +1,8 @@
 /* The processes of a job on this machine: one home, one hub, the workers. */
 #include "cli/run.h"
 
+enum { DRAIN_MS = 24 * 3600 * 1000 };
+
 static pl_status start_home(run *r)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32];
@@ -66,14 +68,83 @@ static pl_status start_worker(run *r, int index)
     return pl_launcher_start(r->launcher, name, argv, NULL);
 }
 
+/* While a home is waited for: it may have ended for good, or Ctrl+C was pressed. */
+static pl_status on_wait(void *context)
+{
+    const run *r = context;
+    PL_RETURN_IF(run_stopped(r));
+    return pl_launcher_tend(r->launcher);
+}
+
 static pl_status connect_job(run *r)
 {
     const char *homes[] = {r->home_address};
-    pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 60000};
+    pl_client_options options = {.homes = homes,
+                                 .n_homes = 1,
+                                 .patience_ms = 60000,
+                                 .idle = on_wait,
+                                 .idle_context = r};
     PL_RETURN_IF(pl_client_create(&options, &r->client));
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
+/* ---- before anything is started ---- */
+static bool takes_any_port(const char *address)
+{
+    return pl_ends_with(address, ":*");
+}
+
+/* Listens and stops listening: a port in use is found before minutes of work. */
+static pl_status check_address(const char *key, const char *address)
+{
+    pl_socket *socket = NULL;
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = pl_wire_bind(address, &socket, bound);
+    pl_wire_close(&socket);
+    pl_wire_shutdown(); /* waits until the port is free again */
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", key);
+}
+
+static pl_status check_addresses(const config *c)
+{
+    if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.hub and net.home are both %s; give each its own port, or * "
+                       "for a free one",
+                       c->hub_bind);
+    PL_RETURN_IF(check_address("net.hub", c->hub_bind));
+    return check_address("net.home", c->home_bind);
+}
+
+static pl_status check_backend(const config *c)
+{
+    pl_backend *backend = NULL;
+    pl_backend_options options = {
+        .name = c->backend, .n_threads = 1, .precision = c->precision};
+    pl_status status = pl_backend_open(&options, &backend);
+    pl_backend_close(&backend);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "workers.backend");
+}
+
+static pl_status check_store(const run *r)
+{
+    pl_store *store = NULL;
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    pl_status status = store_open_run(r->dir, &store);
+    pl_store_close(&store);
+    return status;
+}
+
+pl_status run_check(const run *r)
+{
+    PL_RETURN_IF(check_addresses(&r->cfg));
+    PL_RETURN_IF(check_backend(&r->cfg));
+    return check_store(r);
+}
+
+/* ---- the job ---- */
 pl_status run_start(run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
@@ -92,23 +163,24 @@ void run_stop(run *r)
     char proc[PL_PATH_MAX];
     if (!r->launcher)
         return;
-    pl_launcher_stop(r->launcher, "worker", (int)r->cfg.patience_s * 1000);
+    /* However long a task takes: a second Ctrl+C need not wait for it. */
+    pl_launcher_stop(r->launcher, "worker", DRAIN_MS);
     pl_launcher_stop(r->launcher, "hub", 5000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);
     if (pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
-        fprintf(stderr, "pathloom: %s\n", pl_last_error());
+        say("         %s", pl_last_error());
 }
 
-pl_status run_hub_status(run *r, pl_json **out)
+pl_status run_hub_status(run *r, int timeout_ms, pl_json **out)
 {
     pl_message q, a;
     pl_message_init(&q, PL_MSG_STATUS);
     q.request = pl_wire_next_request();
     pl_message_init(&a, 0);
-    pl_status status = pl_wire_ask(r->hub, &q, 1000, 10000, &a);
+    pl_status status = pl_wire_ask(r->hub, &q, 1000, timeout_ms, &a);
     if (status == PL_OK)
         status = pl_json_parse((const char *)a.data.data, a.data.len, out);
     pl_message_destroy(&q);

@@ -32,7 +32,8 @@ pl_status stage_data(run *r)
                                   .max_bytes = most,
                                   .seed = (uint64_t)c->seed,
                                   .min_document_tokens = (int)c->prefix + 1,
-                                  .progress = on_progress};
+                                  .progress = on_progress,
+                                  .stop = r->stop};
     PL_RETURN_IF(pl_prepare(&options, run_file(r, "data", folder), &r->data));
     PL_RETURN_IF(open_tokens(r));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
@@ -221,6 +222,7 @@ static pl_router_options router_options(const run *r, int n_paths)
     o.balance = r->cfg.balance;
     o.standardize = r->cfg.standardize;
     o.unit = r->cfg.unit;
+    o.sharpen = (int)r->cfg.sharpen;
     o.components = (int)(r->cfg.components < r->cfg.width ? r->cfg.components : 0);
     o.seed = (uint64_t)r->cfg.seed;
     o.n_threads = pl_cpu_count();
@@ -243,8 +245,10 @@ static pl_status fit_router(run *r, routing *g)
                           .prefix = (int)c->prefix,
                           .n_threads = pl_cpu_count()};
     PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
+    PL_RETURN_IF(run_stopped(r));
     pl_router_options options = router_options(r, pl_topology_n_paths(r->topology));
     PL_RETURN_IF(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
+    PL_RETURN_IF(run_stopped(r));
     return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);
 }
 
@@ -267,75 +271,94 @@ static pl_status judge_at(run *r, routing *g, int k, pl_judgement *out)
     return status;
 }
 
-/* "p0 1201 documents, mostly man-pages 41 %" for every path of a small run. */
-static void say_shards(run *r, const routing *g)
+/* "p0 1201 documents, 41 % of them man-pages" for every path of a small run. */
+static void say_shard(run *r, const routing *g, int path)
 {
-    int n_paths = g->shards.n_paths;
-    uint32_t n_domains = pl_tokens_n_domains(r->train);
-    for (int p = 0; p < n_paths && n_paths <= 32; p++) {
-        uint64_t *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
-        uint64_t total = 0;
-        uint32_t best = 0;
-        char name[PL_NAME_MAX];
-        for (size_t i = 0; i < g->n; i++)
-            if (g->shards.path_of[i] == p) {
-                counts[g->domains[i]]++;
-                total++;
-            }
-        for (uint32_t d = 1; d < n_domains; d++)
-            best = counts[d] > counts[best] ? d : best;
-        pl_topology_path_name(r->topology, p, name);
-        say("         %s %6llu documents, %3.0f %% of them %s", name,
-            (unsigned long long)total,
-            total ? 100.0 * (double)counts[best] / (double)total : 0,
-            n_domains ? pl_tokens_domain(r->train, best) : "-");
-        pl_free(counts);
+    uint32_t n_domains = pl_tokens_n_domains(r->train), best = 0;
+    uint64_t total = 0,
+             *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
+    char name[PL_NAME_MAX], mostly[PL_NAME_MAX + 64] = "";
+    for (size_t i = 0; i < g->n; i++)
+        if (g->shards.path_of[i] == path) {
+            counts[g->domains[i]]++;
+            total++;
+        }
+    for (uint32_t d = 1; d < n_domains; d++)
+        best = counts[d] > counts[best] ? d : best;
+    if (n_domains > 1 && total > 0)
+        snprintf(mostly, sizeof mostly, ", %3.0f %% of them %s",
+                 100.0 * (double)counts[best] / (double)total,
+                 pl_tokens_domain(r->train, best));
+    pl_topology_path_name(r->topology, path, name);
+    say("         %s %6llu documents%s", name, (unsigned long long)total, mostly);
+    pl_free(counts);
+}
+
+static double largest_over_mean(const pl_shards *shards)
+{
+    size_t largest = 0;
+    for (int p = 0; p < shards->n_paths; p++) {
+        size_t size = shards->first[p + 1] - shards->first[p];
+        largest = size > largest ? size : largest;
     }
+    return (double)largest * shards->n_paths / (double)shards->first[shards->n_paths];
+}
+
+/* A corpus of one domain gives nothing to compare with. */
+static void say_router(const run *r, const routing *g, const pl_judgement *own,
+                       const pl_judgement *eight)
+{
+    char domains[160] = "";
+    uint32_t n_domains = pl_tokens_n_domains(r->train);
+    if (n_domains > 1)
+        snprintf(domains, sizeof domains,
+                 "; against %u domains: purity %.3f, NMI %.3f (purity %.3f at K=8)",
+                 n_domains, own->purity, own->nmi, eight->purity);
+    say("router   %s, largest shard %.2f of the mean, %d repaired%s",
+        r->cfg.router_kind, largest_over_mean(&g->shards), g->shards.n_repaired,
+        domains);
+}
+
+static pl_status write_routing(const run *r, const routing *g, const pl_judgement *own,
+                               const pl_judgement *eight)
+{
+    pl_json *o = pl_json_object(), *sizes = pl_json_array();
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        size_t size = g->shards.first[p + 1] - g->shards.first[p];
+        pl_json_push(sizes, pl_json_make_int((int64_t)size));
+    }
+    pl_json_set(o, "shard_documents", sizes);
+    pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
+    pl_json_set_real(o, "largest_over_mean", largest_over_mean(&g->shards));
+    pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_real(o, "purity", own->purity);
+    pl_json_set_real(o, "nmi", own->nmi);
+    pl_json_set_real(o, "purity_k8", eight->purity);
+    pl_json_set_real(o, "nmi_k8", eight->nmi);
+    pl_json_write(o, 2, &text);
+    pl_status status =
+        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    return status;
 }
 
 static pl_status report_routing(run *r, routing *g)
 {
-    pl_json *o = pl_json_object(), *sizes = pl_json_array();
     pl_judgement own = {0, 0}, eight = {0, 0};
-    pl_buf text = {0};
-    char path[PL_PATH_MAX];
-    size_t largest = 0;
     int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
-    pl_status status = PL_OK;
     g->domains = pl_alloc(g->n * sizeof *g->domains);
     for (size_t i = 0; i < g->n; i++)
         g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
-    for (int p = 0; p < n_paths; p++) {
-        size_t size = g->shards.first[p + 1] - g->shards.first[p];
-        largest = size > largest ? size : largest;
-        pl_json_push(sizes, pl_json_make_int((int64_t)size));
-    }
-    double mean = (double)g->shards.first[n_paths] / n_paths;
     pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
     if (n_domains > 1 && g->n >= 8)
-        PL_TRY(judge_at(r, g, 8, &eight));
-    say("router   %s, largest shard %.2f of the mean, %d repaired; against %d domains: "
-        "purity "
-        "%.3f, NMI %.3f (purity %.3f at K=8)",
-        r->cfg.router_kind, (double)largest / mean, g->shards.n_repaired, n_domains,
-        own.purity, own.nmi, eight.purity);
-    say_shards(r, g);
-    pl_json_set(o, "shard_documents", sizes);
-    sizes = NULL;
-    pl_json_set_int(o, "domains", n_domains);
-    pl_json_set_real(o, "largest_over_mean", (double)largest / mean);
-    pl_json_set_int(o, "repaired", g->shards.n_repaired);
-    pl_json_set_real(o, "purity", own.purity);
-    pl_json_set_real(o, "nmi", own.nmi);
-    pl_json_set_real(o, "purity_k8", eight.purity);
-    pl_json_set_real(o, "nmi_k8", eight.nmi);
-    pl_json_write(o, 2, &text);
-    PL_TRY(pl_replace_file(run_file(r, "router.json", path), text.data, text.len));
-done:
-    pl_json_destroy(&sizes);
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    return status;
+        PL_RETURN_IF(judge_at(r, g, 8, &eight));
+    say_router(r, g, &own, &eight);
+    for (int p = 0; p < n_paths && n_paths <= 32; p++)
+        say_shard(r, g, p);
+    return write_routing(r, g, &own, &eight);
 }
 
 static pl_status put_router(run *r, const routing *g)
