@@ -114,7 +114,7 @@ static const pl_key keys[] = {
      "of k-means++", false},
     {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
      "at most", false},
-    {"router.balance", PL_KEY_REAL, AT(balance), "0", 0, 1000, NULL, "",
+    {"router.balance", PL_KEY_REAL, AT(balance), "0.3", 0, 1000, NULL, "",
      "largest shard at most (1+balance) times the mean; 0: free", false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
@@ -286,12 +286,13 @@ static pl_status apply_user(config *c, const char *file, const char *const *sets
     return PL_OK;
 }
 
-/* What the preset derived from its width and heads does not fit other ones. */
+/* What the preset says of its own width, heads and blocks does not fit other ones. */
 static void drop_derived(config *preset, const config *wanted)
 {
-    if (wanted->width == preset->width && wanted->heads == preset->heads)
-        return;
-    preset->head_size = preset->ffn = preset->kv_heads = 0;
+    if (wanted->width != preset->width || wanted->heads != preset->heads)
+        preset->head_size = preset->ffn = preset->kv_heads = 0;
+    if (wanted->blocks != preset->blocks)
+        preset->private_blocks[0] = preset->level_blocks[0] = '\0';
 }
 
 static void fill_derived(config *c)

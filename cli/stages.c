@@ -260,6 +260,7 @@ static pl_status judge_at(run *r, routing *g, int k, pl_judgement *out)
     memset(&shards, 0, sizeof shards);
     options.kind = PL_ROUTER_KMEANS;
     options.n_levels = 1;
+    options.balance = 0;
     pl_status status = pl_router_fit(g->features, g->n, g->dim, &options, &router);
     if (status == PL_OK)
         status = pl_shards_make(router, g->features, g->n, 1, &shards);

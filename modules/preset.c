@@ -51,7 +51,7 @@ static const pl_shape dense_1b = {.vocab = 32000,
 /* X(name, shape, levels, private blocks, embed choice, head choice). A name that
  * ends in -P is a family: a number stands in its place. */
 #define PRESET_TABLE(X)                                                                \
-    X("laptop", laptop, "2x2", "", PL_CHOICE_COMMON, PL_CHOICE_COMMON)                 \
+    X("laptop", laptop, "2x2", "0,3", PL_CHOICE_PRIVATE, PL_CHOICE_PRIVATE)            \
     X("dipaco-150m-2x2", base_150m, "2x2", "", 1, 2)                                   \
     X("dipaco-150m-2x4", base_150m, "2x4", "", 1, 2)                                   \
     X("dipaco-150m-8x8", base_150m, "8x8", "", 1, 2)                                   \

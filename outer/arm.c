@@ -211,16 +211,16 @@ pl_class pl_arm_class(const pl_topology *topology, int module)
 {
     const pl_slot *slot =
         pl_topology_slot(topology, pl_topology_module_slot(topology, module));
-    if (slot->choice == PL_CHOICE_PRIVATE ||
-        pl_topology_module_paths(topology, module, NULL) *
-                pl_topology_n_replicas(topology) ==
-            1)
+    int contributors = pl_topology_module_paths(topology, module, NULL) *
+                       pl_topology_n_replicas(topology);
+    if (contributors == 1)
         return PL_CLASS_PRIVATE;
     if (slot->kind == PL_SLOT_EMBED)
         return PL_CLASS_EMBED;
     if (slot->kind == PL_SLOT_HEAD)
         return PL_CLASS_HEAD;
-    return slot->n_experts == 1 ? PL_CLASS_COMMON : PL_CLASS_LEVEL;
+    return slot->n_experts == 1 || slot->choice == PL_CHOICE_PRIVATE ? PL_CLASS_COMMON
+                                                                     : PL_CLASS_LEVEL;
 }
 
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,

@@ -22,9 +22,9 @@ enum {
 typedef enum pl_class {
     PL_CLASS_EMBED,   /* the embedding, when shared */
     PL_CLASS_HEAD,    /* the final norm and output matrix, when shared */
-    PL_CLASS_COMMON,  /* blocks with K=1 */
+    PL_CLASS_COMMON,  /* blocks that all paths share, or all replicas of one path */
     PL_CLASS_LEVEL,   /* blocks of a level with K>1 */
-    PL_CLASS_PRIVATE, /* one path only */
+    PL_CLASS_PRIVATE, /* a single contributor: one path without replicas */
     PL_CLASS_COUNT
 } pl_class;
 

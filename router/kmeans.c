@@ -285,6 +285,21 @@ done:
     return status;
 }
 
+pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *label)
+{
+    work w = {.job = job};
+    pl_status status;
+    PL_RETURN_IF(check_job(job));
+    PL_TRY(alloc_work(&w));
+    memcpy(w.centroids, centroids,
+           (size_t)job->k * (size_t)job->dim * sizeof *centroids);
+    PL_TRY(assign(&w));
+    memcpy(label, w.label, job->n * sizeof *label);
+done:
+    pl_free_aligned(w.memory);
+    return status;
+}
+
 pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
 {
     work w = {.job = job};

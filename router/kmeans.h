@@ -25,6 +25,10 @@ double square_distance(const float *a, const float *b, int dim);
  * but the job without n_threads. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
+/* label [n]: the nearest of centroids [k, dim]. Errors: ERR_ARG, ERR_NOMEM. */
+PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centroids,
+                                      int *label);
+
 /* Moves centroids [k, dim] to the means of the points with their label; one without
  * points stays. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_move(const kmeans_job *job, const int *label,

@@ -1,8 +1,17 @@
 /* Learning the lens, and looking through it. */
 #include "router/lens.h"
 #include "router/pca.h"
+#include "router/sharpen.h"
 #include <math.h>
 #include <string.h>
+
+enum {
+    POINTS_A_ITEM = 256,
+    WHITE = 64,    /* components among which sharpening looks for directions */
+    CLUSTERS = 48, /* that sharpening tells apart, and the points of each at least: */
+    POINTS_A_CLUSTER = 16,
+    SAMPLE = 16384 /* points that sharpening sees, evenly strided */
+};
 
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 {
@@ -45,31 +54,122 @@ static void fit_columns(lens *l, const float *features, size_t n, bool standardi
     pl_free(sum);
 }
 
-/* rows = diag(variance)^(-1/2) V: whitened components. A direction
- * with next to no variance is noise and is left out, not blown up. */
+/* ---- rows ---- */
+
+typedef struct rows_fit {
+    const lens *lens;
+    const lens_options *options;
+    const float *features;
+    size_t n;
+    size_t white;    /* whitened components */
+    double *rows;    /* [white, dim] */
+    double *turn;    /* [rank, white], by sharpening */
+    size_t n_sample; /* points that are sharpened, every stride-th */
+    size_t stride;
+    float *sample; /* [n_sample, white] */
+} rows_fit;
+
+/* rows = diag(variance)^(-1/2) V. Directions with next to no variance are noise and
+ * are left out, not blown up; at least one stays. */
+static pl_status fit_white(rows_fit *f)
+{
+    size_t C = (size_t)f->lens->dim, n_kept = 0;
+    pca_job job = {.x = f->features,
+                   .mean = f->lens->mean,
+                   .scale = f->lens->scale,
+                   .n = f->n,
+                   .dim = f->lens->dim,
+                   .rank = (int)f->white,
+                   .seed = f->options->seed,
+                   .n_threads = f->options->n_threads};
+    double *variances = pl_alloc(f->white * sizeof *variances);
+    pl_status status;
+    PL_TRY(pca_fit(&job, f->rows, variances));
+    while (n_kept < f->white && variances[n_kept] > 1e-9 * variances[0])
+        ++n_kept;
+    for (size_t r = 0; r < f->white; ++r)
+        for (size_t d = 0; d < C; ++d)
+            f->rows[r * C + d] *= r < n_kept ? 1.0 / sqrt(variances[r]) : 0.0;
+    f->white = n_kept;
+done:
+    pl_free(variances);
+    return status;
+}
+
+static pl_status whiten_points(void *context, size_t item, int thread)
+{
+    rows_fit *f = context;
+    size_t C = (size_t)f->lens->dim, first = item * POINTS_A_ITEM;
+    (void)thread;
+    for (size_t i = first; i < f->n_sample && i < first + POINTS_A_ITEM; ++i) {
+        const float *x = f->features + i * f->stride * C;
+        for (size_t r = 0; r < f->white; ++r) {
+            double sum = 0.0;
+            for (size_t d = 0; d < C; ++d)
+                sum += f->rows[r * C + d] * ((double)x[d] - (double)f->lens->mean[d]) *
+                       (double)f->lens->scale[d];
+            f->sample[i * f->white + r] = (float)sum;
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status sharpen(rows_fit *f)
+{
+    size_t n_items = (f->n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+    size_t rank = (size_t)f->lens->rank;
+    size_t clusters = f->n_sample / POINTS_A_CLUSTER;
+    sharpen_job job = {.points = f->sample,
+                       .n = f->n_sample,
+                       .dim = (int)f->white,
+                       .rank = (int)(rank < f->white ? rank : f->white),
+                       .clusters =
+                           (int)(clusters < f->n_sample ? clusters : f->n_sample),
+                       .rounds = f->options->rounds,
+                       .seed = f->options->seed,
+                       .n_threads = f->options->n_threads};
+    PL_RETURN_IF(pl_parallel(job.n_threads, n_items, whiten_points, f));
+    return sharpen_fit(&job, f->turn);
+}
+
+static void write_rows(const rows_fit *f, float *rows)
+{
+    size_t C = (size_t)f->lens->dim, rank = (size_t)f->lens->rank;
+    memset(rows, 0, rank * C * sizeof *rows);
+    for (size_t r = 0; r < rank && r < f->white; ++r)
+        for (size_t d = 0; d < C; ++d) {
+            double sum = f->options->rounds > 0 ? 0.0 : f->rows[r * C + d];
+            for (size_t s = 0; f->options->rounds > 0 && s < f->white; ++s)
+                sum += f->turn[r * f->white + s] * f->rows[s * C + d];
+            rows[r * C + d] = (float)sum;
+        }
+}
+
 static pl_status fit_rows(lens *l, const float *features, size_t n,
                           const lens_options *options)
 {
-    size_t C = (size_t)l->dim, R = (size_t)l->rank;
-    pca_job job = {.x = features,
-                   .mean = l->mean,
-                   .scale = l->scale,
-                   .n = n,
-                   .dim = l->dim,
-                   .rank = l->rank,
-                   .seed = options->seed,
-                   .n_threads = options->n_threads};
+    size_t C = (size_t)l->dim, R = (size_t)l->rank, white = R;
+    if (options->rounds > 0 && white < WHITE)
+        white = C < WHITE ? C : WHITE;
+    rows_fit f = {.lens = l,
+                  .options = options,
+                  .features = features,
+                  .n = n,
+                  .white = white,
+                  .stride = (n + SAMPLE - 1) / SAMPLE};
+    f.n_sample = n / f.stride;
     void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc((R * C + R) * sizeof(double), "principal components", &memory));
-    double *rows = memory, *variances = rows + R * C;
-    PL_TRY(pca_fit(&job, rows, variances));
-    for (size_t r = 0; r < R; ++r) {
-        bool varies = variances[r] > 1e-9 * variances[0];
-        double factor = varies ? 1.0 / sqrt(variances[r]) : 0.0;
-        for (size_t d = 0; d < C; ++d)
-            l->rows[r * C + d] = (float)(rows[r * C + d] * factor);
-    }
+    PL_TRY(pl_try_alloc((C + R) * white * sizeof(double) +
+                            f.n_sample * white * sizeof(float),
+                        "the router's view", &memory));
+    f.rows = memory;
+    f.turn = f.rows + white * C;
+    f.sample = (float *)(f.turn + R * white);
+    PL_TRY(fit_white(&f));
+    if (options->rounds > 0 && f.white > 0)
+        PL_TRY(sharpen(&f));
+    write_rows(&f, l->rows);
 done:
     pl_free_aligned(memory);
     return status;

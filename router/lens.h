@@ -1,7 +1,7 @@
 /* How the router looks at a feature before it measures distances; private to router.
  *
  *   y[d] = (x[d] - mean[d]) * scale[d]
- *   z    = rows y   (principal components, if asked)   else   z = y
+ *   z    = rows y   (whitened components, sharpened or not)   or   z = y
  *   z    = z / |z|  (if unit)
  */
 #ifndef PL_ROUTER_LENS_H
@@ -21,7 +21,8 @@ typedef struct lens {
 typedef struct lens_options {
     bool standardize; /* scale = 1/deviation, else 1 */
     bool unit;
-    uint64_t seed; /* of the subspace iteration's start */
+    int rounds; /* of sharpening the rows; 0: principal components */
+    uint64_t seed;
     int n_threads;
 } lens_options;
 

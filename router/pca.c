@@ -1,11 +1,11 @@
 /* Principal components by subspace iteration with a Rayleigh-Ritz step at the end
- * (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4; the small
- * eigenproblem by cyclic Jacobi).
+ * (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4).
  *
  * Everything is in double. What runs in parallel is rows of a matrix, each summed in
  * a fixed order by one thread.
  */
 #include "router/pca.h"
+#include "router/eigen.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,7 @@ enum {
     POWER_STEPS = 24,     /* products with the covariance */
     SAMPLE = 16384,       /* points that make the covariance, evenly strided */
     POINTS_A_BLOCK = 256, /* copied to double at a time */
-    ROWS_AN_ITEM = 16,
-    JACOBI_SWEEPS = 30
+    ROWS_AN_ITEM = 16
 };
 
 typedef struct work {
@@ -27,6 +26,7 @@ typedef struct work {
     double *q, *next;   /* [R, C] directions as rows */
     double *small;      /* [R, R] */
     double *turn;       /* [R, R] its eigenvectors as rows */
+    double *values;     /* [R] */
 } work;
 
 static double dot(const double *a, const double *b, size_t n)
@@ -147,64 +147,6 @@ static pl_status iterate(work *w)
     return PL_OK;
 }
 
-/* ---- the small eigenproblem ---- */
-
-/* One rotation that zeroes small[i,j], applied to `small` and to the vectors. */
-static void rotate(work *w, size_t i, size_t j)
-{
-    size_t R = w->R;
-    double *a = w->small, *v = w->turn;
-    double theta = (a[j * R + j] - a[i * R + i]) / (2.0 * a[i * R + j]);
-    double t = (theta >= 0.0 ? 1.0 : -1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
-    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
-    for (size_t k = 0; k < R; ++k) { /* columns */
-        double x = a[k * R + i], y = a[k * R + j];
-        a[k * R + i] = c * x - s * y;
-        a[k * R + j] = s * x + c * y;
-    }
-    for (size_t k = 0; k < R; ++k) { /* rows, and the vectors as rows */
-        double x = a[i * R + k], y = a[j * R + k];
-        a[i * R + k] = c * x - s * y;
-        a[j * R + k] = s * x + c * y;
-        x = v[i * R + k], y = v[j * R + k];
-        v[i * R + k] = c * x - s * y;
-        v[j * R + k] = s * x + c * y;
-    }
-}
-
-static void solve_small(work *w)
-{
-    size_t R = w->R;
-    double scale = 0.0;
-    memset(w->turn, 0, R * R * sizeof *w->turn);
-    for (size_t i = 0; i < R; ++i) {
-        w->turn[i * R + i] = 1.0;
-        scale = fmax(scale, fabs(w->small[i * R + i]));
-    }
-    for (int sweep = 0; sweep < JACOBI_SWEEPS; ++sweep) {
-        size_t n_rotations = 0;
-        for (size_t i = 0; i < R; ++i)
-            for (size_t j = i + 1; j < R; ++j)
-                if (fabs(w->small[i * R + j]) > 1e-14 * scale) {
-                    rotate(w, i, j);
-                    ++n_rotations;
-                }
-        if (n_rotations == 0)
-            return;
-    }
-}
-
-/* Place of the greatest value that is not taken; the first of equals. */
-static size_t take_greatest(const double *diagonal, size_t R, bool *taken)
-{
-    size_t best = R;
-    for (size_t i = 0; i < R; ++i)
-        if (!taken[i] && (best == R || diagonal[i * R + i] > diagonal[best * R + best]))
-            best = i;
-    taken[best] = true;
-    return best;
-}
-
 /* Rayleigh-Ritz: the eigenvectors of q C q^T turn q into principal components. */
 static pl_status extract(work *w, double *rows, double *variances)
 {
@@ -213,16 +155,13 @@ static pl_status extract(work *w, double *rows, double *variances)
     for (size_t i = 0; i < R; ++i)
         for (size_t j = 0; j < R; ++j)
             w->small[i * R + j] = dot(w->next + i * C, w->q + j * C, C);
-    solve_small(w);
-    bool *taken = pl_alloc(R * sizeof *taken);
+    eigen_symmetric(w->small, R, w->values, w->turn);
     memset(rows, 0, (size_t)w->job->rank * C * sizeof *rows);
     for (size_t r = 0; r < (size_t)w->job->rank; ++r) {
-        size_t best = take_greatest(w->small, R, taken);
-        variances[r] = fmax(w->small[best * R + best], 0.0);
+        variances[r] = fmax(w->values[r], 0.0);
         for (size_t s = 0; s < R; ++s)
-            add_scaled(rows + r * C, w->turn[best * R + s], w->q + s * C, C);
+            add_scaled(rows + r * C, w->turn[r * R + s], w->q + s * C, C);
     }
-    pl_free(taken);
     return PL_OK;
 }
 
@@ -236,7 +175,8 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
     if (w.R > w.C)
         w.R = w.C;
-    size_t size = POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R;
+    size_t size =
+        POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R + w.R;
     void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(size * sizeof(double), "principal components", &memory));
@@ -246,6 +186,7 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     w.next = w.q + w.R * w.C;
     w.small = w.next + w.R * w.C;
     w.turn = w.small + w.R * w.R;
+    w.values = w.turn + w.R * w.R;
     PL_TRY(fill_covariance(&w));
     PL_TRY(iterate(&w));
     PL_TRY(extract(&w, rows, variances));

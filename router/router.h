@@ -5,7 +5,12 @@
  * feature into L parts and clusters each with K_l centroids, so that the path is the
  * tuple of labels. A router is a small immutable object (bytes) in the store.
  *
- * Read in this order: kmeans, router, judge (purity, NMI), features, shards.
+ * Between feature and distance stands a lens (standardise, whiten, sharpen, unit
+ * length): raw hidden states have a few loud directions that say little about what a
+ * document is.
+ *
+ * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (arrange,
+ * balance), router_code, judge (purity, NMI), features, shards.
  */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
@@ -29,10 +34,18 @@ typedef struct pl_router_options {
     bool standardize; /* divide each feature by its deviation first */
     int components;   /* then keep this many principal components, each with variance 1;
                          0: all features as they are */
+    int sharpen;      /* rounds of turning the components towards what tells clusters
+                         apart (unsupervised discriminant analysis), among 64 of them
+                         or `components` if more; 0: none */
     bool unit;        /* then scale to length 1 */
     uint64_t seed;
     int n_threads;
 } pl_router_options;
+
+/* What was measured best on text of nine domains, with the features of small base
+ * models: 8 restarts, 100 iterations, no balance, standardize, 20 components, 3 rounds
+ * of sharpening, unit length; seed 0, one thread. */
+pl_router_options pl_router_defaults(int n_paths);
 
 typedef struct pl_router pl_router;
 

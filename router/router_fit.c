@@ -4,8 +4,22 @@
 #include "router/kmeans.h"
 #include "router/router_inside.h"
 #include <math.h>
+#include <string.h>
 
 enum { POINTS_A_ITEM = 256, BALANCE_ROUNDS = 8 };
+
+pl_router_options pl_router_defaults(int n_paths)
+{
+    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
+                               .n_paths = n_paths,
+                               .restarts = 8,
+                               .iterations = 100,
+                               .standardize = true,
+                               .components = 20,
+                               .sharpen = 3,
+                               .unit = true,
+                               .n_threads = 1};
+}
 
 typedef struct fit {
     const pl_router_options *options;
@@ -61,6 +75,12 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
+/* Sharpening is a choice among components: it has them all if none were asked. */
+static bool has_rows(const pl_router_options *options)
+{
+    return options->components > 0 || options->sharpen > 0;
+}
+
 static int rank_of(const pl_router_options *options, int dim)
 {
     bool fewer = options->components > 0 && options->components < dim;
@@ -75,10 +95,10 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        "a router needs restarts, iterations and threads of at least 1, "
                        "not %d, %d, %d",
                        options->restarts, options->iterations, options->n_threads);
-    if (!(options->balance >= 0.0) || options->components < 0)
+    if (!(options->balance >= 0.0) || options->components < 0 || options->sharpen < 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "balance %g and components %d must not be negative",
-                       options->balance, options->components);
+                       "balance %g, components %d and sharpen %d must not be negative",
+                       options->balance, options->components, options->sharpen);
     PL_RETURN_IF(check_levels(options));
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(PL_ERR_CONFIG,
@@ -220,8 +240,26 @@ static pl_status arrange(fit *f)
         n_paths *= o->experts[level];
     if (o->kind != PL_ROUTER_KMEANS || o->n_levels < 2 || n_paths != o->n_paths)
         return PL_OK;
-    return arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank, o->n_levels,
-                        o->experts, o->seed);
+    return arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank,
+                        o->n_levels, o->experts, o->seed);
+}
+
+/* Product: the components, best first, are dealt to the parts like cards, so that no
+ * level is left with the poor ones. */
+static void deal_components(pl_router *router)
+{
+    lens *l = &router->lens;
+    size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
+    if (!l->rows || router->n_levels < 2)
+        return;
+    float *best_first = pl_alloc(bytes);
+    memcpy(best_first, l->rows, bytes);
+    for (int round = 0, from = 0; from < l->rank; ++round)
+        for (int level = 0; level < router->n_levels; ++level)
+            if (round < router_part_size(router, level))
+                memcpy(l->rows + (size_t)(router_part(router, level) + round) * dim,
+                       best_first + (size_t)from++ * dim, dim * sizeof *l->rows);
+    pl_free(best_first);
 }
 
 static pl_status fit_all(fit *f)
@@ -229,9 +267,11 @@ static pl_status fit_all(fit *f)
     const pl_router_options *options = f->options;
     lens_options view = {.standardize = options->standardize,
                          .unit = options->unit,
+                         .rounds = options->sharpen,
                          .seed = options->seed,
                          .n_threads = options->n_threads};
     PL_RETURN_IF(lens_fit(&f->router->lens, f->features, f->n, &view));
+    deal_components(f->router);
     PL_RETURN_IF(on_points(f, look_at_points));
     PL_RETURN_IF(fit_centroids(f));
     PL_RETURN_IF(arrange(f));
@@ -255,7 +295,7 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
     pl_status status;
     PL_RETURN_IF(check_fit(features, n, dim, options));
     PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
-                         rank_of(options, dim), options->components > 0, &f.router));
+                         rank_of(options, dim), has_rows(options), &f.router));
     PL_TRY(alloc_fit(&f, &memory));
     PL_TRY(fit_all(&f));
     *out = f.router;

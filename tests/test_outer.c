@@ -180,6 +180,7 @@ static void make_arm(pl_arm *arm)
     memset(arm, 0, sizeof *arm);
     pl_copy_text(arm->name, sizeof arm->name, "mix");
     assert_int_equal(pl_preset("laptop", &arm->shape, &arm->spec), PL_OK);
+    memset(arm->spec.private_block, 0, sizeof arm->spec.private_block);
     arm->spec.private_block[1] = true;
     arm->seed = 42;
     arm->inner = (pl_inner){.batch = 4,
@@ -278,6 +279,11 @@ static void modules_are_classed_by_who_shares_them(void **state)
                      PL_CLASS_LEVEL);
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_PRIVATE);
+    pl_topology_destroy(&t);
+    arm.spec.replicas = 2; /* then even a private block is averaged */
+    assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
+    assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
+                     PL_CLASS_COMMON);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
 }

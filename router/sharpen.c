@@ -1,0 +1,170 @@
+/* Discriminant analysis without labels: clusters give the labels, the labels give a
+ * better view, the view better clusters (Ding & Li 2007, "Adaptive dimension reduction
+ * using discriminant analysis and k-means clustering").
+ *
+ * Points have covariance 1, so that their scatter is I = S_w + S_b, within and between
+ * clusters, and both have the same eigenvectors. A direction whose points vary little
+ * within clusters (eigenvalue v of S_w) is one that tells clusters apart. Fisher's
+ * view keeps the directions of least v and divides them by sqrt(v + RIDGE), after which
+ * clusters are round.
+ *
+ * There are more clusters than paths, because a domain is seldom one round cloud.
+ */
+#include "router/sharpen.h"
+#include "router/eigen.h"
+#include "router/kmeans.h"
+#include <math.h>
+#include <string.h>
+
+enum { POINTS_A_ITEM = 256, RESTARTS = 4, ITERATIONS = 60 };
+static const double RIDGE = 0.03;
+
+typedef struct work {
+    const sharpen_job *job;
+    size_t C, R, K;   /* dim, rank, clusters */
+    double *rows;     /* [R, C] the view */
+    bool turned;      /* rows are there; the first round sees the points themselves */
+    double *means;    /* [K, C] of clusters */
+    double *within;   /* [C, C] S_w */
+    double *vectors;  /* [C, C] its eigenvectors as rows */
+    double *values;   /* [C] */
+    size_t *count;    /* [K] */
+    float *view;      /* [n, C] at most: unit vectors */
+    float *centroids; /* [K, C] at most */
+    int *label;       /* [n] */
+} work;
+
+static size_t columns(const work *w)
+{
+    return w->turned ? w->R : w->C;
+}
+
+static void look(const work *w, const float *point, float *out)
+{
+    size_t n = columns(w);
+    double square = 0.0;
+    for (size_t r = 0; r < n; ++r) {
+        double sum = w->turned ? 0.0 : (double)point[r];
+        for (size_t c = 0; w->turned && c < w->C; ++c)
+            sum += w->rows[r * w->C + c] * (double)point[c];
+        out[r] = (float)sum;
+        square += sum * sum;
+    }
+    double factor = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
+    for (size_t r = 0; r < n; ++r)
+        out[r] = (float)((double)out[r] * factor);
+}
+
+static pl_status look_at_points(void *context, size_t item, int thread)
+{
+    work *w = context;
+    size_t first = item * POINTS_A_ITEM, n = w->job->n;
+    (void)thread;
+    for (size_t i = first; i < n && i < first + POINTS_A_ITEM; ++i)
+        look(w, w->job->points + i * w->C, w->view + i * columns(w));
+    return PL_OK;
+}
+
+static pl_status find_clusters(work *w, int round)
+{
+    kmeans_job job = {.points = w->view,
+                      .n = w->job->n,
+                      .stride = columns(w),
+                      .dim = (int)columns(w),
+                      .k = w->job->clusters,
+                      .restarts = RESTARTS,
+                      .iterations = ITERATIONS,
+                      .seed = w->job->seed,
+                      .level = -1 - round, /* a stream of its own */
+                      .n_threads = w->job->n_threads};
+    size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+    PL_RETURN_IF(pl_parallel(w->job->n_threads, n_items, look_at_points, w));
+    PL_RETURN_IF(kmeans_fit(&job, w->centroids));
+    return kmeans_assign(&job, w->centroids, w->label);
+}
+
+static void take_means(work *w)
+{
+    memset(w->means, 0, w->K * w->C * sizeof *w->means);
+    memset(w->count, 0, w->K * sizeof *w->count);
+    for (size_t i = 0; i < w->job->n; ++i) {
+        double *mean = w->means + (size_t)w->label[i] * w->C;
+        ++w->count[w->label[i]];
+        for (size_t c = 0; c < w->C; ++c)
+            mean[c] += (double)w->job->points[i * w->C + c];
+    }
+    for (size_t k = 0; k < w->K; ++k)
+        for (size_t c = 0; w->count[k] > 0 && c < w->C; ++c)
+            w->means[k * w->C + c] /= (double)w->count[k];
+}
+
+/* Rows of S_w, each over all points in order. */
+static pl_status scatter_rows(void *context, size_t row, int thread)
+{
+    work *w = context;
+    double *out = w->within + row * w->C;
+    (void)thread;
+    memset(out, 0, w->C * sizeof *out);
+    for (size_t i = 0; i < w->job->n; ++i) {
+        const float *point = w->job->points + i * w->C;
+        const double *mean = w->means + (size_t)w->label[i] * w->C;
+        double here = (double)point[row] - mean[row];
+        for (size_t c = 0; c < w->C; ++c)
+            out[c] += here * ((double)point[c] - mean[c]);
+    }
+    for (size_t c = 0; c < w->C; ++c)
+        out[c] /= (double)w->job->n;
+    return PL_OK;
+}
+
+/* The last eigenvectors, of least variance within clusters, the least first. */
+static void turn_view(work *w)
+{
+    eigen_symmetric(w->within, w->C, w->values, w->vectors);
+    for (size_t r = 0; r < w->R; ++r) {
+        size_t from = w->C - 1 - r;
+        double factor = 1.0 / sqrt(fmax(w->values[from], 0.0) + RIDGE);
+        for (size_t c = 0; c < w->C; ++c)
+            w->rows[r * w->C + c] = factor * w->vectors[from * w->C + c];
+    }
+    w->turned = true;
+}
+
+static pl_status alloc_work(work *w, void **memory)
+{
+    size_t n = w->job->n, square = w->C * w->C;
+    size_t doubles = w->K * w->C + 2 * square + w->C;
+    PL_RETURN_IF(pl_try_alloc(doubles * sizeof(double) + w->K * sizeof(size_t) +
+                                  (n + w->K) * w->C * sizeof(float) + n * sizeof(int),
+                              "the router's view", memory));
+    w->means = *memory;
+    w->within = w->means + w->K * w->C;
+    w->vectors = w->within + square;
+    w->values = w->vectors + square;
+    w->count = (size_t *)(w->values + w->C);
+    w->view = (float *)(w->count + w->K);
+    w->centroids = w->view + n * w->C;
+    w->label = (int *)(w->centroids + w->K * w->C);
+    return PL_OK;
+}
+
+pl_status sharpen_fit(const sharpen_job *job, double *rows)
+{
+    work w = {.job = job,
+              .C = (size_t)job->dim,
+              .R = (size_t)job->rank,
+              .K = (size_t)job->clusters,
+              .rows = rows};
+    void *memory = NULL;
+    pl_status status;
+    PL_TRY(alloc_work(&w, &memory));
+    for (int round = 0; round < job->rounds; ++round) {
+        PL_TRY(find_clusters(&w, round));
+        take_means(&w);
+        PL_TRY(pl_parallel(job->n_threads, w.C, scatter_rows, &w));
+        turn_view(&w);
+    }
+done:
+    pl_free_aligned(memory);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* Turning whitened points so that clusters stand apart; private to router. */
+#ifndef PL_ROUTER_SHARPEN_H
+#define PL_ROUTER_SHARPEN_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sharpen_job {
+    const float *points; /* [n, dim], covariance 1 */
+    size_t n;
+    int dim, rank; /* 1 <= rank <= dim */
+    int clusters;  /* 1 <= clusters <= n */
+    int rounds;    /* >= 1 */
+    uint64_t seed;
+    int n_threads;
+} sharpen_job;
+
+/* Writes rows [rank, dim]: the view in which the points' clusters are tightest for
+ * their distance, the best direction first. Deterministic for any n_threads.
+ * ERR_NOMEM. */
+PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
