@@ -76,9 +76,9 @@ static const pl_key keys[] = {
      false},
     {"train.tau", PL_KEY_INT, AT(tau), "50", 1, 1000000, NULL, "steps",
      "inner steps a phase", false},
-    {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "",
+    {"train.phases", PL_KEY_INT, AT(phases), "8", 1, 1000000, NULL, "",
      "phases of each path", false},
-    {"train.base_steps", PL_KEY_INT, AT(base_steps), "200", 1, 1e9, NULL, "steps",
+    {"train.base_steps", PL_KEY_INT, AT(base_steps), "800", 1, 1e9, NULL, "steps",
      "of dense training before the paths part", false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
      "peak learning rate of AdamW", false},
@@ -295,6 +295,11 @@ static void drop_derived(config *preset, const config *wanted)
         preset->private_blocks[0] = preset->level_blocks[0] = '\0';
 }
 
+static int64_t usual_ffn(const config *c)
+{
+    return (c->width * 8 / 3 + 7) / 8 * 8;
+}
+
 static void fill_derived(config *c)
 {
     if (c->head_size == 0 && c->heads > 0)
@@ -302,9 +307,21 @@ static void fill_derived(config *c)
     if (c->kv_heads == 0)
         c->kv_heads = c->heads;
     if (c->ffn == 0)
-        c->ffn = (c->width * 8 / 3 + 7) / 8 * 8;
+        c->ffn = usual_ffn(c);
     if (c->base_lr == 0)
         c->base_lr = c->lr;
+}
+
+void config_leave_derived(config *c)
+{
+    if (c->head_size * c->heads == c->width)
+        c->head_size = 0;
+    if (c->kv_heads == c->heads)
+        c->kv_heads = 0;
+    if (c->ffn == usual_ffn(c))
+        c->ffn = 0;
+    if (c->base_lr == c->lr)
+        c->base_lr = 0;
 }
 
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
@@ -380,7 +397,8 @@ pl_status config_shape(const config *c, pl_shape *out)
             "model.width %lld is not divisible by model.heads %lld; change one, or "
             "give model.head_size",
             (long long)c->width, (long long)c->heads);
-    return pl_shape_check(out);
+    pl_status status = pl_shape_check(out);
+    return status == PL_OK ? status : pl_fail_in(status, "model");
 }
 
 static int choice_of(const char *text, int level)
@@ -453,8 +471,11 @@ pl_status config_check(const config *c)
     pl_topology *topology = NULL;
     PL_RETURN_IF(check_baselines(c));
     PL_RETURN_IF(config_shape(c, &shape));
-    PL_RETURN_IF(config_spec(c, &spec));
-    PL_RETURN_IF(pl_topology_create(&shape, &spec, &topology));
+    pl_status status = config_spec(c, &spec);
+    if (status == PL_OK)
+        status = pl_topology_create(&shape, &spec, &topology);
+    if (status != PL_OK)
+        return pl_fail_in(status, "topology");
     int n_paths = pl_topology_n_paths(topology);
     pl_topology_destroy(&topology);
     if (c->prefix >= c->context)
