@@ -1,0 +1,466 @@
+#!/bin/sh
+# Bad input, one real command a case: exit code (sysexits), one sentence on stderr with
+# the thing, the number and the remedy, nothing lost, nothing left behind.
+#
+# usage: bad_input.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root. What needs root (a small disk, another user) prints
+# SKIP elsewhere.
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+[ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
+disk=$work/disk
+failures=0
+cases=0
+occupant=
+job=
+
+finish() {
+    for pid in $occupant $job; do
+        kill "$pid" 2>/dev/null
+    done
+    umount "$disk" 2>/dev/null
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+umount "$disk" 2>/dev/null
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work" || exit 1
+tree=$OLDPWD
+
+# ---- what is checked ----
+complain() { # what is wrong
+    failures=$((failures + 1))
+    echo "FAILED: $name: $1"
+    tail -n 5 "$work/stdout" | sed 's/^/    | /'
+    sed 's/^/    ! /' "$work/stderr"
+}
+
+# Processes of any job under the work folder, a pid a line. (The brackets keep grep
+# from finding itself.)
+processes() {
+    grep -la -- "[/]${work#/}/[a-z]" /proc/[0-9]*/cmdline 2>/dev/null |
+        sed 's,/proc/,,; s,/.*,,' | grep -vx "${occupant:-none}"
+}
+
+check_nobody_left() { # within two seconds
+    tries=0
+    while [ -n "$(processes)" ] && [ "$tries" -lt 20 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    [ -z "$(processes)" ] || complain "processes are left behind: $(processes)"
+}
+
+run() { # COMMAND ...
+    cases=$((cases + 1))
+    code=0
+    timeout 120 "$@" >"$work/stdout" 2>"$work/stderr" || code=$?
+}
+
+check_sentence() { # WORD ...
+    [ "$(grep -c '^pathloom: [^ ]' "$work/stderr")" -eq 1 ] &&
+        [ "$(wc -l <"$work/stderr")" -eq 1 ] || complain "not one sentence on stderr"
+    for word in "$@"; do
+        grep -qF -- "$word" "$work/stderr" || complain "the sentence lacks \`$word\`"
+    done
+}
+
+# refused NAME CODE 'WORDS...' COMMAND ...: words are separated by |
+refused() {
+    name=$1
+    wanted=$2
+    words=$3
+    shift 3
+    run "$@"
+    [ "$code" -eq "$wanted" ] || complain "exit code $code instead of $wanted"
+    IFS='|'
+    # shellcheck disable=SC2086 # several words are meant
+    check_sentence $words
+    unset IFS
+    check_nobody_left
+}
+
+# works NAME 'WORDS...' COMMAND ...: the words stand on stdout
+works() {
+    name=$1
+    words=$2
+    shift 2
+    run "$@"
+    [ "$code" -eq 0 ] || complain "exit code $code"
+    if grep -q '^pathloom:' "$work/stderr"; then complain "an error on stderr"; fi
+    IFS='|'
+    for word in $words; do
+        grep -qF -- "$word" "$work/stdout" || complain "the output lacks \`$word\`"
+    done
+    unset IFS
+    check_nobody_left
+}
+
+skip() { echo "SKIP: $1"; }
+
+# All bytes of a folder.
+sum_of() { (cd "$1" && find . -type f | LC_ALL=C sort | xargs cksum); }
+
+keep() { # remembers a folder
+    sum_of "$1" >"$work/before"
+}
+
+check_intact() { # the folder is what it was
+    sum_of "$1" | cmp -s - "$work/before" || complain "$1 has changed"
+}
+
+check_gone() {
+    [ ! -e "$1" ] || complain "$1 is left behind"
+}
+
+# Overwrites 16 bytes in the middle of a file.
+damage() {
+    printf 'zzzzzzzzzzzzzzzz' |
+        dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null
+}
+
+wait_for() { # FILE: up to 20 seconds
+    tries=0
+    while [ ! -e "$1" ] && [ "$tries" -lt 200 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    [ -e "$1" ] || complain "$1 does not come"
+}
+
+# ---- a tiny job ----
+tiny="--workers 1 --set data.corpus=text --set data.vocab=400 \
+    --set data.valid_share=0.2 --set model.width=32 --set model.heads=2 \
+    --set model.blocks=2 --set model.context=48 --set router.prefix=16 \
+    --set train.batch=2 --set train.tau=5 --set train.phases=2 \
+    --set train.base_steps=5 --set eval.baselines=none --set eval.max_tokens=500 \
+    --set eval.sample_tokens=8"
+echo "exec '$pathloom' train $tiny \"\$@\"" >train.sh
+train="sh $work/train.sh"
+mkdir -p text/code text/notes
+cat "$tree"/base/[a-f]*.c | head -c 60000 | (cd text/code && split -b 2000 - code)
+cat "$tree"/docs/[DP]*.md | head -c 40000 | (cd text/notes && split -b 2000 - notes)
+
+echo "-- the corpus"
+# refuse_corpus NAME CODE 'WORDS' OPTION ...: and no folder is left
+refuse_corpus() {
+    name=$1
+    wanted=$2
+    words=$3
+    shift 3
+    refused "$name" "$wanted" "$words" $train --out "$work/never" "$@"
+    check_gone "$work/never"
+}
+mkdir empty binary
+: >empty.txt
+printf ' \n\t\n' >blank.txt
+printf 'a single document of a few words\n' >one.txt
+head -c 4000 "$pathloom" >binary/program
+refuse_corpus "an empty file" 65 'empty.txt|no text|give' --corpus empty.txt
+refuse_corpus "a blank file" 65 'blank.txt|no text|give' --corpus blank.txt
+refuse_corpus "an empty folder" 65 'empty|no text files|give' --corpus empty
+refuse_corpus "one document" 65 'one.txt|one document|cut it' --corpus one.txt
+refuse_corpus "a binary file" 65 'program|NUL|give' --corpus binary/program
+refuse_corpus "a folder of binaries" 65 'binary|1 binary|give' --corpus binary
+refuse_corpus "a missing file" 66 'nowhere.txt|does not exist|check' --corpus nowhere.txt
+refuse_corpus "a missing held-out file" 66 'nowhere.txt' --corpus text --valid nowhere.txt
+refuse_corpus "held-out text that is the corpus" 65 'nothing is left|text|give' \
+    --corpus text --valid text
+refuse_corpus "a missing tokenizer" 66 'data.tokenizer|nowhere' \
+    --corpus text --set data.tokenizer=nowhere
+refuse_corpus "a tokenizer that is none" 65 'one.txt|SentencePiece|data.tokenizer' \
+    --corpus text --set data.tokenizer=one.txt
+refuse_corpus "too many pieces" 65 'data.vocab 90000|at most' \
+    --corpus text --set data.vocab=90000
+gzip -c text/notes/notesaa | head -c 900 >cut.txt.gz
+# A whole frame of zstd that ends after its header, as `zstd | head -c 9` leaves it.
+printf '\050\265\057\375\144\000\020\175\001' >cut.txt.zst
+head -c 5 cut.txt.gz >stub.gz
+refuse_corpus "a truncated gz" 65 'cut.txt.gz|cut short|again' --corpus cut.txt.gz
+refuse_corpus "a truncated zst" 65 'cut.txt.zst|cut short|again' --corpus cut.txt.zst
+refuse_corpus "a stub of a gz" 65 'stub.gz|begin like' --corpus stub.gz
+printf '{"text":"one two"}\n{"text":"three"}\n{"text": "bro\n' >broken.jsonl
+printf '{"text":"one two"}\n{"words":"three"}\n' >other.jsonl
+printf 'PAR1....PAR1' >table.parquet
+refuse_corpus "a broken line of JSON" 65 "broken.jsonl' line 3|column|correct" \
+    --corpus broken.jsonl
+refuse_corpus "a line without text" 65 "other.jsonl' line 2|\"text\"" --corpus other.jsonl
+refuse_corpus "parquet" 69 'table.parquet|duckdb' --corpus table.parquet
+refuse_corpus "more paths than documents" 78 '8x8|64 paths|documents|fewer' \
+    --corpus text --set topology.levels=8x8 --out many
+rm -rf many
+
+echo "-- the configuration"
+refuse_corpus "heads and width" 78 'model.width 33|model.heads 2|change' \
+    --corpus text --set model.width=33
+refuse_corpus "a prefix as long as the context" 78 'router.prefix 48|model.context 48' \
+    --corpus text --set router.prefix=48
+refuse_corpus "an unknown key" 78 'train.taus|--set|train.tau' \
+    --corpus text --set train.taus=3
+refuse_corpus "a bad value" 78 'train.tau|abc|whole number' \
+    --corpus text --set train.tau=abc
+refuse_corpus "no value" 78 'train.tau|key=value' --corpus text --set train.tau
+refuse_corpus "a bad preset" 78 'laptopp|laptop' --corpus text --set preset=laptopp
+refuse_corpus "a bad topology" 78 '2y2|2x2' --corpus text --set topology.levels=2y2
+refuse_corpus "too little memory" 78 'memory|TiB|lower' \
+    --corpus text --set model.width=65536 --set model.context=1000000
+printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
+printf 'train:\n  tau: many\n' >value.yaml
+printf 'train:\n  tau: [5\n' >broken.yaml
+printf 'train:\n  tau: 5\n  tau: 6\n' >twice.yaml
+refuse_corpus "an unknown key in a file" 78 'unknown.yaml line 3|train.phases' unknown.yaml
+refuse_corpus "a bad value in a file" 78 'value.yaml line 2|whole number' value.yaml
+refuse_corpus "a file that is no YAML" 78 'broken.yaml line|not YAML' broken.yaml
+refuse_corpus "a key that stands twice" 78 'twice.yaml line 3|train.tau' twice.yaml
+refuse_corpus "a missing file" 66 'nowhere.yaml' nowhere.yaml
+refuse_corpus "two files" 64 'value.yaml|twice.yaml' value.yaml twice.yaml
+
+echo "-- addresses"
+"$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+    --ready "$PWD/occupant" 2>/dev/null &
+occupant=$!
+name="the occupant"
+wait_for occupant
+taken=$(cat occupant)
+refuse_corpus "a port in use, hub" 75 "net.hub|$taken|another port" \
+    --corpus text --set "net.hub=$taken"
+refuse_corpus "a port in use, home" 75 "net.home|$taken|another port" \
+    --corpus text --set "net.home=$taken"
+kill "$occupant"
+wait "$occupant" 2>/dev/null
+occupant=
+refuse_corpus "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' --corpus text \
+    --set net.hub=tcp://127.0.0.1:5555 --set net.home=tcp://127.0.0.1:5555
+refuse_corpus "all addresses" 69 'net.hub|0.0.0.0|loopback' \
+    --corpus text --set 'net.hub=tcp://0.0.0.0:*'
+refuse_corpus "another machine" 69 'net.home|192.0.2.1|loopback' \
+    --corpus text --set net.home=tcp://192.0.2.1:5555
+
+echo "-- text that is odd and works"
+cp -r text odd
+i=0
+while [ "$i" -lt 20 ]; do
+    echo "short $i" >odd/short$i.txt
+    i=$((i + 1))
+done
+printf 'some \377\376 bytes and \200 words that are not UTF-8\n' >odd/latin.txt
+works "short, long and broken text" '3 bytes that are not UTF-8|too short|mixture' \
+    $train --corpus odd --out odd-run
+
+echo "-- a run and what can happen to it"
+works "the first start" 'mixture, one routed path|base model|p11|pathloom generate' \
+    $train --corpus text --out "$work/run"
+[ "$failures" -eq 0 ] || exit 1
+if grep -q "$(printf '\033')" stdout; then complain "escapes in a pipe"; fi
+check_gone run/proc
+works "the second start" 'prepared before|mixture, one routed path' \
+    $train --corpus text --out "$work/run"
+"$pathloom" init >all.yaml
+refused "what init writes is read again" 65 'empty.txt|no text' \
+    "$pathloom" train all.yaml --corpus empty.txt --out never
+# shellcheck disable=SC2086 # several words are meant
+"$pathloom" init $tiny >tiny.yaml
+works "what init writes means the same" 'prepared before' \
+    "$pathloom" train tiny.yaml --out "$work/run"
+keep run
+refused "another configuration" 73 'train.tau|`5`|`6`|--out' \
+    $train --corpus text --out "$work/run" --set train.tau=6
+check_intact run
+refused "another corpus" 73 'data.corpus|`text`|`odd`' \
+    $train --corpus odd --out "$work/run"
+check_intact run
+
+cp -r run hurt
+damage hurt/data/train.tok
+keep hurt
+refused "a damaged token file" 65 'train.tok|damaged|delete the folder' \
+    $train --corpus text --out "$work/hurt"
+check_intact hurt
+damage hurt/data/valid.tok
+refused "damaged held-out text" 65 'valid.tok|damaged|delete the folder' \
+    "$pathloom" eval --run hurt
+rm -rf hurt/data
+works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hurt"
+
+for file in 'MANIFEST-*' CURRENT; do
+    rm -rf hurt
+    cp -r run hurt
+    # shellcheck disable=SC2086 # a pattern
+    damage hurt/store/db/$file
+    refused "a damaged store, $file" 65 'hurt/store|Corruption|restore' \
+        $train --corpus text --out "$work/hurt"
+done
+rm -rf hurt
+cp -r run hurt
+damage "$(ls -S hurt/store/db/*.sst hurt/store/db/*.log | head -n 1)"
+# The damage may be met by a process of the job (71) or by the command itself.
+name="damaged blobs"
+run $train --corpus text --out "$work/hurt"
+case $code in
+65 | 71) check_sentence hurt/store Corruption restore ;;
+*) complain "exit code $code instead of 65" ;;
+esac
+check_nobody_left
+rm -rf hurt
+
+echo "-- a small disk, another user"
+mkdir "$disk"
+if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
+    refused "a disk that cannot hold the run" 78 'disk|MiB|--out' \
+        $train --corpus text --out "$disk/run"
+    umount "$disk"
+    mount -t tmpfs -o size=160m tmpfs "$disk"
+    name="a disk that fills"
+    cases=$((cases + 1))
+    $train --corpus text --out "$disk/run" --set train.phases=40 >stdout 2>stderr &
+    job=$!
+    wait_for "$disk/run/proc/hub.address"
+    head -c 90m /dev/zero >"$disk/fill" 2>/dev/null
+    code=0
+    wait "$job" || code=$?
+    job=
+    case $code in
+    71 | 74) check_sentence "$disk/run/store" MiB "free some disk space" ;;
+    *) complain "exit code $code instead of 74" ;;
+    esac
+    check_nobody_left
+    rm "$disk/fill"
+    works "the same command on a disk with space" 'mixture, one routed path' \
+        $train --corpus text --out "$disk/run" --set train.phases=40
+    umount "$disk"
+else
+    skip "no small disk: mounting needs root"
+fi
+mkdir -m 755 readonly
+as_nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
+if [ "$(id -u)" -ne 0 ]; then
+    chmod 555 readonly
+    as_nobody=
+fi
+if $as_nobody test -x "$pathloom" 2>/dev/null && $as_nobody test -r train.sh; then
+    refused "a folder that may not be written" 77 "readonly|--out" \
+        $as_nobody $train --corpus text --out readonly/run
+    keep run
+    name="another's run"
+    run $as_nobody $train --corpus text --out "$work/run"
+    [ -z "$as_nobody" ] || [ "$code" -eq 77 ] || complain "exit code $code instead of 77"
+    [ -z "$as_nobody" ] || check_sentence run "give another"
+    [ -z "$as_nobody" ] || check_intact run
+else
+    skip "no other user can run the program"
+fi
+
+echo "-- looking at what is no run"
+for verb in eval "generate --prompt x" status "store ls" "store log L1.E0"; do
+    # shellcheck disable=SC2086 # several words are meant
+    refused "$verb of no run" 66 'text' "$pathloom" $verb --run text
+done
+refused "an empty prompt" 64 '--prompt' "$pathloom" generate --run run --prompt ''
+refused "no prompt" 64 '--prompt' "$pathloom" generate --run run
+refused "a long prompt" 64 'tokens|context is 48|shorten' \
+    "$pathloom" generate --run run --prompt "$(head -c 2000 text/notes/notesaa)"
+[ ! -s stdout ] || complain "the prompt was printed"
+for value in x -1 nan 1000; do
+    refused "temperature $value" 64 "--temperature|100|\`$value\`" \
+        "$pathloom" generate --run run --prompt a --temperature "$value"
+done
+refused "an unknown path" 66 'p99|p11' "$pathloom" generate --run run --prompt a --path p99
+works "text" 'The' "$pathloom" generate --run run --prompt The --max-tokens 4
+refused "an unknown module" 66 'L9.E0|L1.E0' "$pathloom" store log L9.E0 --run run
+refused "a version to come" 66 'versions 0 to 2|99' \
+    "$pathloom" store show L1.E0@99 --run run
+refused "eval with a key that changes results" 64 'train.tau=9' \
+    "$pathloom" eval --run run --set train.tau=9
+works "eval" '"ppl_routed":' "$pathloom" eval --run run --json
+
+echo "-- the command line"
+refused "an unknown verb" 64 'trian|train' "$pathloom" trian
+refused "an unknown option" 64 '--corpsu|--corpus' "$pathloom" train --corpsu text
+refused "a missing value" 64 '--corpus|value' "$pathloom" train --corpus
+refused "a missing value" 64 '--max-tokens|value' \
+    "$pathloom" generate --run run --prompt a --max-tokens
+refused "a word too many" 64 'word' "$pathloom" eval --run run word
+refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
+for verb in train eval generate store status init hub home worker; do
+    works "$verb --help" "usage: pathloom $verb|  --" "$pathloom" "$verb" --help
+    [ ! -s stderr ] || complain "help on stderr"
+done
+works "--help" 'train|generate|--help' "$pathloom" --help
+
+echo "-- a job that is interrupted"
+# Long enough to be interrupted several times.
+long="$train --corpus text --out $work/long --set train.tau=100 --set train.phases=12"
+start() {
+    cases=$((cases + 1))
+    code=0
+    $long >stdout 2>stderr &
+    job=$!
+    wait_for long/proc/hub.address
+    [ -e long/proc/hub.address ] || exit 1
+}
+end() { # CODE
+    wait "$job" 2>/dev/null || code=$?
+    job=
+    [ "$code" -eq "$1" ] || complain "exit code $code instead of $1"
+}
+
+name="one Ctrl+C"
+start
+code=0
+timeout 20 "$pathloom" train --out "$work/long" >second.out 2>second.err || code=$?
+[ "$code" -eq 75 ] || complain "a second job ends with $code instead of 75"
+grep -q 'another job is running' second.err || complain "the lock is not named"
+"$pathloom" status --run long >second.out 2>&1 || complain "status of a running job"
+grep -q '^worker ' second.out || complain "status shows no worker"
+"$pathloom" store ls --run long >second.out 2>&1 || complain "store ls of a running job"
+code=0
+kill -INT "$job"
+end 130
+grep -q '^stopped' stdout || complain "it does not say that it stopped"
+check_nobody_left
+check_gone long/proc
+
+name="two Ctrl+C"
+start
+kill -INT "$job"
+sleep 0.05
+kill -INT "$job" 2>/dev/null
+end 130
+check_nobody_left
+
+name="kill -9 of the launcher"
+start
+kill -9 "$job"
+end 137
+check_nobody_left
+refused "status of a killed job" 66 'no job is running|train --out' \
+    "$pathloom" status --run long
+works "the same command finishes" 'resumed|mixture, one routed path' \
+    $long
+check_gone long/proc
+
+echo "-- on a terminal"
+if command -v script >/dev/null; then
+    name="a narrow terminal"
+    cases=$((cases + 1))
+    TERM=xterm script -qec "stty cols 50 rows 24; $train --corpus text --out '$work/tty' \
+        --set train.phases=20" typescript >/dev/null </dev/null || complain "exit code $?"
+    # Every line of the block ends by ESC[K and must be narrower than the terminal.
+    grep -a "$(printf '\033')\[K" typescript >block || complain "no block was drawn"
+    sed "s/$(printf '\033')\[[0-9]*[A-Z]//g; s/$(printf '\r')//g" block >plain
+    [ "$(awk 'length > 49' plain | wc -l)" -eq 0 ] || complain "a line is too wide"
+    check_nobody_left
+else
+    skip "no script(1)"
+fi
+
+[ "$failures" -eq 0 ] || {
+    echo "$failures failures in $cases cases"
+    exit 1
+}
+echo "$cases cases"
+cd "$tree" && rm -rf "$work"
