@@ -14,6 +14,7 @@ int cmd_init(int argc, char **argv)
         status = config_build(NULL, o.sets, o.n_sets, &c);
     if (status != PL_OK)
         return cli_fail(status);
+    config_leave_derived(&c);
     if (o.reference)
         pl_conf_write_reference(&config_table, &text);
     else

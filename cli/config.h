@@ -55,6 +55,9 @@ extern const pl_table config_table;
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 pl_status config_check(const config *c);
+/* For a file that people edit: keys that follow from others (head_size from width and
+ * heads) get their 0 back, so that they still do after a change. */
+void config_leave_derived(config *c);
 /* Whether the key of KEY=VALUE may differ between the starts of one run. */
 bool config_pair_is_local(const char *pair);
 
