@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { POINTS_A_ITEM = 256, RESTARTS = 4, ITERATIONS = 60 };
+enum { POINTS_A_ITEM = 256, ITERATIONS = 30 };
 static const double RIDGE = 0.03;
 
 typedef struct work {
@@ -72,7 +72,7 @@ static pl_status find_clusters(work *w, int round)
                       .stride = columns(w),
                       .dim = (int)columns(w),
                       .k = w->job->clusters,
-                      .restarts = RESTARTS,
+                      .restarts = 1,
                       .iterations = ITERATIONS,
                       .seed = w->job->seed,
                       .level = -1 - round, /* a stream of its own */

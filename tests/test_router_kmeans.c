@@ -19,7 +19,7 @@ static void bytes_do_not_depend_on_threads(void **state)
 {
     (void)state;
     float *points = make_clouds(3000, 70, 5, 0.3f);
-    for (int kind = 0; kind < 4; ++kind) {
+    for (int kind = 0; kind < 5; ++kind) {
         pl_buf bytes[3] = {{0}};
         for (int threads = 1; threads <= 3; ++threads) {
             pl_router_options options = plain_options(6);
@@ -27,8 +27,9 @@ static void bytes_do_not_depend_on_threads(void **state)
             options.n_threads = threads;
             options.balance = kind == 1 ? 0.2 : 0.0;
             options.standardize = kind >= 2;
-            options.components = kind == 3 ? 9 : 0;
-            options.unit = kind == 3;
+            options.components = kind >= 3 ? 9 : 0;
+            options.sharpen = kind == 4 ? 2 : 0;
+            options.unit = kind >= 3;
             options.kind = kind >= 2 ? PL_ROUTER_PRODUCT : PL_ROUTER_KMEANS;
             options.n_levels = 2;
             options.experts[0] = 3;
@@ -121,6 +122,7 @@ static void identical_points_do_not_hang_or_fail(void **state)
     options.balance = 0.1;
     options.standardize = true;
     options.components = 2;
+    options.sharpen = 2;
     options.unit = true;
     pl_router *router = fit(points, 10, 4, &options);
     assert_true(pl_router_inertia(router) == 0.0);
@@ -165,6 +167,46 @@ static void two_components_find_the_plane_of_the_clouds(void **state)
     pl_router *router = fit(points, N, DIM, &options);
     assert_true(purity_of(router, points, N, 3) == 1.0);
     assert_true(pl_router_inertia(router) < 0.02); /* of 2, the variance of z */
+    pl_router_destroy(&router);
+    free(points);
+}
+
+/* Five thin sheets in 40 columns: what tells them apart varies as little as the noise
+ * and whitening does not find it, but what is tight within clusters does. */
+static void sharpening_finds_what_tells_clusters_apart(void **state)
+{
+    (void)state;
+    enum { N = 1200, DIM = 40, K = 5 };
+    float *points = malloc(N * DIM * sizeof *points);
+    for (uint32_t i = 0; i < N; ++i)
+        for (uint32_t d = 0; d < DIM; ++d) {
+            float side = pl_random_u32(4, 1, (i % K) * DIM + d) & 1 ? 1.0f : -1.0f;
+            float noise = pl_random_normal(4, 2, i * DIM + d);
+            points[i * DIM + d] = d < 10 ? side + 0.45f * noise : noise;
+        }
+    pl_router_options options = plain_options(K);
+    options.standardize = true;
+    options.components = 10;
+    options.unit = true;
+    pl_router *router = fit(points, N, DIM, &options);
+    double plain = purity_of(router, points, N, K);
+    pl_router_destroy(&router);
+    options.sharpen = 3;
+    router = fit(points, N, DIM, &options);
+    double sharp = purity_of(router, points, N, K);
+    pl_router_destroy(&router);
+    if (!(sharp > 0.97 && sharp > plain))
+        fail_msg("purity %f, and %f sharpened", plain, sharp);
+    free(points);
+}
+
+static void the_defaults_fit(void **state)
+{
+    (void)state;
+    float *points = make_clouds(400, 30, 6, 4.0f);
+    pl_router_options options = pl_router_defaults(6);
+    pl_router *router = fit(points, 400, 30, &options);
+    assert_true(purity_of(router, points, 400, 6) == 1.0);
     pl_router_destroy(&router);
     free(points);
 }
@@ -231,6 +273,8 @@ int main(void)
         cmocka_unit_test(identical_points_do_not_hang_or_fail),
         cmocka_unit_test(standardizing_makes_a_small_column_count),
         cmocka_unit_test(two_components_find_the_plane_of_the_clouds),
+        cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
+        cmocka_unit_test(the_defaults_fit),
         cmocka_unit_test(balance_keeps_every_path_below_its_limit),
         cmocka_unit_test(impossible_requests_name_their_numbers),
     };
