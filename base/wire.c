@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zmq.h>
 
 /* Header offsets. */
@@ -53,7 +54,7 @@ enum {
 
 struct pl_socket {
     void *zmq;
-    bool is_server;
+    bool is_server, is_bound;
     char address[PL_ADDRESS_MAX];
     uint64_t dropped, bytes_sent, bytes_received;
 };
@@ -298,7 +299,7 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     if (status != PL_OK)
         pl_wire_close(out);
     else
-        pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
+        (*out)->is_bound = pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
     return status;
 }
 
@@ -313,10 +314,19 @@ pl_status pl_wire_connect(const char *address, pl_socket **out)
     return status;
 }
 
+/* ZeroMQ leaves the file of an ipc address behind; '@' names no file. */
+static void remove_ipc_file(const pl_socket *socket)
+{
+    const char *path = socket->address + strlen("ipc://");
+    if (socket->is_bound && pl_starts_with(socket->address, "ipc://") && *path != '@')
+        unlink(path);
+}
+
 void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
+    remove_ipc_file(*socket);
     if ((*socket)->zmq) {
         zmq_close((*socket)->zmq);
         atomic_fetch_sub(&n_open, 1);

@@ -402,7 +402,7 @@ static void unix_sockets_and_ipv6_work_too(void **state)
         pl_message_destroy(&message);
         close_pair(&pair);
     }
-    assert_int_equal(pl_remove_tree(folder), PL_OK);
+    assert_int_equal(rmdir(folder), 0); /* the socket's file is gone */
 }
 
 static void a_vanished_peer_is_an_error(void **state)
