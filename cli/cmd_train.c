@@ -17,9 +17,8 @@ static void say_overhead(const pl_json *status)
     }
     if (inner <= 0)
         return;
-    say("workers  inner steps %.1f s at %s tokens/s a worker; fetching, sending and "
-        "merging "
-        "%.2f %% of that; waiting for work %.1f s",
+    say("workers  inner steps %.1f s at %s tokens/s a worker; fetching, sending and\n"
+        "         merging %.2f %% of that; waiting for work %.1f s",
         inner, pl_human_count(tokens / inner, rate), 100 * overhead / inner, idle);
 }
 
@@ -75,7 +74,8 @@ static void end_processes(run *r, pl_status status)
 
 static pl_status train(run *r)
 {
-    say("pathloom %s  run %s%s   (Ctrl+C drains and saves; the same command goes on)",
+    say("pathloom %s  run %s%s\n"
+        "         Ctrl+C drains and saves; the same command goes on from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     PL_RETURN_IF(run_plan(r));
     PL_RETURN_IF(run_check(r));
@@ -83,15 +83,25 @@ static pl_status train(run *r)
     PL_RETURN_IF(run_save(r));
     pl_status status = train_stages(r);
     if (status == PL_ERR_CANCELLED)
-        say("stopping: the workers finish their tasks; Ctrl+C again stops at once, "
-            "without "
-            "losing a committed version");
+        say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
+            "         without losing a committed version");
     end_processes(r, status);
     PL_RETURN_IF(status);
     cli_stop_at_once();
     PL_RETURN_IF(report(r));
     say_next(r);
     return PL_OK;
+}
+
+static void say_stopped(const run *r)
+{
+    char store[PL_PATH_MAX];
+    if (pl_path_exists(run_file(r, "store", store)))
+        say("stopped; everything committed is in %s, and the same command goes on from "
+            "there",
+            r->dir);
+    else
+        say("stopped before anything was trained; the same command begins anew");
 }
 
 int cmd_train(int argc, char **argv)
@@ -108,9 +118,7 @@ int cmd_train(int argc, char **argv)
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
-        say("stopped; everything committed is in %s, and the same command goes on from "
-            "there",
-            r.dir);
+        say_stopped(&r);
         code = 130;
     } else if (status != PL_OK) {
         code = cli_fail(status);

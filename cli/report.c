@@ -77,7 +77,7 @@ static void print_column(const column *c, double routed)
         return;
     if (strcmp(c->arm, "mix") != 0)
         snprintf(versus, sizeof versus, "%+.1f %%", 100 * (routed / c->ppl - 1));
-    say("  %-28s %10.2f %10s %12s %12s %11.2e%s", c->title, c->ppl, versus,
+    say("  %-27s %8.2f %9s %11s %8s %8.2e%s", c->title, c->ppl, versus,
         pl_human_count((double)c->tokens_per_path, per_path),
         pl_human_count((double)c->tokens_total, total), c->flops,
         c->finished ? "" : "  (not finished)");
@@ -93,19 +93,19 @@ static void print_domains(const run *r, const evaluation *e)
     pl_buf line = {0};
     if (n < 2 || !e->columns[0].present)
         return;
-    pl_buf_printf(&line, "\n  %-28s", "perplexity by domain");
+    pl_buf_printf(&line, "\n  %-27s", "perplexity by domain");
     for (int i = 0; i < COLUMNS; i++)
         if (e->columns[i].present)
-            pl_buf_printf(&line, " %10s", short_titles[i]);
+            pl_buf_printf(&line, " %8s", short_titles[i]);
     say("%s", pl_buf_text(&line));
     for (uint32_t d = 0; d < n; d++) {
         if (!isfinite(pl_perplexity(&e->columns[0].by_domain[d])))
             continue;
         pl_buf_clear(&line);
-        pl_buf_printf(&line, "  %-28s", pl_tokens_domain(r->valid, d));
+        pl_buf_printf(&line, "  %-27s", pl_tokens_domain(r->valid, d));
         for (int i = 0; i < COLUMNS; i++)
             if (e->columns[i].present)
-                pl_buf_printf(&line, " %10.2f",
+                pl_buf_printf(&line, " %8.2f",
                               pl_perplexity(&e->columns[i].by_domain[d]));
         say("%s", pl_buf_text(&line));
     }
@@ -132,13 +132,13 @@ void evaluation_print(const run *r, const evaluation *e)
 {
     char count[16], seconds[16];
     say("%s", "");
-    say("  %-28s %10s %10s %12s %12s %11s", "held-out perplexity", "ppl", "mix vs it",
-        "tokens/path", "tokens", "train FLOPs");
+    say("  %-27s %8s %9s %11s %8s %8s", "held-out perplexity", "ppl", "mix vs it",
+        "tokens/path", "tokens", "FLOPs");
     for (int i = 0; i < COLUMNS; i++)
         print_column(&e->columns[i], e->columns[0].ppl);
-    say("  (%zu documents, %s tokens after the %lld-token prefix, scored in %s; every "
-        "row "
-        "answers with one model of %.2f M parameters)",
+    say("  (%zu documents, %s tokens after the %lld-token prefix, scored in %s;\n"
+        "  tokens and FLOPs are of training; each row answers with one model of %.2f "
+        "M)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6);

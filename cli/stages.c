@@ -313,7 +313,8 @@ static void say_router(const run *r, const routing *g, const pl_judgement *own,
     uint32_t n_domains = pl_tokens_n_domains(r->train);
     if (n_domains > 1)
         snprintf(domains, sizeof domains,
-                 "; against %u domains: purity %.3f, NMI %.3f (purity %.3f at K=8)",
+                 "\n         against %u domains: purity %.3f, NMI %.3f (purity %.3f at "
+                 "K=8)",
                  n_domains, own->purity, own->nmi, eight->purity);
     say("router   %s, largest shard %.2f of the mean, %d repaired%s",
         r->cfg.router_kind, largest_over_mean(&g->shards), g->shards.n_repaired,

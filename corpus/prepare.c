@@ -457,12 +457,8 @@ static bool is_prepared(const char *folder)
 
 static pl_status reuse(preparation *work)
 {
-    char remark[64];
-    double began = pl_now();
     PL_RETURN_IF(data_manifest_reuse(work->folder, work->options, work->result));
-    snprintf(remark, sizeof remark, ", prepared before (verified in %.2f s)",
-             pl_now() - began);
-    say_split(work, remark);
+    say_split(work, "; prepared before, verified");
     return PL_OK;
 }
 
