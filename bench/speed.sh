@@ -50,7 +50,7 @@ for shape in "128 128 4 2048" "256 256 6 4096"; do
     set -- $shape
     : >"$work/o"
     : >"$work/r"
-    for round in 1 2 3; do
+    for _ in 1 2 3; do
         ours "$@" >>"$work/o"
         for threads in 1 "$cpus"; do
             for mode in eager compile; do
