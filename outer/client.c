@@ -497,6 +497,97 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     return status;
 }
 
+/* n questions under way together; answers[i] is the answer to questions[i]. */
+static pl_status ask_all(pl_client *c, const pl_submission *s, pl_message *questions,
+                         int n, pl_message *answers)
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    int64_t heard = pl_now_ms(), sent = 0;
+    bool *done = pl_alloc((size_t)n * sizeof *done);
+    int left = n, next = 0;
+    pl_message_init(&a, 0);
+    while (left > 0) {
+        int64_t now = pl_now_ms();
+        if (now - heard > c->patience_ms)
+            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home of %s did not answer within %d s",
+                           s[next].module, c->patience_ms / 1000));
+        for (int i = 0; i < n && now - sent > RESEND_MS; i++)
+            if (!done[i] &&
+                pl_wire_send(socket_of(c, s[i].module), &questions[i]) != PL_OK)
+                continue; /* sent again later */
+        if (now - sent > RESEND_MS)
+            sent = now;
+        while (done[next])
+            next++;
+        status = wait_slice(c, socket_of(c, s[next].module), &a);
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            goto done;
+        for (int i = 0; status == PL_OK && i < n; i++)
+            if (!done[i] && questions[i].request == a.request) {
+                pl_message kept = answers[i];
+                answers[i] = a;
+                a = kept;
+                done[i] = true;
+                left--;
+                heard = now;
+            }
+        status = PL_OK;
+    }
+done:
+    pl_message_destroy(&a);
+    pl_free(done);
+    return status;
+}
+
+static pl_status read_result(pl_message *answer, pl_submit_result *result,
+                             char text[256])
+{
+    pl_reader r;
+    text[0] = '\0';
+    PL_RETURN_IF(as_status(answer));
+    pl_reader_open(&r, "SUBMITTED", answer->body.data, answer->body.len);
+    *result = (pl_submit_result)pl_get_u64(&r, PL_TAG_RESULT, 0);
+    if (pl_field_count(&r, PL_TAG_TEXT) > 0)
+        pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
+    return pl_reader_status(&r);
+}
+
+static void put_submit(pl_message *q, const pl_submission *s)
+{
+    pl_message_init(q, PL_MSG_SUBMIT);
+    q->request = pl_wire_next_request();
+    q->token = s->contribution.token;
+    put_submission(&q->body, s);
+}
+
+pl_status pl_client_submit_all(pl_client *c, pl_submission *s, int n,
+                               pl_submit_result *results, char (*texts)[256])
+{
+    pl_status status = PL_OK;
+    pl_message *q = pl_alloc((size_t)n * sizeof *q),
+               *a = pl_alloc((size_t)n * sizeof *a);
+    for (int i = 0; i < n; i++) {
+        PL_TRY(pl_client_put_blob(c, s[i].module, s[i].data, s[i].bytes,
+                                  &s[i].contribution.update));
+        put_submit(&q[i], &s[i]);
+    }
+    PL_TRY(ask_all(c, s, q, n, a));
+    for (int i = 0; i < n; i++) {
+        PL_TRY(read_result(&a[i], &results[i], texts[i]));
+        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB) /* the home has started again */
+            PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
+    }
+done:
+    for (int i = 0; i < n; i++) {
+        pl_message_destroy(&q[i]);
+        pl_message_destroy(&a[i]);
+    }
+    pl_free(q);
+    pl_free(a);
+    return status;
+}
+
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                 uint64_t token, const void *moments, uint64_t bytes,
                                 pl_submit_result *result, char text[256])

@@ -42,7 +42,7 @@ run_job() { # folder; in a subshell, which becomes the launcher
     exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
         --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
         --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set train.tau=25 --set train.phases=10 \
+        --set train.batch=4 --set train.tau=25 --set train.phases=20 \
         --set train.base_steps=50 --set router.prefix=16 --set eval.baselines=diloco \
         --set eval.max_tokens=2000 --set eval.sample_tokens=0 "$@"
 }
@@ -83,7 +83,7 @@ shots=0
 workers=0
 while kill -0 "$job" 2>/dev/null; do
     random 6
-    sleep "0.$((1 + value))"
+    sleep "0.0$((4 + value))"
     pick worker worker worker worker hub home
     role=$choice
     set -- $(members "$job" "$role")
@@ -108,8 +108,8 @@ rounds=0
 while :; do
     run_job back >"$work/back.out" 2>&1 &
     job=$!
-    random 30
-    sleep "$((1 + value / 10)).$((value % 10))"
+    random 20
+    sleep "$((value / 10)).$((5 + value % 5))"
     if [ "$rounds" -lt 4 ] && kill -9 "$job" 2>/dev/null; then
         rounds=$((rounds + 1))
         wait "$job" 2>/dev/null

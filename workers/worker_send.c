@@ -37,49 +37,81 @@ static void fill_contribution(const worker *w, pl_contribution *c)
 }
 
 /* The pseudo-gradient of one slot: module at phase start minus module now. */
-static pl_status send_module(worker *w, int slot, float *update, uint8_t *encoded)
+static pl_status prepare_module(worker *w, int slot, float *update, uint8_t *encoded,
+                                pl_submission *s)
 {
     worker_task *task = &w->task;
-    const pl_topology *t = task->arm->topology;
-    const pl_slot *s = pl_topology_slot(t, slot);
-    const float *start = task->start + s->offset, *now = task->job.params + s->offset;
-    char name[96], text[256];
-    pl_submission submission;
-    pl_submit_result result = PL_SUBMIT_REJECTED;
-    for (size_t i = 0; i < s->n_params; i++)
-        update[i] = start[i] - now[i];
+    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    const float *start = task->start + place->offset;
+    const float *now = task->job.params + place->offset;
     const char *codec = task->arm->arm.outer.codec;
-    PL_RETURN_IF(pl_codec_encode(codec, update, s->n_params, encoded));
-    memset(&submission, 0, sizeof submission);
-    pl_arm_module_name(&task->arm->arm, t,
-                       pl_topology_module_of_path(t, slot, task->path), name);
-    fill_contribution(w, &submission.contribution);
-    submission.module = name;
-    submission.base = task->bases[slot];
-    submission.data = encoded;
-    submission.bytes = pl_codec_bytes(codec, s->n_params);
-    PL_RETURN_IF(pl_client_submit(w->homes, &submission, &result, text));
-    return judge(name, result, text);
+    for (size_t i = 0; i < place->n_params; i++)
+        update[i] = start[i] - now[i];
+    fill_contribution(w, &s->contribution);
+    s->base = task->bases[slot];
+    s->data = encoded;
+    s->bytes = pl_codec_bytes(codec, place->n_params);
+    return pl_codec_encode(codec, update, place->n_params, encoded);
 }
 
+typedef struct batch {
+    pl_submission *submissions;
+    pl_submit_result *results;
+    char (*texts)[256];
+    char (*names)[96];
+    float *update;    /* of the largest slot */
+    uint8_t *encoded; /* all slots, each from a multiple of 64 on */
+} batch;
+
+static uint64_t room_of(const worker *w, int slot)
+{
+    size_t n = pl_topology_slot(w->task.arm->topology, slot)->n_params;
+    return (pl_codec_bytes("f32", n) + 63) / 64 * 64;
+}
+
+static pl_status alloc_batch(const worker *w, int n, batch *b)
+{
+    size_t most = 0, total = 0;
+    for (int slot = 0; slot < n; slot++) {
+        size_t params = pl_topology_slot(w->task.arm->topology, slot)->n_params;
+        most = params > most ? params : most;
+        total += (size_t)room_of(w, slot);
+    }
+    b->submissions = pl_alloc((size_t)n * sizeof *b->submissions);
+    b->results = pl_alloc((size_t)n * sizeof *b->results);
+    b->texts = pl_alloc((size_t)n * sizeof *b->texts);
+    b->names = pl_alloc((size_t)n * sizeof *b->names);
+    PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&b->update));
+    return pl_try_alloc(total, "a path's updates", (void **)&b->encoded);
+}
+
+/* All modules together: one commit of the home for the whole task. */
 static pl_status send_modules(worker *w)
 {
     pl_status status = PL_OK;
     const pl_topology *t = w->task.arm->topology;
-    float *update = NULL;
-    uint8_t *encoded = NULL;
-    size_t most = 0;
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
-        if (pl_topology_slot(t, slot)->n_params > most)
-            most = pl_topology_slot(t, slot)->n_params;
-    PL_TRY(pl_try_alloc(most * sizeof *update, "an update", (void **)&update));
-    PL_TRY(pl_try_alloc((size_t)pl_codec_bytes("f32", most), "an update",
-                        (void **)&encoded));
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
-        PL_TRY(send_module(w, slot, update, encoded));
+    int n = pl_topology_n_slots(t);
+    uint64_t at = 0;
+    batch b = {0};
+    PL_TRY(alloc_batch(w, n, &b));
+    for (int slot = 0; slot < n; slot++) {
+        PL_TRY(prepare_module(w, slot, b.update, b.encoded + at, &b.submissions[slot]));
+        at += room_of(w, slot);
+        pl_arm_module_name(&w->task.arm->arm, t,
+                           pl_topology_module_of_path(t, slot, w->task.path),
+                           b.names[slot]);
+        b.submissions[slot].module = b.names[slot];
+    }
+    PL_TRY(pl_client_submit_all(w->homes, b.submissions, n, b.results, b.texts));
+    for (int slot = 0; slot < n; slot++)
+        PL_TRY(judge(b.names[slot], b.results[slot], b.texts[slot]));
 done:
-    pl_free_aligned(update);
-    pl_free_aligned(encoded);
+    pl_free(b.submissions);
+    pl_free(b.results);
+    pl_free(b.texts);
+    pl_free(b.names);
+    pl_free_aligned(b.update);
+    pl_free_aligned(b.encoded);
     return status;
 }
 
