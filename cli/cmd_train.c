@@ -67,7 +67,7 @@ static void end_processes(run *r, pl_status status)
 {
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    run_stop(r);
+    run_stop(r, status == PL_OK || status == PL_ERR_CANCELLED);
     if (status != PL_OK)
         pl_fail(status, "%s", sentence);
 }

@@ -22,7 +22,7 @@ typedef struct progress {
     double done, total; /* inner steps of these arms */
     double tokens_per_second;
     bool finished;
-    char failure[256];
+    char failure[600];
 } progress;
 
 static double number(const pl_json *o, const char *key)
@@ -263,6 +263,14 @@ static pl_status poll_once(progress *p, bool *first)
     return PL_OK;
 }
 
+static pl_status cannot_go_on(const progress *p)
+{
+    bool diverged = strstr(p->failure, "finite") != NULL;
+    return pl_fail(diverged ? PL_ERR_NUMERIC : PL_ERR_DATA,
+                   "training cannot go on: %s%s", p->failure,
+                   diverged ? "; a lower train.lr often helps" : "");
+}
+
 pl_status progress_wait(run *r, const char *const *arms, int n_arms)
 {
     progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
@@ -272,9 +280,7 @@ pl_status progress_wait(run *r, const char *const *arms, int n_arms)
         PL_RETURN_IF(run_stopped(r));
         PL_RETURN_IF(poll_once(&p, &first));
         if (p.failure[0])
-            return pl_fail(PL_ERR_NUMERIC,
-                           "training cannot go on: %s; a lower train.lr often helps",
-                           p.failure);
+            return cannot_go_on(&p);
         if (!p.finished)
             pl_sleep_ms(POLL_MS);
     }

@@ -49,8 +49,8 @@ pl_status run_look(const char *dir, run *r);
 /* What would end the processes soon after their start: addresses, backend, store. */
 pl_status run_check(const run *r);
 pl_status run_start(run *r);
-/* Workers finish their tasks, then hub and home end. */
-void run_stop(run *r);
+/* With `drain` the workers finish their tasks first; then hub and home end. */
+void run_stop(run *r, bool drain);
 pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */

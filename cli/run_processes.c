@@ -1,7 +1,7 @@
 /* The processes of a job on this machine: one home, one hub, the workers. */
 #include "cli/run.h"
 
-enum { DRAIN_MS = 24 * 3600 * 1000 };
+enum { DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
 
 static pl_status start_home(run *r)
 {
@@ -158,13 +158,14 @@ pl_status run_start(run *r)
     return connect_job(r);
 }
 
-void run_stop(run *r)
+void run_stop(run *r, bool drain)
 {
     char proc[PL_PATH_MAX];
     if (!r->launcher)
         return;
-    /* However long a task takes: a second Ctrl+C need not wait for it. */
-    pl_launcher_stop(r->launcher, "worker", DRAIN_MS);
+    /* However long a task takes: a second Ctrl+C need not wait for it. After a failure
+     * nobody may be left who takes the result. */
+    pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "hub", 5000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);
