@@ -1,0 +1,103 @@
+/* NoLoCo (arXiv:2506.10911): no home. Holders of a module meet in pairs, another pair
+ * every round, and each keeps its own parameters x_i and velocity v_i:
+ *
+ *   v_i = alpha v_i - beta mean_G(g) + gamma (mean_G(x) - x_i)
+ *   x_i = x_i + v_i
+ *
+ * with the update g = x - (x after the phase), means over the group G of one or two,
+ * and only values from before the step on the right. (The paper prints the beta term
+ * with the opposite sign; its expectation and its code have this one.)
+ *
+ * gamma = beta makes it v_i = alpha v_i + beta (mean_G(x - g) - x_i): one vector to
+ * send instead of two.
+ *
+ * With rule Nesterov, which is ours, the step is that of outer/step.h for
+ * g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)) with mu = alpha and eta = beta;
+ * v_i is then the momentum, without eta.
+ *
+ * Pair mates compute equal means, since a + b = b + a in floating point too. A holder
+ * whose mate does not come takes the step of a group of one, and so does its mate: a
+ * step on one side only would move the mean of all holders.
+ */
+#ifndef PL_OUTER_GOSSIP_H
+#define PL_OUTER_GOSSIP_H
+#include "outer/step_method.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Who meets whom in a round of a module: partner[i] is the index of member i's mate,
+ * or i for the one that is left over when their number is odd. Everybody computes it
+ * alone: members are ordered by BLAKE2b of (seed, round, module, member) and
+ * neighbours pair up, so the order of the list does not matter. The one left over is
+ * member number round mod n in the order of (seed, module, member): all take their
+ * turn.
+ *
+ * members [n_members], all different; partner [n_members].
+ * Errors: ERR_ARG if n_members < 1 or a member is listed twice. */
+PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
+                                        uint64_t round, int n_members,
+                                        const uint64_t *members, int *partner);
+
+typedef struct pl_gossip_step {
+    double alpha, beta, gamma;
+    pl_rule rule; /* the paper: heavy ball */
+} pl_gossip_step;
+pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
+
+/* gamma = beta: pl_gossip_apply_one may be used, which needs one vector. */
+bool pl_gossip_needs_one(const pl_gossip_step *step);
+
+/* Unequal work: every holder scales its update by k w_i / sum w over all k holders of
+ * the module and then plain means are taken, which keeps the weighted mean of all
+ * exact; weights within a pair would not. 1 if the weights do not add up to more
+ * than 0. */
+double pl_gossip_share(int n_holders, double weight, double total_weight);
+
+/* The one vector: out = x - share update. out may alias update. */
+void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
+                     float *out);
+
+/* The step with one vector: own and mate are offers (mate NULL: group of one).
+ * params, velocity [n] in place; they alias nothing. */
+void pl_gossip_apply_one(const pl_gossip_step *step, float *params, float *velocity,
+                         const float *own, const float *mate, size_t n, int n_threads);
+
+/* The step with two: updates (scaled by their shares), and the mate's x from before
+ * the step. mate_params and mate_update are both NULL for a group of one. */
+void pl_gossip_apply_two(const pl_gossip_step *step, float *params, float *velocity,
+                         const float *own_update, const float *mate_params,
+                         const float *mate_update, size_t n, int n_threads);
+
+/* The mean of all holders, for export: sums in double in the order of the list. */
+void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,
+                       float *out);
+
+/* ---- how disagreement dies out ---- */
+
+/* Second moments over the holders of e = x_i - mean x, v: A = E[e e], B = E[e v],
+ * C = E[v v] (Nesterov: v stands for beta m). */
+typedef struct pl_gossip_moments {
+    double a, b, c;
+} pl_gossip_moments;
+
+/* h, the share of the disagreement that a meeting sees: (n-1)N / (n(N-1)) for pairs of
+ * an even number N of holders, 1/2 for an odd one or for many (0), 0 for one. */
+double pl_gossip_coupling(int n_holders);
+
+/* The expected moments after a round without updates, exactly. */
+pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
+                                 pl_gossip_moments now);
+
+/* The factor by which a round shrinks the disagreement's variance in the long run;
+ * 1 or more: it does not. */
+double pl_gossip_rate(const pl_gossip_step *step, double h);
+
+/* The smallest gamma > 0 for which it does not: 2(1-alpha^2) / (1+alpha-2 alpha h) for
+ * heavy ball; for Nesterov where the rate is 1. */
+double pl_gossip_limit(pl_rule rule, double alpha, double h);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

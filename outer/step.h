@@ -1,0 +1,107 @@
+/* The outer step of one module at its home (docs/DESIGN.md "The outer step").
+ *
+ *   D = sum_i a_i d_i            the weighted mean of the updates
+ *   g = D sqrt(n) / Lambda       sqrt only with `rescale`; Lambda only in co2
+ *
+ *   nesterov      m = mu m + g                  x -= eta (g + mu m)
+ *   heavy ball    m = clip(mu m + g)            x -= eta m
+ *   mu = 0        (no momentum is kept)         x -= eta clip(g)
+ *   eager         g = E + (g_t - E) / n, E = g_t (the mean of the phase before), then
+ *                 as `rule` says: the mean of what the contributors do by themselves
+ *   delayed       S += g; every N-th arrival m = mu m + S/N, S = 0 and
+ *   nesterov      x -= eta ((1 - cN + c) mu m + g/N), else x -= eta (c mu m + g/N)
+ *
+ * m carries no eta: a learning rate that changes does not rescale the past.
+ *
+ * A delay needs no arithmetic of its own: version v is what v merges made, a phase p
+ * starts from version max(0, p - delay), and its update is the p-th merge. That is
+ * x_{t+1} = x_t - eta m(g_{t-1}) of the paper, where round 0 applies nothing and the
+ * last update is flushed; only the numbers are shifted.
+ *
+ * One pass over memory: blocks of fixed size are filled with D by the caller's
+ * function and used while they lie in the cache. Sums over a module are made block by
+ * block in a fixed order, so the bytes depend neither on threads nor on the machine's
+ * vectors.
+ */
+#ifndef PL_OUTER_STEP_H
+#define PL_OUTER_STEP_H
+#include "outer/step_method.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_OUTER_BLOCK = 2048 }; /* values a block; all but the last are whole */
+
+/* Zero in all that is not named is diloco with nothing added. */
+typedef struct pl_outer_step {
+    double lr, momentum; /* eta, mu */
+    bool rescale;
+    int n_contributors;
+    pl_method method; /* not noloco, which has no home */
+    pl_rule rule;
+    int delay; /* without one Lambda is 1 */
+    pl_gap gap;
+    double gap_constant, clip;
+    int buffer; /* N */
+    double spread;
+} pl_outer_step;
+
+/* The step that settings ask for, with `lr` of the phase. In delayed-nesterov one
+ * call is one arrival. */
+pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
+                             bool rescale, int n_contributors);
+
+/* What a module's home keeps; [n] fp32 each, zero at first, changed in place.
+ * Borrowed. The two numbers travel with the version. */
+typedef struct pl_outer_state {
+    float *params;
+    float *momentum;     /* may be NULL unless pl_outer_keeps_momentum */
+    float *carry;        /* may be NULL unless pl_outer_keeps_carry: E or S above */
+    double displacement; /* |x_t - x_{t-1}| of the last step */
+    int arrivals;        /* since the last momentum step, 0 .. N-1 */
+} pl_outer_state;
+
+bool pl_outer_keeps_momentum(const pl_outer_step *step);
+bool pl_outer_keeps_carry(const pl_outer_step *step);
+
+/* Writes D of values first .. first+count-1 to mean[0..count). Called from several
+ * threads at once, for blocks in no order, perhaps twice for a block: it must give
+ * the same bytes each time. */
+typedef pl_status (*pl_mean_fn)(void *context, size_t first, size_t count, float *mean);
+
+typedef struct pl_outer_report {
+    double mean_norm;   /* |D| */
+    double params_norm; /* |x| after the step; not finite if any of x is not */
+    double gap;         /* Lambda */
+} pl_outer_report;
+
+/* One step. Errors: those of `fill` (state is then partly changed: discard it),
+ * ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
+PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
+                                       size_t n, pl_mean_fn fill, void *context,
+                                       int n_threads, pl_outer_report *report);
+
+/* The same for a mean that exists; report may be NULL. */
+PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
+                                       const float *mean, size_t n,
+                                       pl_outer_report *report);
+
+/* A pl_mean_fn over plain arrays: sum_u weight_u values_u, added in the order of the
+ * list to zero. bf16 values need no alignment. */
+typedef struct pl_update_view {
+    const void *values; /* float [n], or bf16 [n] */
+    bool is_bf16;
+    float weight;
+} pl_update_view;
+typedef struct pl_update_list {
+    const pl_update_view *views;
+    int n_views;
+} pl_update_list;
+pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean);
+
+double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+/* The outer methods: their names, coefficients, defaults and limits.
+ *
+ *   diloco            Nesterov as torch.optim.SGD has it; momentum 0 is plain SGD
+ *   fedavg            lr 1, momentum 0: the mean of the contributors' parameters
+ *   heavy-ball        m = mu m + g, x -= eta m
+ *   noloco            pairs instead of a home's mean (outer/gossip.h)
+ *   co2               heavy ball, `delay` phases late: exchange behind the next phase
+ *   streaming         diloco a fragment, fragments at offsets (outer/step_overlap.h)
+ *   eager             last phase's mean, this phase's own part (outer/step_overlap.h)
+ *   delayed-nesterov  a step an arrival, momentum every `buffer` arrivals
+ *
+ * A limit holds for updates g = lambda (x - x*): a phase that trains to its optimum
+ * has lambda 1 and none goes beyond it, so 1 is the default curvature, and what is
+ * stable there is stable for every smaller one.
+ */
+#ifndef PL_OUTER_STEP_METHOD_H
+#define PL_OUTER_STEP_METHOD_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, text) */
+#define PL_METHOD_TABLE(X)                                                             \
+    X(DILOCO, "diloco")                                                                \
+    X(FEDAVG, "fedavg")                                                                \
+    X(HEAVY_BALL, "heavy-ball")                                                        \
+    X(NOLOCO, "noloco")                                                                \
+    X(CO2, "co2")                                                                      \
+    X(STREAMING, "streaming")                                                          \
+    X(EAGER, "eager")                                                                  \
+    X(DELAYED_NESTEROV, "delayed-nesterov")
+
+typedef enum pl_method {
+#define PL_METHOD_ENUM(name, text) PL_METHOD_##name,
+    PL_METHOD_TABLE(PL_METHOD_ENUM)
+#undef PL_METHOD_ENUM
+        PL_METHOD_COUNT
+} pl_method;
+
+/* What momentum does: x -= eta (g + mu m) or x -= eta m, both with the new m. */
+typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
+
+/* co2's staleness penalty, by which an update is divided:
+ *   norm      1 + |x_t - x_{t-1}| / (|g| + 1e-12), a module
+ *   constant  `gap_constant` */
+typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
+
+typedef struct pl_method_settings {
+    pl_method method;
+    pl_rule rule;        /* heavy-ball and co2: heavy ball; noloco and eager: either */
+    double lr, momentum; /* eta, mu; in noloco beta, alpha */
+    double curvature;    /* lambda of the limits, > 0 */
+    int holders;         /* contributors of the module; 0: many */
+    double consensus;    /* noloco's gamma */
+    int delay;           /* co2: phases between an update's start and its use */
+    pl_gap gap;          /* co2 */
+    double gap_constant; /* co2, >= 1 */
+    double clip;         /* co2: |m| <= clip after each step; 0 is off */
+    int inner_steps;     /* streaming: H, between two steps of one fragment */
+    int fragments;       /* streaming: F, divides H */
+    int overlap;         /* streaming: tau inner steps from send to use, < H/F */
+    double mix;          /* streaming: a in x_local = a x_local + (1-a) x */
+    int buffer;          /* delayed-nesterov: N, arrivals a momentum step */
+    double spread;       /* delayed-nesterov: c in [0, 1/N] */
+} pl_method_settings;
+
+const char *pl_method_name(pl_method method);
+/* ERR_CONFIG names the nearest known method, and all. */
+PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
+/* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */
+const char *pl_rule_name(pl_rule rule);
+PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
+const char *pl_gap_name(pl_gap gap);
+PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
+
+/* The documented defaults; what a method does not use is neutral. They pass the
+ * check for every number of holders. */
+pl_method_settings pl_method_defaults(pl_method method);
+
+/* ERR_CONFIG: which coefficient, its limit, and what to lower. */
+PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
+
+/* The delay of a module: none where there is nobody to wait for. */
+int pl_method_delay(const pl_method_settings *settings, int n_contributors);
+
+/* ---- limits ---- */
+
+/* The smallest eta lambda that is not stable, when an update of x_t is applied to
+ * x_{t+delay} and `fresh` of it at once (0: all is late; eager: 1/M). Roots of
+ *
+ *   heavy ball  (z-1)(z-mu) z^D + eta lambda z L(z),   L(z) = 1 - fresh + fresh z^D
+ *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu) L(z)
+ *
+ * on the unit circle. Without delay 2(1+mu) and (2+2mu)/(1+2mu); heavy ball with
+ * delay 1: 1-mu. 0 <= momentum < 1; delay 0..PL_DELAY_MAX. */
+enum { PL_DELAY_MAX = 16 };
+double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
+
+/* ---- learning rate ---- */
+
+typedef enum pl_decay { PL_DECAY_CONSTANT, PL_DECAY_COSINE, PL_DECAY_LINEAR } pl_decay;
+const char *pl_decay_name(pl_decay decay); /* "constant", "cosine", "linear" */
+PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
+
+/* The outer learning rate of phase p = 0 .. phases-1:
+ *
+ *   lr (p+1) / warmup                         p < warmup
+ *   lr (floor + (1-floor) shape(q))           q = (p - warmup) / (phases - warmup)
+ *
+ * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase
+ * it stays at lr floor (constant: at lr). */
+typedef struct pl_outer_schedule {
+    pl_decay decay;
+    int64_t warmup, phases;
+    double floor;
+} pl_outer_schedule;
+double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
