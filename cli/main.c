@@ -1,4 +1,5 @@
 /* pathloom: one file a verb; this one finds it. */
+#include "cli/bench.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -44,6 +45,9 @@ static const char store_options[] =
     "MODULE is ARM/SLOT.Ek; without ARM it is the mixture's.\n";
 static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --json              one JSON object on one line\n";
+static const char bench_options[] =
+    "  --run RUN           updates of this run's store; else a small model is trained\n"
     "  --json              one JSON object on one line\n";
 static const char init_options[] =
     "  --set KEY=VALUE     written instead of the default\n"
@@ -95,6 +99,8 @@ const verb verbs[] = {
      cmd_status, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
+    {"bench", "bench codec [--run RUN] [--json]", "measure parts of it on this machine",
+     bench_options, cmd_bench, false},
     {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", hub_options,
      cmd_hub, true},
     {"home", "home --store FOLDER --bind ADDRESS", "own a store and apply outer steps",

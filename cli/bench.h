@@ -1,0 +1,15 @@
+/* Private to cli: what `pathloom bench` measures. Each prints a table, or with `json`
+ * one JSON object on one line. A file a subject: bench_SUBJECT.c. */
+#ifndef PL_CLI_BENCH_H
+#define PL_CLI_BENCH_H
+#include "cli/cli.h"
+
+int cmd_bench(int argc, char **argv);
+
+/* Codecs of updates: speed a core, bytes a parameter, error. `folder` is that of a
+ * run whose updates are taken; NULL trains a small model for them. */
+pl_status bench_codec(bool json, const char *folder);
+/* Outer methods: parameters a second and bytes touched a parameter. */
+pl_status bench_outer(bool json);
+
+#endif

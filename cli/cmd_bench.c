@@ -1,0 +1,65 @@
+/* pathloom bench: how fast parts of it are on this machine. */
+#include "cli/bench.h"
+
+#include <getopt.h>
+
+typedef struct request {
+    const char *subject, *run;
+    bool json;
+} request;
+
+enum { OPT_JSON = 256, OPT_RUN };
+
+static const struct option longs[] = {{"json", no_argument, NULL, OPT_JSON},
+                                      {"run", required_argument, NULL, OPT_RUN},
+                                      {NULL, 0, NULL, 0}};
+
+static const char *const subjects[] = {"codec"};
+enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
+
+static pl_status check_subject(const char *subject)
+{
+    if (!subject)
+        return pl_fail(PL_ERR_USAGE, "bench needs a subject, like `pathloom bench %s`",
+                       subjects[0]);
+    for (size_t i = 0; i < N_SUBJECTS; i++)
+        if (strcmp(subject, subjects[i]) == 0)
+            return PL_OK;
+    const char *near = pl_nearest(subject, subjects, N_SUBJECTS);
+    return pl_fail(PL_ERR_USAGE, "bench has no subject `%s`; did you mean `%s`?",
+                   subject, near ? near : subjects[0]);
+}
+
+static pl_status parse(int argc, char **argv, request *r)
+{
+    int option;
+    memset(r, 0, sizeof *r);
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+        if (option == OPT_JSON)
+            r->json = true;
+        else if (option == OPT_RUN)
+            r->run = optarg;
+        else
+            return cli_bad_option(option, argv, longs);
+    }
+    r->subject = optind < argc ? argv[optind] : NULL;
+    if (optind + 1 < argc)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind + 1]);
+    return check_subject(r->subject);
+}
+
+static pl_status measure(const request *r)
+{
+    return bench_codec(r->json, r->run);
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    request r;
+    pl_status status = parse(argc, argv, &r);
+    if (status == PL_OK)
+        status = measure(&r);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
