@@ -59,15 +59,20 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
                      float *out);
 
 /* The step with one vector: own and mate are offers (mate NULL: group of one).
- * params, velocity [n] in place; they alias nothing. */
-void pl_gossip_apply_one(const pl_gossip_step *step, float *params, float *velocity,
-                         const float *own, const float *mate, size_t n, int n_threads);
+ * params, velocity [n] in place; they alias nothing. ERR_ARG unless
+ * pl_gossip_needs_one. */
+PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
+                                            float *velocity, const float *own,
+                                            const float *mate, size_t n, int n_threads);
 
 /* The step with two: updates (scaled by their shares), and the mate's x from before
- * the step. mate_params and mate_update are both NULL for a group of one. */
-void pl_gossip_apply_two(const pl_gossip_step *step, float *params, float *velocity,
-                         const float *own_update, const float *mate_params,
-                         const float *mate_update, size_t n, int n_threads);
+ * the step. mate_params and mate_update are both NULL for a group of one, else
+ * ERR_ARG if one is. */
+PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
+                                            float *velocity, const float *own_update,
+                                            const float *mate_params,
+                                            const float *mate_update, size_t n,
+                                            int n_threads);
 
 /* The mean of all holders, for export: sums in double in the order of the list. */
 void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,

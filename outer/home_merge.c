@@ -1,7 +1,7 @@
 /* The outer step of modules whose contributors are all in. */
 #include "outer/codec.h"
 #include "outer/home_parts.h"
-#include "outer/merge.h"
+#include "outer/step.h"
 
 #include <math.h>
 
@@ -76,7 +76,7 @@ static pl_status add_updates(merge *g)
     return PL_OK;
 }
 
-static void describe(merge *g, double update_norm)
+static void describe(merge *g)
 {
     const pl_outer *outer = &g->arm->arm.outer;
     int index =
@@ -92,10 +92,23 @@ static void describe(merge *g, double update_norm)
     pl_copy_text(v->method, sizeof v->method,
                  v->outer_momentum > 0 ? "nesterov" : "sgd");
     v->n_params = g->module->n_params;
-    v->update_norm = update_norm;
     v->wall_ms = pl_wall_ms();
     v->n_contributions = g->n;
     v->contributions = g->contributions;
+}
+
+static pl_status apply(merge *g)
+{
+    pl_outer_report report;
+    pl_outer_state state = {.params = g->params, .momentum = g->momentum};
+    pl_outer_step step = {.lr = g->version.lr,
+                          .momentum = g->version.outer_momentum,
+                          .rescale = g->arm->arm.outer.rescale,
+                          .n_contributors = g->n};
+    PL_RETURN_IF(pl_outer_apply(&step, &state, g->mean, g->module->n_params, &report));
+    g->version.update_norm = report.mean_norm;
+    g->version.params_norm = report.params_norm;
+    return PL_OK;
 }
 
 static pl_status commit(merge *g)
@@ -149,11 +162,8 @@ static pl_status merge_module(home *h, home_arm *arm, home_module *module)
                        g.n, module->n_contributors));
     PL_TRY(load(&g));
     PL_TRY(add_updates(&g));
-    describe(&g, pl_l2_norm(g.mean, module->n_params));
-    pl_outer_step step = {g.version.lr, g.version.outer_momentum,
-                          arm->arm.outer.rescale, g.n};
-    pl_outer_apply(&step, g.params, g.momentum, g.mean, module->n_params);
-    g.version.params_norm = pl_l2_norm(g.params, module->n_params);
+    describe(&g);
+    PL_TRY(apply(&g));
     if (!isfinite(g.version.params_norm))
         PL_TRY(pl_fail(PL_ERR_NUMERIC,
                        "version %llu of %s would not be finite; lower outer.lr or "

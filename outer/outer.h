@@ -4,16 +4,20 @@
  * module's home; the home checks and stores it, and when all contributors of a
  * phase are in, applies the outer step and commits the next version.
  *
- * Read in this order: arm (what is trained), codec (how an update travels), merge
- * (the outer step), messages (the protocol), client (who asks), home (who answers:
- * home.c loop, home_upload, home_submit, home_merge, home_state).
+ * Read in this order: arm (what is trained), codec (how an update travels),
+ * step_method, step, step_overlap and gossip (the outer step of every method),
+ * messages (the protocol), client (who asks), home (who answers: home.c loop,
+ * home_upload, home_submit, home_merge, home_state).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arm.h"
 #include "outer/client.h"
 #include "outer/codec.h"
+#include "outer/gossip.h"
 #include "outer/home.h"
-#include "outer/merge.h"
 #include "outer/messages.h"
+#include "outer/step.h"
+#include "outer/step_method.h"
+#include "outer/step_overlap.h"
 #endif

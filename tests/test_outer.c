@@ -107,12 +107,19 @@ static void unknown_codec_is_a_configuration_error(void **state)
 }
 
 /* ---- the outer step ---- */
+static void apply(const pl_outer_step *step, float *params, float *momentum,
+                  const float *mean, size_t n)
+{
+    pl_outer_state kept = {.params = params, .momentum = momentum};
+    assert_int_equal(pl_outer_apply(step, &kept, mean, n, NULL), PL_OK);
+}
+
 static void nesterov_with_zero_momentum_is_sgd(void **state)
 {
     float params[] = {1, 2, 3}, momentum[] = {0, 0, 0}, mean[] = {0.5f, -1, 0.25f};
-    pl_outer_step step = {0.5, 0, false, 4};
+    pl_outer_step step = {.lr = 0.5, .n_contributors = 4};
     (void)state;
-    pl_outer_apply(&step, params, momentum, mean, 3);
+    apply(&step, params, momentum, mean, 3);
     assert_true(params[0] == 0.75f && params[1] == 2.5f && params[2] == 2.875f);
     assert_true(momentum[0] == 0 && momentum[1] == 0 && momentum[2] == 0);
 }
@@ -121,14 +128,14 @@ static void nesterov_follows_the_equation_over_many_rounds(void **state)
 {
     float param = 1, momentum = 0;
     double p = 1, m = 0;
-    pl_outer_step step = {0.7, 0.9, false, 1};
+    pl_outer_step step = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
     (void)state;
     for (int round = 0; round < 50; round++) {
         float mean = pl_random_normal(5, 0, (uint64_t)round) * 0.1f;
         double d = mean;
         m = 0.9 * m + d;
         p -= 0.7 * (d + 0.9 * m);
-        pl_outer_apply(&step, &param, &momentum, &mean, 1);
+        apply(&step, &param, &momentum, &mean, 1);
         assert_true(fabs(param - p) < 1e-5);
     }
 }
@@ -136,14 +143,14 @@ static void nesterov_follows_the_equation_over_many_rounds(void **state)
 static void constant_update_moves_first_by_eta_times_one_plus_beta(void **state)
 {
     float param = 0, momentum = 0, mean = 1;
-    pl_outer_step step = {0.7, 0.9, false, 1};
+    pl_outer_step step = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
     (void)state;
-    pl_outer_apply(&step, &param, &momentum, &mean, 1);
+    apply(&step, &param, &momentum, &mean, 1);
     assert_true(fabsf(param + 0.7f * 1.9f) < 1e-6f);
     for (int round = 0; round < 400; round++) {
         float before = param;
         mean = 1;
-        pl_outer_apply(&step, &param, &momentum, &mean, 1);
+        apply(&step, &param, &momentum, &mean, 1);
         if (round == 399)
             assert_true(fabsf(before - param - 7.0f) < 1e-2f);
     }
@@ -153,13 +160,13 @@ static void full_step_of_one_contributor_takes_its_parameters(void **state)
 {
     enum { N = 1000 };
     static float start[N], end[N], update[N], momentum[N];
-    pl_outer_step step = {1, 0, false, 1};
+    pl_outer_step step = {.lr = 1, .n_contributors = 1};
     (void)state;
     fill(start, N, 8);
     fill(end, N, 9);
     for (int i = 0; i < N; i++)
         update[i] = start[i] - end[i];
-    pl_outer_apply(&step, start, momentum, update, N);
+    apply(&step, start, momentum, update, N);
     for (int i = 0; i < N; i++)
         assert_true(fabsf(start[i] - end[i]) <= 1e-9f);
 }
@@ -167,10 +174,11 @@ static void full_step_of_one_contributor_takes_its_parameters(void **state)
 static void rescale_multiplies_by_the_root_of_the_contributors(void **state)
 {
     float a[] = {1}, b[] = {1}, m[] = {0}, mean_a[] = {0.125f}, mean_b[] = {0.125f};
-    pl_outer_step plain = {1, 0, false, 16}, rescaled = {1, 0, true, 16};
+    pl_outer_step plain = {.lr = 1, .n_contributors = 16}, rescaled = plain;
+    rescaled.rescale = true;
     (void)state;
-    pl_outer_apply(&plain, a, m, mean_a, 1);
-    pl_outer_apply(&rescaled, b, m, mean_b, 1);
+    apply(&plain, a, m, mean_a, 1);
+    apply(&rescaled, b, m, mean_b, 1);
     assert_true(a[0] == 1 - 0.125f && b[0] == 1 - 0.5f);
 }
 

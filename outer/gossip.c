@@ -1,0 +1,366 @@
+#include "outer/gossip.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- matching ---- */
+
+typedef struct ranked {
+    pl_hash key;
+    uint64_t member;
+    int index;
+} ranked;
+
+static void put_u64(uint8_t out[8], uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* `use` separates the order of a round from the standing one (round 0). */
+static void rank_member(const char *use, uint64_t seed, const char *module,
+                        uint64_t round, ranked *r)
+{
+    pl_hasher hasher;
+    uint8_t numbers[24];
+    put_u64(numbers, seed);
+    put_u64(numbers + 8, round);
+    put_u64(numbers + 16, r->member);
+    pl_hasher_init(&hasher, use);
+    pl_hasher_add(&hasher, numbers, sizeof numbers);
+    pl_hasher_add(&hasher, module, strlen(module));
+    pl_hasher_end(&hasher, &r->key);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    int order = memcmp(x->key.bytes, y->key.bytes, PL_HASH_BYTES);
+    if (order != 0)
+        return order;
+    return x->member < y->member ? -1 : x->member > y->member;
+}
+
+static int by_member(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return x->member < y->member ? -1 : x->member > y->member;
+}
+
+static pl_status check_members(ranked *list, int n_members)
+{
+    qsort(list, (size_t)n_members, sizeof *list, by_member);
+    for (int i = 1; i < n_members; i++)
+        if (list[i].member == list[i - 1].member)
+            return pl_fail(PL_ERR_ARG, "member %llu is listed twice for a meeting",
+                           (unsigned long long)list[i].member);
+    return PL_OK;
+}
+
+/* Moves the one that is left over to the end of the list. */
+static void set_aside(ranked *list, int n_members, uint64_t seed, const char *module,
+                      uint64_t round)
+{
+    for (int i = 0; i < n_members; i++)
+        rank_member("gossip-turn", seed, module, 0, &list[i]);
+    qsort(list, (size_t)n_members, sizeof *list, by_key);
+    int turn = (int)(round % (uint64_t)n_members);
+    ranked left_over = list[turn];
+    list[turn] = list[n_members - 1];
+    list[n_members - 1] = left_over;
+}
+
+static void pair_up(ranked *list, int n_members, uint64_t seed, const char *module,
+                    uint64_t round, int *partner)
+{
+    int n_paired = n_members - n_members % 2;
+    if (n_paired < n_members) {
+        set_aside(list, n_members, seed, module, round);
+        partner[list[n_members - 1].index] = list[n_members - 1].index;
+    }
+    for (int i = 0; i < n_paired; i++)
+        rank_member("gossip-pair", seed, module, round, &list[i]);
+    qsort(list, (size_t)n_paired, sizeof *list, by_key);
+    for (int i = 0; i < n_paired; i += 2) {
+        partner[list[i].index] = list[i + 1].index;
+        partner[list[i + 1].index] = list[i].index;
+    }
+}
+
+pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
+                          int n_members, const uint64_t *members, int *partner)
+{
+    if (n_members < 1)
+        return pl_fail(PL_ERR_ARG, "a meeting of %d members", n_members);
+    ranked *list = pl_alloc((size_t)n_members * sizeof *list);
+    for (int i = 0; i < n_members; i++)
+        list[i] = (ranked){.member = members[i], .index = i};
+    pl_status status = check_members(list, n_members);
+    if (status == PL_OK)
+        pair_up(list, n_members, seed, module, round, partner);
+    pl_free(list);
+    return status;
+}
+
+/* ---- the step ---- */
+
+#define INLINE static inline __attribute__((always_inline))
+enum { BLOCK = 2048, SPAN = 64 * BLOCK };
+
+typedef struct meeting {
+    float alpha, beta, gamma, pull; /* pull: gamma / beta, for Nesterov */
+    bool is_nesterov, is_alone, has_one_vector;
+    float *params, *velocity;
+    const float *own, *mate;  /* offers, or updates; alone: own twice */
+    const float *mate_params; /* with updates, if not alone */
+    size_t n;
+} meeting;
+
+/* x and v of one element; G as in the header, without eta in v. */
+INLINE void nesterov(const meeting *m, float *x, float *v, float g)
+{
+    *v = m->alpha * *v + g;
+    *x -= m->beta * (g + m->alpha * *v);
+}
+
+/* Symmetric in its arguments, and a itself for a twice. */
+INLINE float mean_of(float a, float b)
+{
+    return 0.5f * (a + b);
+}
+
+INLINE void meet_one(const meeting *m, size_t first, size_t count, bool is_nesterov)
+{
+    float *restrict x = m->params + first, *restrict v = m->velocity + first;
+    const float *own = m->own + first, *mate = m->mate + first;
+    const meeting c = *m;
+    for (size_t i = 0; i < count; i++) {
+        float apart = mean_of(own[i], mate[i]) - x[i];
+        if (is_nesterov) {
+            nesterov(&c, &x[i], &v[i], -apart);
+        } else {
+            v[i] = c.alpha * v[i] + c.beta * apart;
+            x[i] += v[i];
+        }
+    }
+}
+
+INLINE void meet_two(const meeting *m, size_t first, size_t count, bool is_nesterov,
+                     bool is_alone)
+{
+    float *restrict x = m->params + first, *restrict v = m->velocity + first;
+    const float *own = m->own + first, *mate = m->mate + first;
+    const float *other = is_alone ? NULL : m->mate_params + first;
+    const meeting c = *m;
+    for (size_t i = 0; i < count; i++) {
+        float apart = is_alone ? 0 : mean_of(x[i], other[i]) - x[i];
+        float g = mean_of(own[i], mate[i]);
+        if (is_nesterov) {
+            nesterov(&c, &x[i], &v[i], g - c.pull * apart);
+        } else {
+            v[i] = (c.alpha * v[i] - c.beta * g) + c.gamma * apart;
+            x[i] += v[i];
+        }
+    }
+}
+
+/* One loop for each case, so that none decides within. */
+INLINE void meet_block(const meeting *m, size_t first, size_t count)
+{
+    if (m->has_one_vector && m->is_nesterov)
+        meet_one(m, first, count, true);
+    else if (m->has_one_vector)
+        meet_one(m, first, count, false);
+    else if (m->is_nesterov && m->is_alone)
+        meet_two(m, first, count, true, true);
+    else if (m->is_nesterov)
+        meet_two(m, first, count, true, false);
+    else if (m->is_alone)
+        meet_two(m, first, count, false, true);
+    else
+        meet_two(m, first, count, false, false);
+}
+
+/* Whole blocks have a constant length, of which compilers make vectors. */
+static pl_status meet_span(void *context, size_t item, int thread)
+{
+    const meeting *m = context;
+    size_t first = item * SPAN, end = first + SPAN < m->n ? first + SPAN : m->n;
+    (void)thread;
+    for (; end - first >= BLOCK; first += BLOCK)
+        meet_block(m, first, BLOCK);
+    meet_block(m, first, end - first);
+    return PL_OK;
+}
+
+static pl_status meet(const pl_gossip_step *step, meeting *m, int n_threads)
+{
+    m->alpha = (float)step->alpha;
+    m->beta = (float)step->beta;
+    m->gamma = (float)step->gamma;
+    m->pull = (float)(step->gamma / step->beta);
+    m->is_nesterov = step->rule == PL_RULE_NESTEROV;
+    return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
+}
+
+bool pl_gossip_needs_one(const pl_gossip_step *step)
+{
+    return step->gamma == step->beta;
+}
+
+double pl_gossip_share(int n_holders, double weight, double total_weight)
+{
+    return total_weight > 0 ? n_holders * weight / total_weight : 1;
+}
+
+void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
+                     float *out)
+{
+    const float scale = (float)share;
+    for (size_t i = 0; i < n; i++)
+        out[i] = params[i] - scale * update[i];
+}
+
+pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
+                              float *velocity, const float *own, const float *mate,
+                              size_t n, int n_threads)
+{
+    meeting m = {.has_one_vector = true,
+                 .params = params,
+                 .velocity = velocity,
+                 .own = own,
+                 .mate = mate ? mate : own,
+                 .n = n};
+    if (!pl_gossip_needs_one(step))
+        return pl_fail(PL_ERR_ARG,
+                       "one vector carries a meeting only if gamma %g is beta %g",
+                       step->gamma, step->beta);
+    return meet(step, &m, n_threads);
+}
+
+pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
+                              float *velocity, const float *own_update,
+                              const float *mate_params, const float *mate_update,
+                              size_t n, int n_threads)
+{
+    meeting m = {.is_alone = mate_params == NULL,
+                 .params = params,
+                 .velocity = velocity,
+                 .own = own_update,
+                 .mate = mate_update ? mate_update : own_update,
+                 .mate_params = mate_params,
+                 .n = n};
+    if ((mate_params == NULL) != (mate_update == NULL))
+        return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+    return meet(step, &m, n_threads);
+}
+
+void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,
+                       float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int r = 0; r < n_replicas; r++)
+            sum += (double)replicas[r][i];
+        out[i] = (float)(sum / n_replicas);
+    }
+}
+
+/* ---- how disagreement dies out ---- */
+
+double pl_gossip_coupling(int n_holders)
+{
+    if (n_holders == 1)
+        return 0;
+    if (n_holders == 0 || n_holders % 2 == 1)
+        return 0.5;
+    return 0.5 * n_holders / (n_holders - 1);
+}
+
+pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
+                                 pl_gossip_moments now)
+{
+    double alpha = step->alpha, gamma = step->gamma;
+    pl_gossip_moments next;
+    if (step->rule == PL_RULE_HEAVY_BALL) { /* v' = alpha v - gamma z, e' = e + v' */
+        next.c = alpha * alpha * now.c - 2 * alpha * gamma * h * now.b +
+                 gamma * gamma * h * now.a;
+        next.b = alpha * now.b - gamma * h * now.a + next.c;
+        next.a = now.a + 2 * (alpha * now.b - gamma * h * now.a) + next.c;
+        return next;
+    }
+    /* v' = alpha v + gamma z, e' = e - s z - alpha^2 v, with z = e - mean_G e, of
+     * which E[z z] = E[z e] = h A and E[z v] = h B */
+    double s = gamma * (1 + alpha), square = alpha * alpha;
+    next.c = square * now.c + 2 * alpha * gamma * h * now.b + gamma * gamma * h * now.a;
+    next.b = (alpha - (alpha * s + gamma * square) * h) * now.b +
+             gamma * h * (1 - s) * now.a - alpha * square * now.c;
+    next.a = (1 - 2 * s * h + s * s * h) * now.a - 2 * square * (1 - s * h) * now.b +
+             square * square * now.c;
+    return next;
+}
+
+typedef struct matrix3 {
+    double at[3][3];
+} matrix3;
+
+static matrix3 squared(const matrix3 *m)
+{
+    matrix3 out = {{{0}}};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            for (int k = 0; k < 3; k++)
+                out.at[i][j] += m->at[i][k] * m->at[k][j];
+    return out;
+}
+
+/* Divides by the largest element and returns it. */
+static double normalise(matrix3 *m)
+{
+    double largest = 0;
+    for (int i = 0; i < 9; i++)
+        largest = fmax(largest, fabs(m->at[i / 3][i % 3]));
+    for (int i = 0; largest > 0 && i < 9; i++)
+        m->at[i / 3][i % 3] /= largest;
+    return largest;
+}
+
+/* The spectral radius of the moments' map as lim |M^k|^(1/k), k = 2^50. */
+double pl_gossip_rate(const pl_gossip_step *step, double h)
+{
+    matrix3 m;
+    double log_norm = 0, power = 1;
+    for (int j = 0; j < 3; j++) {
+        pl_gossip_moments column =
+            pl_gossip_next(step, h, (pl_gossip_moments){j == 0, j == 1, j == 2});
+        m.at[0][j] = column.a;
+        m.at[1][j] = column.b;
+        m.at[2][j] = column.c;
+    }
+    for (int i = 0; i < 50; i++) {
+        double norm = normalise(&m);
+        if (norm == 0)
+            return 0;
+        log_norm += log(norm) * power;
+        power *= 0.5;
+        m = squared(&m);
+    }
+    return exp(log_norm);
+}
+
+double pl_gossip_limit(pl_rule rule, double alpha, double h)
+{
+    if (h <= 0)
+        return INFINITY; /* nobody to disagree with */
+    if (rule == PL_RULE_HEAVY_BALL)
+        return 2 * (1 - alpha * alpha) / (1 + alpha - 2 * alpha * h);
+    double stable = 0, unstable = 8; /* (1+alpha) gamma < 2 without momentum */
+    for (int i = 0; i < 50; i++) {
+        pl_gossip_step step = {alpha, 1, 0.5 * (stable + unstable), rule};
+        if (pl_gossip_rate(&step, h) < 1)
+            stable = step.gamma;
+        else
+            unstable = step.gamma;
+    }
+    return unstable;
+}

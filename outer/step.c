@@ -1,0 +1,249 @@
+#include "outer/step_kernel.h"
+
+#include <math.h>
+
+/* A span is what one thread takes at a time, and the unit of sums. */
+enum { SPAN_BLOCKS = 64, SPAN = SPAN_BLOCKS * PL_OUTER_BLOCK };
+
+typedef struct span_sums {
+    double mean, params, step; /* squares */
+} span_sums;
+
+typedef struct pass {
+    const step_kernels *kernels;
+    pl_outer_state *state;
+    pl_mean_fn fill;
+    void *context;
+    size_t n;
+    step_coefficients coefficients;
+    bool measures_step;
+    span_sums *sums;
+} pass;
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static float *from(float *vector, size_t first)
+{
+    return vector ? vector + first : NULL;
+}
+
+static pl_status step_block_at(const pass *p, size_t first, span_sums *sums)
+{
+    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
+    step_block block = {.params = p->state->params + first,
+                        .momentum = from(p->state->momentum, first),
+                        .carry = from(p->state->carry, first),
+                        .mean = mean,
+                        .count = smaller(PL_OUTER_BLOCK, p->n - first)};
+    PL_RETURN_IF(p->fill(p->context, first, block.count, mean));
+    sums->mean += p->kernels->squares(mean, block.count);
+    p->kernels->step(&p->coefficients, &block);
+    sums->params += p->kernels->squares(block.params, block.count);
+    if (p->measures_step)
+        sums->step += p->kernels->squares(mean, block.count);
+    return PL_OK;
+}
+
+static pl_status step_span(void *context, size_t item, int thread)
+{
+    const pass *p = context;
+    span_sums sums = {0};
+    size_t end = smaller((item + 1) * SPAN, p->n);
+    (void)thread;
+    for (size_t first = item * SPAN; first < end; first += PL_OUTER_BLOCK)
+        PL_RETURN_IF(step_block_at(p, first, &sums));
+    p->sums[item] = sums;
+    return PL_OK;
+}
+
+/* Only |D|, which Lambda needs before anything may be changed. */
+static pl_status measure_span(void *context, size_t item, int thread)
+{
+    const pass *p = context;
+    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
+    double total = 0;
+    size_t end = smaller((item + 1) * SPAN, p->n);
+    (void)thread;
+    for (size_t first = item * SPAN; first < end; first += PL_OUTER_BLOCK) {
+        size_t count = smaller(PL_OUTER_BLOCK, p->n - first);
+        PL_RETURN_IF(p->fill(p->context, first, count, mean));
+        total += p->kernels->squares(mean, count);
+    }
+    p->sums[item].mean = total;
+    return PL_OK;
+}
+
+static span_sums add_spans(const span_sums *sums, size_t n_spans)
+{
+    span_sums total = {0};
+    for (size_t i = 0; i < n_spans; i++) {
+        total.mean += sums[i].mean;
+        total.params += sums[i].params;
+        total.step += sums[i].step;
+    }
+    return total;
+}
+
+bool pl_outer_keeps_momentum(const pl_outer_step *step)
+{
+    return step->momentum != 0 || step->method == PL_METHOD_DELAYED_NESTEROV;
+}
+
+bool pl_outer_keeps_carry(const pl_outer_step *step)
+{
+    return step->method == PL_METHOD_EAGER ||
+           step->method == PL_METHOD_DELAYED_NESTEROV;
+}
+
+static bool depends_on_the_gap(const pl_outer_step *step)
+{
+    return step->gap == PL_GAP_NORM && step->delay > 0;
+}
+
+static step_kind kind_of(const pl_outer_step *step, bool last_arrival)
+{
+    if (step->method == PL_METHOD_DELAYED_NESTEROV)
+        return last_arrival ? STEP_LAST_ARRIVAL : STEP_ARRIVAL;
+    if (step->momentum == 0)
+        return STEP_PLAIN;
+    return step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL : STEP_NESTEROV;
+}
+
+static step_coefficients coefficients_of(const pl_outer_step *step,
+                                         const pl_outer_state *state, double gap)
+{
+    bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
+    bool last = delayed && state->arrivals + 1 == step->buffer;
+    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
+    double c = step->spread, N = step->buffer;
+    return (step_coefficients){
+        .kind = kind_of(step, last),
+        .eager = step->method == PL_METHOD_EAGER,
+        .eta = (float)step->lr,
+        .mu = (float)step->momentum,
+        .scale = (float)(rescale / gap),
+        .clip = step->clip > 0 ? (float)step->clip : INFINITY,
+        .parts = (float)(delayed ? step->buffer : step->n_contributors),
+        .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
+}
+
+static pl_status check(const pl_outer_step *step, const pl_outer_state *state)
+{
+    if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
+        return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
+                       pl_method_name(step->method), step->n_contributors);
+    if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
+        (pl_outer_keeps_carry(step) && state->carry == NULL))
+        return pl_fail(PL_ERR_ARG, "a step of %s lacks a vector of its state",
+                       pl_method_name(step->method));
+    if (step->method == PL_METHOD_DELAYED_NESTEROV &&
+        (state->arrivals < 0 || state->arrivals >= step->buffer))
+        return pl_fail(PL_ERR_ARG, "%d arrivals of %d are waiting for a momentum step",
+                       state->arrivals, step->buffer);
+    return PL_OK;
+}
+
+/* Lambda of co2. The displacement is known from the last step, |g| is measured. */
+static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
+                          int n_threads, double *gap)
+{
+    *gap = 1;
+    if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
+        *gap = step->gap_constant;
+    if (!depends_on_the_gap(step))
+        return PL_OK;
+    PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
+    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
+    double norm = rescale * sqrt(add_spans(p->sums, n_spans).mean);
+    *gap = 1 + p->state->displacement / (norm + 1e-12);
+    return PL_OK;
+}
+
+static void note_step(const pl_outer_step *step, pl_outer_state *state,
+                      const span_sums *total)
+{
+    if (depends_on_the_gap(step))
+        state->displacement = sqrt(total->step);
+    if (step->method == PL_METHOD_DELAYED_NESTEROV)
+        state->arrivals = (state->arrivals + 1) % step->buffer;
+}
+
+pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
+                         pl_mean_fn fill, void *context, int n_threads,
+                         pl_outer_report *report)
+{
+    pl_status status = PL_OK;
+    size_t n_spans = (n + SPAN - 1) / SPAN;
+    void *sums = NULL;
+    double gap = 1;
+    memset(report, 0, sizeof *report);
+    PL_RETURN_IF(check(step, state));
+    PL_RETURN_IF(pl_try_alloc((n_spans + 1) * sizeof(span_sums),
+                              "sums of an outer step", &sums));
+    pass p = {.kernels = step_kernels_best(),
+              .state = state,
+              .fill = fill,
+              .context = context,
+              .n = n,
+              .measures_step = depends_on_the_gap(step),
+              .sums = sums};
+    PL_TRY(find_gap(step, &p, n_spans, n_threads, &gap));
+    p.coefficients = coefficients_of(step, state, gap);
+    PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
+    span_sums total = add_spans(p.sums, n_spans);
+    note_step(step, state, &total);
+    *report = (pl_outer_report){sqrt(total.mean), sqrt(total.params), gap};
+done:
+    pl_free_aligned(sums);
+    return status;
+}
+
+static pl_status copy_mean(void *context, size_t first, size_t count, float *mean)
+{
+    const float *const *whole = context;
+    memcpy(mean, *whole + first, count * sizeof *mean);
+    return PL_OK;
+}
+
+pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
+                         const float *mean, size_t n, pl_outer_report *report)
+{
+    pl_outer_report unwanted;
+    return pl_outer_merge(step, state, n, copy_mean, &mean, 1,
+                          report ? report : &unwanted);
+}
+
+pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean)
+{
+    const pl_update_list *updates = list;
+    const step_kernels *kernels = step_kernels_best();
+    if (updates->n_views < 1)
+        return pl_fail(PL_ERR_ARG, "a mean of no updates");
+    for (int u = 0; u < updates->n_views; u++) {
+        const pl_update_view *view = &updates->views[u];
+        const uint8_t *values = view->values;
+        if (view->is_bf16)
+            kernels->add_bf16(mean, values + 2 * first, view->weight, u == 0, count);
+        else
+            kernels->add_float(mean, values + 4 * first, view->weight, u == 0, count);
+    }
+    return PL_OK;
+}
+
+/* The blocks and spans of a step, so that both norms of one vector are equal. */
+double pl_l2_norm(const float *values, size_t n)
+{
+    const step_kernels *kernels = step_kernels_best();
+    double total = 0;
+    for (size_t span = 0; span < n; span += SPAN) {
+        double sum = 0;
+        size_t end = smaller(span + SPAN, n);
+        for (size_t first = span; first < end; first += PL_OUTER_BLOCK)
+            sum += kernels->squares(values + first, smaller(PL_OUTER_BLOCK, n - first));
+        total += sum;
+    }
+    return sqrt(total);
+}

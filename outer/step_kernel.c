@@ -1,0 +1,206 @@
+#include "outer/step_kernel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { LANES = 8 };
+typedef double lane_sums __attribute__((vector_size(LANES * sizeof(double))));
+typedef float lane_values __attribute__((vector_size(LANES * sizeof(float))));
+
+/* Lane l sums the squares of values l, l + LANES, ...: one order for all machines. */
+INLINE double squares_of(const float *values, size_t count)
+{
+    lane_sums sums = {0};
+    double total = 0;
+    size_t whole = count - count % LANES;
+    for (size_t i = 0; i < whole; i += LANES) {
+        lane_values v;
+        memcpy(&v, values + i, sizeof v);
+        lane_sums wide = __builtin_convertvector(v, lane_sums);
+        sums += wide * wide;
+    }
+    for (int l = 0; l < LANES; l++)
+        total += sums[l];
+    for (size_t i = whole; i < count; i++)
+        total += (double)values[i] * (double)values[i];
+    return total;
+}
+
+INLINE float clipped(float value, float limit)
+{
+    float below = value > limit ? limit : value;
+    return below < -limit ? -limit : below;
+}
+
+INLINE void plain(const step_coefficients *c, float *restrict x, float *restrict d,
+                  size_t count)
+{
+    const float eta = c->eta, scale = c->scale, clip = c->clip;
+    for (size_t i = 0; i < count; i++) {
+        d[i] = eta * clipped(scale * d[i], clip);
+        x[i] -= d[i];
+    }
+}
+
+INLINE void nesterov(const step_coefficients *c, float *restrict x, float *restrict m,
+                     float *restrict d, size_t count)
+{
+    const float eta = c->eta, mu = c->mu, scale = c->scale, clip = c->clip;
+    for (size_t i = 0; i < count; i++) {
+        float g = scale * d[i];
+        m[i] = clipped(mu * m[i] + g, clip);
+        d[i] = eta * (g + mu * m[i]);
+        x[i] -= d[i];
+    }
+}
+
+INLINE void heavy_ball(const step_coefficients *c, float *restrict x, float *restrict m,
+                       float *restrict d, size_t count)
+{
+    const float eta = c->eta, mu = c->mu, scale = c->scale, clip = c->clip;
+    for (size_t i = 0; i < count; i++) {
+        m[i] = clipped(mu * m[i] + scale * d[i], clip);
+        d[i] = eta * m[i];
+        x[i] -= d[i];
+    }
+}
+
+/* S += g; x -= eta (c mu m + g/N) */
+INLINE void arrival(const step_coefficients *c, float *restrict x,
+                    const float *restrict m, float *restrict s, float *restrict d,
+                    size_t count)
+{
+    const float eta = c->eta, scale = c->scale, parts = c->parts, pull = c->pull;
+    for (size_t i = 0; i < count; i++) {
+        float g = scale * d[i];
+        s[i] += g;
+        d[i] = eta * (g / parts + pull * m[i]);
+        x[i] -= d[i];
+    }
+}
+
+/* m = mu m + (S + g)/N, S = 0; x -= eta ((1 - cN + c) mu m + g/N) */
+INLINE void last_arrival(const step_coefficients *c, float *restrict x,
+                         float *restrict m, float *restrict s, float *restrict d,
+                         size_t count)
+{
+    const float eta = c->eta, mu = c->mu, scale = c->scale, parts = c->parts,
+                pull = c->pull;
+    for (size_t i = 0; i < count; i++) {
+        float g = scale * d[i];
+        m[i] = mu * m[i] + (s[i] + g) / parts;
+        s[i] = 0;
+        d[i] = eta * (g / parts + pull * m[i]);
+        x[i] -= d[i];
+    }
+}
+
+/* d = E + (d - E)/n, E = d; in the order that gives d itself for n = 1. */
+INLINE void make_eager(float parts, float *restrict e, float *restrict d, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float now = d[i];
+        d[i] = (e[i] - e[i] / parts) + now / parts;
+        e[i] = now;
+    }
+}
+
+INLINE void step_of(const step_coefficients *c, const step_block *b, size_t count)
+{
+    if (c->eager)
+        make_eager(c->parts, b->carry, b->mean, count);
+    switch (c->kind) {
+    case STEP_PLAIN:
+        plain(c, b->params, b->mean, count);
+        break;
+    case STEP_NESTEROV:
+        nesterov(c, b->params, b->momentum, b->mean, count);
+        break;
+    case STEP_HEAVY_BALL:
+        heavy_ball(c, b->params, b->momentum, b->mean, count);
+        break;
+    case STEP_ARRIVAL:
+        arrival(c, b->params, b->momentum, b->carry, b->mean, count);
+        break;
+    case STEP_LAST_ARRIVAL:
+        last_arrival(c, b->params, b->momentum, b->carry, b->mean, count);
+        break;
+    }
+}
+
+INLINE void add_floats(float *restrict out, const uint8_t *restrict values,
+                       float weight, bool fresh, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float value;
+        memcpy(&value, values + 4 * i, sizeof value);
+        out[i] = (fresh ? 0.0f : out[i]) + weight * value;
+    }
+}
+
+INLINE void add_halves(float *restrict out, const uint8_t *restrict values,
+                       float weight, bool fresh, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint16_t half;
+        memcpy(&half, values + 2 * i, sizeof half);
+        out[i] = (fresh ? 0.0f : out[i]) + weight * pl_bf16_to_float(half);
+    }
+}
+
+/* One instruction set's functions. A whole block has a constant length: the compiler
+ * needs no remainder there and makes vectors of the loops above. */
+#define KERNELS(isa, attribute)                                                        \
+    attribute static void step_##isa(const step_coefficients *c, const step_block *b)  \
+    {                                                                                  \
+        if (b->count == PL_OUTER_BLOCK)                                                \
+            step_of(c, b, PL_OUTER_BLOCK);                                             \
+        else                                                                           \
+            step_of(c, b, b->count);                                                   \
+    }                                                                                  \
+    attribute static double squares_##isa(const float *values, size_t count)           \
+    {                                                                                  \
+        return squares_of(values, count);                                              \
+    }                                                                                  \
+    attribute static void add_float_##isa(float *out, const void *values,              \
+                                          float weight, bool fresh, size_t count)      \
+    {                                                                                  \
+        if (count != PL_OUTER_BLOCK)                                                   \
+            add_floats(out, values, weight, fresh, count);                             \
+        else if (fresh)                                                                \
+            add_floats(out, values, weight, true, PL_OUTER_BLOCK);                     \
+        else                                                                           \
+            add_floats(out, values, weight, false, PL_OUTER_BLOCK);                    \
+    }                                                                                  \
+    attribute static void add_bf16_##isa(float *out, const void *values, float weight, \
+                                         bool fresh, size_t count)                     \
+    {                                                                                  \
+        if (count != PL_OUTER_BLOCK)                                                   \
+            add_halves(out, values, weight, fresh, count);                             \
+        else if (fresh)                                                                \
+            add_halves(out, values, weight, true, PL_OUTER_BLOCK);                     \
+        else                                                                           \
+            add_halves(out, values, weight, false, PL_OUTER_BLOCK);                    \
+    }                                                                                  \
+    static const step_kernels kernels_##isa = {step_##isa, squares_##isa,              \
+                                               add_float_##isa, add_bf16_##isa};
+
+KERNELS(portable, )
+
+const step_kernels *step_kernels_portable(void)
+{
+    return &kernels_portable;
+}
+
+#if defined(__x86_64__)
+KERNELS(avx2, __attribute__((target("avx2"))))
+
+const step_kernels *step_kernels_best(void)
+{
+    return __builtin_cpu_supports("avx2") ? &kernels_avx2 : &kernels_portable;
+}
+#else
+const step_kernels *step_kernels_best(void)
+{
+    return &kernels_portable;
+}
+#endif

@@ -1,0 +1,54 @@
+/* Private to outer: the arithmetic of one block of an outer step.
+ *
+ * Everything is written once as plain loops over a constant number of values, which
+ * compilers turn into vectors, and compiled for the portable instruction set and for
+ * AVX2. Without contraction both give the same bits: additions and products of single
+ * elements, and sums over LANES interleaved lanes.
+ */
+#ifndef PL_OUTER_STEP_KERNEL_H
+#define PL_OUTER_STEP_KERNEL_H
+#include "outer/step.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum step_kind {
+    STEP_PLAIN,      /* no momentum */
+    STEP_NESTEROV,   /* torch's */
+    STEP_HEAVY_BALL, /* with a clip, which may be infinite */
+    STEP_ARRIVAL,    /* delayed-nesterov between two momentum steps */
+    STEP_LAST_ARRIVAL
+} step_kind;
+
+typedef struct step_coefficients {
+    step_kind kind;
+    bool eager;
+    float eta, mu, scale, clip;
+    float parts; /* eager: contributors; delayed-nesterov: N */
+    float pull;  /* delayed-nesterov: what m is multiplied with in the step */
+} step_coefficients;
+
+/* Vectors of `count` <= PL_OUTER_BLOCK values; mean holds D and afterwards the step
+ * that was subtracted from params. */
+typedef struct step_block {
+    float *params, *momentum, *carry, *mean;
+    size_t count;
+} step_block;
+
+typedef struct step_kernels {
+    void (*step)(const step_coefficients *c, const step_block *block);
+    double (*squares)(const float *values, size_t count); /* their sum */
+    /* out = 0 + weight values, or out += weight values */
+    void (*add_float)(float *out, const void *values, float weight, bool fresh,
+                      size_t count);
+    void (*add_bf16)(float *out, const void *values, float weight, bool fresh,
+                     size_t count);
+} step_kernels;
+
+const step_kernels *step_kernels_best(void); /* of this machine */
+const step_kernels *step_kernels_portable(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,203 @@
+/* Limits of the coefficients, and the check of settings against them. */
+#include "outer/gossip.h"
+#include "outer/step.h"
+
+#include <math.h>
+
+enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
+
+/* All roots inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the same for
+ * (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients reversed. */
+static bool is_stable(double *p, int degree)
+{
+    for (int n = degree; n > 0; n--) {
+        double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
+        if (!(fabs(ratio) < 1))
+            return false;
+        for (int i = 0; i < n; i++)
+            next[i] = p[i + 1] - ratio * p[n - i - 1];
+        memcpy(p, next, (size_t)n * sizeof *p);
+    }
+    return true;
+}
+
+/* Is the recursion stable for k = eta lambda? The polynomial stands in the header. */
+static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
+{
+    double p[DEGREE_MAX + 1] = {0};
+    double linear = rule == PL_RULE_NESTEROV ? 1 + mu : 1;
+    double constant = rule == PL_RULE_NESTEROV ? -mu : 0;
+    p[delay] += mu;
+    p[delay + 1] -= 1 + mu;
+    p[delay + 2] += 1;
+    p[0] += k * constant * (1 - fresh);
+    p[1] += k * linear * (1 - fresh);
+    p[delay] += k * constant * fresh;
+    p[delay + 1] += k * linear * fresh;
+    return is_stable(p, delay + 2);
+}
+
+double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
+{
+    double stable = 0, unstable = 4.5; /* above 2(1+mu), the largest of all limits */
+    for (int i = 0; i < 60; i++) {
+        double k = 0.5 * (stable + unstable);
+        if (step_is_stable(rule, momentum, delay, fresh, k))
+            stable = k;
+        else
+            unstable = k;
+    }
+    return unstable;
+}
+
+static pl_status check_step(const pl_method_settings *s, int delay, double fresh)
+{
+    double limit = pl_outer_limit(s->rule, s->momentum, delay, fresh);
+    double gap = s->gap == PL_GAP_CONSTANT && delay > 0 ? s->gap_constant : 1;
+    if (s->lr * s->curvature / gap < limit)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "%s with lr %g, momentum %g (%s) and delay %d is not stable: at "
+                   "curvature %g lr must stay below %.4g; lower lr, momentum or delay",
+                   pl_method_name(s->method), s->lr, s->momentum, pl_rule_name(s->rule),
+                   delay, s->curvature, limit * gap / s->curvature);
+}
+
+static pl_status check_noloco(const pl_method_settings *s)
+{
+    double h = pl_gossip_coupling(s->holders);
+    double limit = pl_gossip_limit(s->rule, s->momentum, h);
+    if (!(s->consensus > 0 && s->consensus < limit))
+        return pl_fail(PL_ERR_CONFIG,
+                       "noloco with momentum %g (%s) needs a consensus weight above 0 "
+                       "and below %.4g, not %g: its holders would drift apart; lower "
+                       "the weight or momentum",
+                       s->momentum, pl_rule_name(s->rule), limit, s->consensus);
+    return check_step(s, 0, 0);
+}
+
+static pl_status check_co2(const pl_method_settings *s)
+{
+    if (!(s->clip >= 0 && isfinite(s->clip) && s->gap_constant >= 1 &&
+          isfinite(s->gap_constant)))
+        return pl_fail(PL_ERR_CONFIG,
+                       "co2 needs a clip of 0 (off) or more and a staleness penalty of "
+                       "1 or more, not %g and %g",
+                       s->clip, s->gap_constant);
+    return check_step(s, s->delay, 0);
+}
+
+static pl_status check_streaming(const pl_method_settings *s)
+{
+    if (s->fragments < 1 || s->inner_steps < 1 || s->inner_steps % s->fragments != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "streaming cannot place %d fragments at equal offsets in %d "
+                       "inner steps; take a divisor",
+                       s->fragments, s->inner_steps);
+    if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "streaming overlaps %d inner steps, but the next of %d fragments "
+            "is sent after %d; take fewer",
+            s->overlap, s->fragments, s->inner_steps / s->fragments);
+    if (!(s->mix >= 0 && s->mix <= 1))
+        return pl_fail(PL_ERR_CONFIG, "streaming mixes by a share from 0 to 1, not %g",
+                       s->mix);
+    return check_step(s, 0, 0);
+}
+
+static pl_status check_delayed(const pl_method_settings *s)
+{
+    if (s->buffer < 1 || !(s->spread >= 0 && s->spread * s->buffer <= 1 + 1e-12))
+        return pl_fail(PL_ERR_CONFIG,
+                       "delayed-nesterov needs a buffer of 1 or more and a spread from "
+                       "0 to 1/buffer, not %d and %g",
+                       s->buffer, s->spread);
+    return check_step(s, s->delay, 0);
+}
+
+static pl_status check_ranges(const pl_method_settings *s)
+{
+    if (!(s->lr > 0 && isfinite(s->lr) && s->momentum >= 0 && s->momentum < 1))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s needs lr above 0 and momentum from 0 to below 1, not %g and "
+                       "%g",
+                       pl_method_name(s->method), s->lr, s->momentum);
+    if (!(s->curvature > 0 && isfinite(s->curvature)) || s->holders < 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s is checked for a curvature above 0 and 0 or more holders, "
+                       "not %g and %d",
+                       pl_method_name(s->method), s->curvature, s->holders);
+    if (s->delay < 0 || s->delay > PL_DELAY_MAX)
+        return pl_fail(PL_ERR_CONFIG, "%s with delay %d; known are 0 to %d",
+                       pl_method_name(s->method), s->delay, PL_DELAY_MAX);
+    return PL_OK;
+}
+
+/* A method that has one rule, asked for the other. */
+static pl_status check_rule(const pl_method_settings *s)
+{
+    bool heavy = s->method == PL_METHOD_HEAVY_BALL;
+    bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
+                  s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
+    if (either || heavy == (s->rule == PL_RULE_HEAVY_BALL))
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG, "%s has no %s rule; leave it out",
+                   pl_method_name(s->method), pl_rule_name(s->rule));
+}
+
+pl_status pl_method_check(const pl_method_settings *s)
+{
+    PL_RETURN_IF(check_ranges(s));
+    PL_RETURN_IF(check_rule(s));
+    switch (s->method) {
+    case PL_METHOD_FEDAVG:
+        if (s->lr != 1 || s->momentum != 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "fedavg is lr 1 and momentum 0, not %g and %g; take diloco "
+                           "for others",
+                           s->lr, s->momentum);
+        return PL_OK;
+    case PL_METHOD_NOLOCO:
+        return check_noloco(s);
+    case PL_METHOD_CO2:
+        return check_co2(s);
+    case PL_METHOD_STREAMING:
+        return check_streaming(s);
+    case PL_METHOD_EAGER: /* of which 1/M is this phase's and the rest one phase old */
+        return check_step(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
+    case PL_METHOD_DELAYED_NESTEROV:
+        return check_delayed(s);
+    case PL_METHOD_DILOCO:
+    case PL_METHOD_HEAVY_BALL:
+    case PL_METHOD_COUNT:
+        break;
+    }
+    return check_step(s, 0, 0);
+}
+
+pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
+                             bool rescale, int n_contributors)
+{
+    const pl_method_settings *s = settings;
+    return (pl_outer_step){.lr = lr,
+                           .momentum = s->momentum,
+                           .rescale = rescale,
+                           .n_contributors = n_contributors,
+                           .method = s->method,
+                           .rule = s->rule,
+                           .delay = pl_method_delay(s, n_contributors),
+                           .gap = s->gap,
+                           .gap_constant = s->gap_constant,
+                           .clip = s->clip,
+                           .buffer = s->buffer,
+                           .spread = s->spread};
+}
+
+pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr)
+{
+    return (pl_gossip_step){.alpha = settings->momentum,
+                            .beta = lr,
+                            .gamma = settings->consensus,
+                            .rule = settings->rule};
+}

@@ -1,0 +1,143 @@
+#include "outer/step_method.h"
+
+#include <math.h>
+
+static const char *const methods[] = {
+#define METHOD_TEXT(name, text) text,
+    PL_METHOD_TABLE(METHOD_TEXT)
+#undef METHOD_TEXT
+};
+static const char *const rules[] = {"nesterov", "heavy-ball"};
+static const char *const gaps[] = {"none", "norm", "constant"};
+static const char *const decays[] = {"constant", "cosine", "linear"};
+
+/* The index of `text`; ERR_CONFIG names what is near and what there is. */
+static pl_status find_name(const char *what, const char *text, const char *const *names,
+                           int n_names, int *out)
+{
+    char known[160] = "";
+    for (int i = 0; i < n_names; i++) {
+        size_t used = strlen(known);
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
+            return PL_OK;
+        }
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = pl_nearest(text, names, (size_t)n_names);
+    return pl_fail(PL_ERR_CONFIG, "unknown %s `%s`%s%s%s; known are %s", what, text,
+                   near ? ", did you mean `" : "", near ? near : "", near ? "`" : "",
+                   known);
+}
+
+const char *pl_method_name(pl_method method)
+{
+    return methods[method];
+}
+
+const char *pl_rule_name(pl_rule rule)
+{
+    return rules[rule];
+}
+
+const char *pl_gap_name(pl_gap gap)
+{
+    return gaps[gap];
+}
+
+const char *pl_decay_name(pl_decay decay)
+{
+    return decays[decay];
+}
+
+pl_status pl_method_parse(const char *text, pl_method *out)
+{
+    int found = 0;
+    *out = PL_METHOD_DILOCO;
+    PL_RETURN_IF(find_name("outer method", text, methods, PL_METHOD_COUNT, &found));
+    *out = (pl_method)found;
+    return PL_OK;
+}
+
+pl_status pl_rule_parse(const char *text, pl_rule *out)
+{
+    int found = 0;
+    *out = PL_RULE_NESTEROV;
+    PL_RETURN_IF(find_name("momentum rule", text, rules, 2, &found));
+    *out = (pl_rule)found;
+    return PL_OK;
+}
+
+pl_status pl_gap_parse(const char *text, pl_gap *out)
+{
+    int found = 0;
+    *out = PL_GAP_NONE;
+    PL_RETURN_IF(find_name("staleness penalty", text, gaps, 3, &found));
+    *out = (pl_gap)found;
+    return PL_OK;
+}
+
+pl_status pl_decay_parse(const char *text, pl_decay *out)
+{
+    int found = 0;
+    *out = PL_DECAY_CONSTANT;
+    PL_RETURN_IF(find_name("outer schedule", text, decays, 3, &found));
+    *out = (pl_decay)found;
+    return PL_OK;
+}
+
+/* eta, mu and the rule: from the papers where they give them and the limits allow;
+ * DiLoCo's (0.7, 0.9) is not stable behind a delay. */
+static const struct {
+    double lr, momentum;
+    pl_rule rule;
+} defaults[] = {[PL_METHOD_DILOCO] = {0.7, 0.9, PL_RULE_NESTEROV},
+                [PL_METHOD_FEDAVG] = {1, 0, PL_RULE_NESTEROV},
+                [PL_METHOD_HEAVY_BALL] = {0.7, 0.3, PL_RULE_HEAVY_BALL},
+                [PL_METHOD_NOLOCO] = {0.7, 0.5, PL_RULE_HEAVY_BALL},
+                [PL_METHOD_CO2] = {0.7, 0.2, PL_RULE_HEAVY_BALL},
+                [PL_METHOD_STREAMING] = {0.4, 0.9, PL_RULE_NESTEROV},
+                [PL_METHOD_EAGER] = {0.4, 0.5, PL_RULE_NESTEROV},
+                [PL_METHOD_DELAYED_NESTEROV] = {0.4, 0.5, PL_RULE_NESTEROV}};
+
+pl_method_settings pl_method_defaults(pl_method method)
+{
+    bool late = method == PL_METHOD_CO2 || method == PL_METHOD_DELAYED_NESTEROV;
+    bool streams = method == PL_METHOD_STREAMING;
+    return (pl_method_settings){.method = method,
+                                .rule = defaults[method].rule,
+                                .lr = defaults[method].lr,
+                                .momentum = defaults[method].momentum,
+                                .curvature = 1,
+                                .consensus = 0.7,
+                                .delay = late ? 1 : 0,
+                                .gap =
+                                    method == PL_METHOD_CO2 ? PL_GAP_NORM : PL_GAP_NONE,
+                                .gap_constant = 1,
+                                .inner_steps = 32,
+                                .fragments = streams ? 4 : 1,
+                                .overlap = streams ? 1 : 0,
+                                .mix = streams ? 0.5 : 0,
+                                .buffer = 4};
+}
+
+int pl_method_delay(const pl_method_settings *settings, int n_contributors)
+{
+    return n_contributors > 1 ? settings->delay : 0;
+}
+
+double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase)
+{
+    const double pi = 3.14159265358979323846;
+    if (phase < schedule->warmup)
+        return lr * (double)(phase + 1) / (double)schedule->warmup;
+    if (schedule->decay == PL_DECAY_CONSTANT)
+        return lr;
+    if (phase >= schedule->phases)
+        return lr * schedule->floor;
+    double q = (double)(phase - schedule->warmup) /
+               (double)(schedule->phases - schedule->warmup);
+    double shape =
+        schedule->decay == PL_DECAY_COSINE ? 0.5 * (1.0 + cos(pi * q)) : 1.0 - q;
+    return lr * (schedule->floor + (1.0 - schedule->floor) * shape);
+}

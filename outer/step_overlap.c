@@ -1,0 +1,63 @@
+#include "outer/step_overlap.h"
+
+int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
+{
+    if (strided)
+        return index % fragments;
+    return (int)((int64_t)index * fragments / n_blocks);
+}
+
+/* The fragment whose offset (p+1) H/F lies `done` steps in, and which of its steps. */
+static int fragment_at(const pl_method_settings *s, int64_t done, int64_t *round)
+{
+    int64_t every = s->inner_steps / s->fragments;
+    if (done < 1 || done % every != 0)
+        return -1;
+    int64_t turn = done / every - 1;
+    if (round)
+        *round = turn / s->fragments;
+    return (int)(turn % s->fragments);
+}
+
+int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
+{
+    return fragment_at(s, done, round);
+}
+
+int pl_streaming_takes(const pl_method_settings *s, int64_t done, int64_t *round)
+{
+    return fragment_at(s, done - s->overlap, round);
+}
+
+void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
+{
+    const float a = (float)mix, rest = (float)(1 - mix);
+    if (mix == 1)
+        return;
+    if (mix == 0) {
+        memcpy(local, merged, n * sizeof *local);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        local[i] = a * local[i] + rest * merged[i];
+}
+
+/* The order of the sum gives `own` itself for one worker. */
+void pl_eager_update(const float *own, const float *own_before,
+                     const float *mean_before, int n_workers, size_t n, float *out)
+{
+    const float parts = (float)n_workers;
+    for (size_t i = 0; i < n; i++) {
+        float past = mean_before ? mean_before[i] : 0;
+        float replaced = own_before ? own_before[i] / parts : 0;
+        out[i] = (past - replaced) + own[i] / parts;
+    }
+}
+
+int pl_local_steps(int inner_steps, double speed, double top_speed)
+{
+    if (!(speed > 0) || !(top_speed > 0) || speed >= top_speed)
+        return inner_steps;
+    int steps = (int)((double)inner_steps * (speed / top_speed));
+    return steps > 1 ? steps : 1;
+}
