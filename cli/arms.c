@@ -36,6 +36,17 @@ static void common_inner(const run *r, pl_inner *in)
     in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
 }
 
+/* Nothing is merged in a dense arm, so its tasks are only as short as what a death may
+ * cost: up to four phases in one, whichever number of them divides all. */
+static void lengthen(pl_inner *in)
+{
+    int factor = 4;
+    while (in->phases % factor != 0)
+        factor--;
+    in->tau *= factor;
+    in->phases /= factor;
+}
+
 int run_arm_names(const run *r, const char *names[ARMS_MAX])
 {
     static const char *const baselines[] = {"dense", "diloco", "dense-eq"};
@@ -72,6 +83,8 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out)
         config_outer(c, &out->outer);
         out->spec.replicas = trainings;
     }
+    if (strcmp(name, "mix") != 0 && strcmp(name, "diloco") != 0)
+        lengthen(&out->inner);
     out->n_shards = strcmp(name, "mix") == 0 ? pl_topology_n_paths(r->topology) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);

@@ -2,36 +2,61 @@
  * stopped and given again at any time. */
 #include "cli/evaluate.h"
 
-static void say_overhead(const pl_json *status)
+/* What the workers' time went into, summed over them; s but for the tokens. */
+typedef struct spent {
+    double at, inner, exposed, tokens;
+    size_t n_workers;
+} spent;
+
+static double number(const pl_json *o, const char *key)
 {
+    double value = 0;
+    return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
+}
+
+static spent look(run *r)
+{
+    spent s = {.at = pl_now()};
+    pl_json *status = NULL;
+    if (run_hub_status(r, 10000, &status) != PL_OK) /* only for show */
+        return s;
     const pl_json *workers = pl_json_get(status, "workers");
-    double inner = 0, overhead = 0, idle = 0, value = 0, tokens = 0;
-    char rate[16];
-    for (size_t i = 0; i < pl_json_count(workers); i++) {
+    s.n_workers = pl_json_count(workers);
+    for (size_t i = 0; i < s.n_workers; i++) {
         const pl_json *w = pl_json_at(workers, i);
-        inner += pl_json_number(pl_json_get(w, "inner_seconds"), &value) ? value : 0;
-        overhead +=
-            pl_json_number(pl_json_get(w, "overhead_seconds"), &value) ? value : 0;
-        idle += pl_json_number(pl_json_get(w, "idle_seconds"), &value) ? value : 0;
-        tokens += pl_json_number(pl_json_get(w, "tokens"), &value) ? value : 0;
+        s.inner += number(w, "inner_seconds");
+        s.exposed += number(w, "overhead_seconds");
+        s.tokens += number(w, "tokens");
     }
-    if (inner <= 0)
+    pl_json_destroy(&status);
+    return s;
+}
+
+/* Waiting is what is left: for others' updates, and at the end for the last task. */
+static void say_spent(const spent *before, const spent *after)
+{
+    char rate[16];
+    double all = (after->at - before->at) * (double)after->n_workers;
+    double inner = after->inner - before->inner;
+    double exposed = after->exposed - before->exposed;
+    if (inner <= 0 || all < inner + exposed)
         return;
-    say("workers  inner steps %.1f s at %s tokens/s a worker; fetching, sending and\n"
-        "         merging %.2f %% of that; waiting for work %.1f s",
-        inner, pl_human_count(tokens / inner, rate), 100 * overhead / inner, idle);
+    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
+        "         fetching, loading and saving, %.1f %% without a task",
+        100 * inner / all,
+        pl_human_count((after->tokens - before->tokens) / inner, rate),
+        100 * exposed / all, 100 * (all - inner - exposed) / all);
 }
 
 static pl_status train_stages(run *r)
 {
-    pl_json *status_json = NULL;
     PL_RETURN_IF(run_start(r));
     PL_RETURN_IF(stage_base(r));
     PL_RETURN_IF(stage_route(r));
+    spent before = look(r);
     PL_RETURN_IF(stage_arms(r));
-    if (run_hub_status(r, 10000, &status_json) == PL_OK) /* only for show */
-        say_overhead(status_json);
-    pl_json_destroy(&status_json);
+    spent after = look(r);
+    say_spent(&before, &after);
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }
 

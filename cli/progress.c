@@ -22,7 +22,8 @@ typedef struct progress {
     double done, total; /* inner steps of these arms */
     double tokens_per_second;
     bool finished;
-    char failure[600];
+    char failure[1200];
+    pl_status failure_status;
 } progress;
 
 static double number(const pl_json *o, const char *key)
@@ -72,6 +73,8 @@ static void measure(progress *p, const pl_json *status)
             p->tokens_per_second += number(pl_json_at(workers, i), "tokens_per_second");
     p->finished = seen == p->n_arms && complete == seen;
     pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
+    double why = number(status, "failure_status");
+    p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
 /* Seconds; negative as long as nothing can be said. */
@@ -265,9 +268,8 @@ static pl_status poll_once(progress *p, bool *first)
 
 static pl_status cannot_go_on(const progress *p)
 {
-    bool diverged = strstr(p->failure, "finite") != NULL;
-    return pl_fail(diverged ? PL_ERR_NUMERIC : PL_ERR_DATA,
-                   "training cannot go on: %s%s", p->failure,
+    bool diverged = p->failure_status == PL_ERR_NUMERIC;
+    return pl_fail(p->failure_status, "training cannot go on: %s%s", p->failure,
                    diverged ? "; a lower train.lr often helps" : "");
 }
 

@@ -1,8 +1,9 @@
 /* What the run will need, before it starts. */
 #include "cli/run.h"
 
-/* A worker holds a model for training, a path's modules and moments while fetching and
- * sending, and its cache. */
+/* A worker holds a model for training, its cache, and up to three tasks: one fetched
+ * (parameters and moments), one that trains (both, before and after) and one that is
+ * sent (with the update, and encoded). */
 static uint64_t worker_bytes(const run *r)
 {
     pl_model_plan plan;
@@ -14,7 +15,7 @@ static uint64_t worker_bytes(const run *r)
     if (cache > (uint64_t)r->cfg.worker_cache)
         cache = (uint64_t)r->cfg.worker_cache;
     return plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes +
-           9 * path + cache + (48u << 20);
+           17 * path + cache + (48u << 20);
 }
 
 static uint64_t home_bytes(const run *r)

@@ -497,46 +497,107 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     return status;
 }
 
-/* n questions under way together; answers[i] is the answer to questions[i]. */
-static pl_status ask_all(pl_client *c, const pl_submission *s, pl_message *questions,
-                         int n, pl_message *answers)
+static void put_path(pl_buf *body, const pl_path_state *state)
+{
+    pl_put_text(body, PL_TAG_NAME, state->name);
+    pl_put_text(body, PL_TAG_DEVICE, state->worker);
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)state->phase);
+    pl_put_hash(body, PL_TAG_BLOB, &state->moments);
+    pl_put_u64(body, PL_TAG_SAMPLES, state->samples);
+    pl_put_u64(body, PL_TAG_TOKENS, state->n_tokens);
+    pl_put_f64(body, PL_TAG_LOSS, state->loss);
+    pl_put_f64(body, PL_TAG_SECONDS, state->seconds);
+}
+
+static pl_status put_moments(pl_client *c, const pl_path_state *state,
+                             const void *moments, uint64_t bytes)
+{
+    return put_known_blob(c, pl_home_of(state->name, c->n_homes), moments, bytes,
+                          &state->moments);
+}
+
+pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
+                                uint64_t token, const void *moments, uint64_t bytes,
+                                pl_submit_result *result, char text[256])
+{
+    pl_message q;
+    pl_path_state state = *given;
+    if (pl_hash_none(&state.moments))
+        pl_blob_hash(moments, bytes, &state.moments);
+    PL_RETURN_IF(put_moments(c, &state, moments, bytes));
+    pl_message_init(&q, PL_MSG_SUBMIT_PATH);
+    q.token = token;
+    put_path(&q.body, &state);
+    pl_status status = submit(c, state.name, &q, moments, bytes, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+/* ---- a task: several questions under way together ---- */
+typedef struct parcel {
+    pl_client *client;
+    int n; /* questions */
+    const char **names;
+    pl_message *questions, *answers;
+    bool *done;
+    int64_t sent_ms, heard_ms;
+} parcel;
+
+/* In order, so that a home sees the path behind its updates. */
+static void send_open(parcel *p, int64_t now_ms)
+{
+    if (p->sent_ms != 0 && now_ms - p->sent_ms <= RESEND_MS)
+        return;
+    for (int i = 0; i < p->n; i++) {
+        pl_socket *socket = socket_of(p->client, p->names[i]);
+        if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
+            break; /* sent again later */
+    }
+    p->sent_ms = now_ms;
+}
+
+static bool take_answer(parcel *p, pl_message *a)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->done[i] && p->questions[i].request == a->request) {
+            pl_message kept = p->answers[i];
+            p->answers[i] = *a;
+            *a = kept;
+            p->done[i] = true;
+            return true;
+        }
+    return false;
+}
+
+static int first_open(const parcel *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->done[i])
+            return i;
+    return -1;
+}
+
+static pl_status ask_all(parcel *p)
 {
     pl_status status = PL_OK;
     pl_message a;
-    int64_t heard = pl_now_ms(), sent = 0;
-    bool *done = pl_alloc((size_t)n * sizeof *done);
-    int left = n, next = 0;
+    p->heard_ms = pl_now_ms();
     pl_message_init(&a, 0);
-    while (left > 0) {
+    for (int open = first_open(p); open >= 0; open = first_open(p)) {
         int64_t now = pl_now_ms();
-        if (now - heard > c->patience_ms)
+        if (now - p->heard_ms > p->client->patience_ms)
             PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home of %s did not answer within %d s",
-                           s[next].module, c->patience_ms / 1000));
-        for (int i = 0; i < n && now - sent > RESEND_MS; i++)
-            if (!done[i] &&
-                pl_wire_send(socket_of(c, s[i].module), &questions[i]) != PL_OK)
-                continue; /* sent again later */
-        if (now - sent > RESEND_MS)
-            sent = now;
-        while (done[next])
-            next++;
-        status = wait_slice(c, socket_of(c, s[next].module), &a);
+                           p->names[open], p->client->patience_ms / 1000));
+        send_open(p, now);
+        status = wait_slice(p->client, socket_of(p->client, p->names[open]), &a);
+        if (status == PL_OK && take_answer(p, &a))
+            p->heard_ms = now;
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             goto done;
-        for (int i = 0; status == PL_OK && i < n; i++)
-            if (!done[i] && questions[i].request == a.request) {
-                pl_message kept = answers[i];
-                answers[i] = a;
-                a = kept;
-                done[i] = true;
-                left--;
-                heard = now;
-            }
         status = PL_OK;
     }
 done:
     pl_message_destroy(&a);
-    pl_free(done);
     return status;
 }
 
@@ -553,63 +614,70 @@ static pl_status read_result(pl_message *answer, pl_submit_result *result,
     return pl_reader_status(&r);
 }
 
-static void put_submit(pl_message *q, const pl_submission *s)
+static void init_parcel(parcel *p, pl_client *c, int n)
 {
-    pl_message_init(q, PL_MSG_SUBMIT);
-    q->request = pl_wire_next_request();
-    q->token = s->contribution.token;
-    put_submission(&q->body, s);
+    *p = (parcel){.client = c, .n = n};
+    p->names = pl_alloc((size_t)n * sizeof *p->names);
+    p->questions = pl_alloc((size_t)n * sizeof *p->questions);
+    p->answers = pl_alloc((size_t)n * sizeof *p->answers);
+    p->done = pl_alloc((size_t)n * sizeof *p->done);
 }
 
-pl_status pl_client_submit_all(pl_client *c, pl_submission *s, int n,
-                               pl_submit_result *results, char (*texts)[256])
+static void free_parcel(parcel *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        pl_message_destroy(&p->questions[i]);
+        pl_message_destroy(&p->answers[i]);
+    }
+    pl_free(p->names);
+    pl_free(p->questions);
+    pl_free(p->answers);
+    pl_free(p->done);
+}
+
+static void put_question(parcel *p, int i, uint16_t type, const char *name,
+                         uint64_t token)
+{
+    pl_message_init(&p->questions[i], type);
+    p->questions[i].request = pl_wire_next_request();
+    p->questions[i].token = token;
+    p->names[i] = name;
+}
+
+pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
+                                const pl_path_state *state, uint64_t token,
+                                const void *moments, uint64_t bytes,
+                                pl_submit_result *results, char (*texts)[256])
 {
     pl_status status = PL_OK;
-    pl_message *q = pl_alloc((size_t)n * sizeof *q),
-               *a = pl_alloc((size_t)n * sizeof *a);
+    bool together = c->n_homes == 1;
+    parcel p;
+    init_parcel(&p, c, together ? n + 1 : n);
     for (int i = 0; i < n; i++) {
         PL_TRY(pl_client_put_blob(c, s[i].module, s[i].data, s[i].bytes,
                                   &s[i].contribution.update));
-        put_submit(&q[i], &s[i]);
+        put_question(&p, i, PL_MSG_SUBMIT, s[i].module, s[i].contribution.token);
+        put_submission(&p.questions[i].body, &s[i]);
     }
-    PL_TRY(ask_all(c, s, q, n, a));
-    for (int i = 0; i < n; i++) {
-        PL_TRY(read_result(&a[i], &results[i], texts[i]));
-        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB) /* the home has started again */
+    if (together) {
+        PL_TRY(put_moments(c, state, moments, bytes));
+        put_question(&p, n, PL_MSG_SUBMIT_PATH, state->name, token);
+        put_path(&p.questions[n].body, state);
+    }
+    PL_TRY(ask_all(&p));
+    for (int i = 0; i < p.n; i++)
+        PL_TRY(read_result(&p.answers[i], &results[i], texts[i]));
+    bool again = !together;
+    for (int i = 0; i < n; i++)
+        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB) { /* the home has started again */
             PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
-    }
+            again = true;
+        }
+    if (again || results[n] == PL_SUBMIT_UNKNOWN_BLOB)
+        PL_TRY(pl_client_submit_path(c, state, token, moments, bytes, &results[n],
+                                     texts[n]));
 done:
-    for (int i = 0; i < n; i++) {
-        pl_message_destroy(&q[i]);
-        pl_message_destroy(&a[i]);
-    }
-    pl_free(q);
-    pl_free(a);
-    return status;
-}
-
-pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
-                                uint64_t token, const void *moments, uint64_t bytes,
-                                pl_submit_result *result, char text[256])
-{
-    pl_message q;
-    pl_hash blob = state->moments;
-    if (pl_hash_none(&blob))
-        pl_blob_hash(moments, bytes, &blob);
-    PL_RETURN_IF(
-        put_known_blob(c, pl_home_of(state->name, c->n_homes), moments, bytes, &blob));
-    pl_message_init(&q, PL_MSG_SUBMIT_PATH);
-    q.token = token;
-    pl_put_text(&q.body, PL_TAG_NAME, state->name);
-    pl_put_text(&q.body, PL_TAG_DEVICE, state->worker);
-    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)state->phase);
-    pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
-    pl_put_u64(&q.body, PL_TAG_SAMPLES, state->samples);
-    pl_put_u64(&q.body, PL_TAG_TOKENS, state->n_tokens);
-    pl_put_f64(&q.body, PL_TAG_LOSS, state->loss);
-    pl_put_f64(&q.body, PL_TAG_SECONDS, state->seconds);
-    pl_status status = submit(c, state->name, &q, moments, bytes, result, text);
-    pl_message_destroy(&q);
+    free_parcel(&p);
     return status;
 }
 

@@ -67,16 +67,19 @@ typedef struct pl_submission {
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* Several updates at once: all blobs first, then all questions together, so that the
- * home makes them durable in one commit. results[i] and texts[i] as above. */
-PL_MUST_CHECK pl_status pl_client_submit_all(pl_client *c, pl_submission *submissions,
-                                             int n, pl_submit_result *results,
-                                             char (*texts)[256]);
 /* state->moments is the hash of the moments if the caller knows it, else none. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               uint64_t token, const void *moments,
                                               uint64_t bytes, pl_submit_result *result,
                                               char text[256]);
+/* A whole task: n updates, then the path's state. Where one home has them all, they
+ * become durable in one commit; else the state follows when every update is durable.
+ * results and texts have n + 1 places, the last for the path. */
+PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
+                                              int n, const pl_path_state *state,
+                                              uint64_t token, const void *moments,
+                                              uint64_t bytes, pl_submit_result *results,
+                                              char (*texts)[256]);
 PL_MUST_CHECK pl_status pl_client_stop_homes(pl_client *c);
 
 #ifdef __cplusplus

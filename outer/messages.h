@@ -91,7 +91,8 @@ typedef enum pl_tag {
     PL_TAG_WEIGHT = 47,
     PL_TAG_STEP = 48,
     PL_TAG_RATE = 49,     /* tokens per second */
-    PL_TAG_OVERHEAD = 50, /* seconds outside inner steps */
+    PL_TAG_OVERHEAD = 50, /* seconds that the trainer stood still for a task */
+    PL_TAG_IDLE = 51,     /* seconds that there was no task for it */
     PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS */
 } pl_tag;
 

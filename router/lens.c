@@ -7,8 +7,8 @@
 
 enum {
     POINTS_A_ITEM = 256,
-    WHITE = 64,    /* components among which sharpening looks for directions */
-    CLUSTERS = 48, /* that sharpening tells apart, and the points of each at least: */
+    WHITE = 64,     /* components among which sharpening looks for directions */
+    CLUSTERS = 320, /* that sharpening tells apart at most, and the points of each: */
     POINTS_A_CLUSTER = 16,
     SAMPLE = 16384 /* points that sharpening sees, evenly strided */
 };
@@ -114,17 +114,27 @@ static pl_status whiten_points(void *context, size_t item, int thread)
     return PL_OK;
 }
 
+static int n_clusters(const rows_fit *f)
+{
+    size_t n = f->n_sample / POINTS_A_CLUSTER;
+    return n < CLUSTERS ? (int)n : CLUSTERS;
+}
+
+/* One cluster tells nothing apart: so few points are looked at as they are. */
+static bool can_sharpen(const rows_fit *f)
+{
+    return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;
+}
+
 static pl_status sharpen(rows_fit *f)
 {
     size_t n_items = (f->n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
     size_t rank = (size_t)f->lens->rank;
-    size_t clusters = f->n_sample / POINTS_A_CLUSTER;
     sharpen_job job = {.points = f->sample,
                        .n = f->n_sample,
                        .dim = (int)f->white,
                        .rank = (int)(rank < f->white ? rank : f->white),
-                       .clusters =
-                           (int)(clusters < f->n_sample ? clusters : f->n_sample),
+                       .clusters = n_clusters(f),
                        .rounds = f->options->rounds,
                        .seed = f->options->seed,
                        .n_threads = f->options->n_threads};
@@ -135,11 +145,12 @@ static pl_status sharpen(rows_fit *f)
 static void write_rows(const rows_fit *f, float *rows)
 {
     size_t C = (size_t)f->lens->dim, rank = (size_t)f->lens->rank;
+    bool turned = can_sharpen(f);
     memset(rows, 0, rank * C * sizeof *rows);
     for (size_t r = 0; r < rank && r < f->white; ++r)
         for (size_t d = 0; d < C; ++d) {
-            double sum = f->options->rounds > 0 ? 0.0 : f->rows[r * C + d];
-            for (size_t s = 0; f->options->rounds > 0 && s < f->white; ++s)
+            double sum = turned ? 0.0 : f->rows[r * C + d];
+            for (size_t s = 0; turned && s < f->white; ++s)
                 sum += f->turn[r * f->white + s] * f->rows[s * C + d];
             rows[r * C + d] = (float)sum;
         }
@@ -167,7 +178,7 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
-    if (options->rounds > 0 && f.white > 0)
+    if (can_sharpen(&f))
         PL_TRY(sharpen(&f));
     write_rows(&f, l->rows);
 done:

@@ -3,7 +3,7 @@
  * as a module's new version makes a task ready. */
 #include "workers/hub_parts.h"
 
-enum { TICK_MS = 50, PARK_MS = 1500, FAILURES_MAX = 3 };
+enum { TICK_MS = 50, PARK_MS = 1500, FAILURES_MAX = 3, RELEASE_TEXT_MAX = 1024 };
 
 static int find_worker(const hub *h, const char *name)
 {
@@ -39,13 +39,6 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
 {
     h->workers[worker].peer = *peer;
     h->workers[worker].seen_ms = pl_now_ms();
-}
-
-static void end_wait(hub_worker *w)
-{
-    if (w->waiting)
-        w->idle_s += (double)(pl_now_ms() - w->waiting_since_ms) * 1e-3;
-    w->waiting = false;
 }
 
 /* ---- questions ---- */
@@ -97,14 +90,15 @@ static pl_status give_task(hub *h, int worker, plan_task task)
     hub_worker *w = &h->workers[worker];
     if (plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms))
         PL_RETURN_IF(hub_fence(h, path));
-    end_wait(w);
+    w->waiting = false;
     w->answered = w->request;
     w->given = task;
     w->given_token = path->lease.token;
-    pl_copy_text(w->task, sizeof w->task, path->name);
-    w->phase = path->phase;
-    w->step = 0;
-    w->tau = arm->arm.inner.tau;
+    if (!w->task[0]) { /* else it still trains another */
+        pl_copy_text(w->task, sizeof w->task, path->name);
+        w->phase = path->phase;
+        w->step = 0;
+    }
     pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu",
            path->name, (long long)path->phase, w->name,
            (unsigned long long)path->lease.token);
@@ -114,7 +108,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 static pl_status say_no_work(hub *h, hub_worker *w)
 {
     pl_message a;
-    end_wait(w);
+    w->waiting = false;
     w->answered = w->request;
     w->given_token = 0;
     pl_message_init(&a, PL_MSG_NO_WORK);
@@ -177,7 +171,6 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
         w->waiting_since_ms = pl_now_ms();
     w->waiting = true;
     w->request = m->request;
-    w->task[0] = '\0';
     return PL_OK;
 }
 
@@ -208,10 +201,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
 {
     report rep;
     PL_RETURN_IF(read_report(h, peer, r, &rep));
+    bool trains = pl_field_count(r, PL_TAG_STEP) > 0;
     uint64_t step = pl_get_u64_or(r, PL_TAG_STEP, 0);
-    double loss = pl_get_f64(r, PL_TAG_LOSS, 0), rate = pl_get_f64(r, PL_TAG_RATE, 0);
+    double loss = trains ? pl_get_f64(r, PL_TAG_LOSS, 0) : 0;
+    double rate = trains ? pl_get_f64(r, PL_TAG_RATE, 0) : 0;
     PL_RETURN_IF(pl_reader_status(r));
-    hub_worker *w = &h->workers[rep.worker];
     if (!rep.path &&
         !hub_homes_ready(h)) { /* a hub that has just started: no verdict yet */
         a->type = PL_MSG_RENEWED;
@@ -222,14 +216,24 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
         a->type = PL_MSG_LEASE_LOST;
         return PL_OK;
     }
+    a->type = PL_MSG_RENEWED;
+    if (!trains) /* it was fetched, or is being sent */
+        return PL_OK;
+    hub_worker *w = &h->workers[rep.worker];
     rep.path->lease.step = (int)step;
     rep.path->lease.loss = loss;
     w->step = (int)step;
     w->rate = rate;
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
-    a->type = PL_MSG_RENEWED;
     return PL_OK;
+}
+
+/* A worker may train one task while another is sent. */
+static void end_task(hub_worker *w, const report *rep)
+{
+    if (rep->path && strcmp(w->task, rep->path->name) == 0)
+        w->task[0] = '\0';
 }
 
 static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
@@ -241,9 +245,11 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
            inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
     double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
+    double idle = pl_get_f64(r, PL_TAG_IDLE, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
-    w->task[0] = '\0';
+    end_task(w, &rep);
+    w->idle_s += idle;
     w->inner_s += inner;
     w->overhead_s += overhead;
     w->n_tokens += tokens;
@@ -262,25 +268,37 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     return PL_OK;
 }
 
+/* The third failure of a task in one phase is the run's, in the worker's words. */
+static void count_failure(hub *h, const report *rep, pl_status why, const char *text)
+{
+    if (rep->path->lease.failures < FAILURES_MAX || h->failure[0] != '\0')
+        return;
+    h->failure_status = why;
+    snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
+             rep->path->name, FAILURES_MAX, (long long)rep->phase, text);
+}
+
 static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
                             pl_reader *r, pl_message *a)
 {
     report rep;
-    char text[200] = "";
+    char text[RELEASE_TEXT_MAX] = "";
     PL_RETURN_IF(read_report(h, peer, r, &rep));
+    uint64_t why = pl_get_u64_or(r, PL_TAG_STATUS, PL_OK);
     if (pl_field_count(r, PL_TAG_TEXT) > 0)
         pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
     PL_RETURN_IF(pl_reader_status(r));
-    h->workers[rep.worker].task[0] = '\0';
+    if (why >= PL_STATUS_COUNT)
+        return pl_fail(PL_ERR_PROTO, "there is no status %llu",
+                       (unsigned long long)why);
+    end_task(&h->workers[rep.worker], &rep);
     a->type = PL_MSG_OK;
     if (!rep.path)
         return PL_OK;
-    plan_release(&h->tasks, rep.path, m->token, text[0] != '\0');
+    plan_release(&h->tasks, rep.path, m->token, why != PL_OK);
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
-    if (rep.path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0')
-        snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
-                 rep.path->name, FAILURES_MAX, (long long)rep.phase, text);
+    count_failure(h, &rep, (pl_status)why, text);
     return PL_OK;
 }
 

@@ -17,12 +17,13 @@ typedef struct hub_worker {
     plan_task given;   /* and what it gave, if given_token is not 0 */
     uint64_t given_token;
     int64_t waiting_since_ms;
-    char task[PL_MODULE_NAME_MAX]; /* "" when idle */
+    char task[PL_MODULE_NAME_MAX]; /* that it trains; "" when idle */
     int64_t phase;
-    int step, tau;
-    double rate;                /* tokens per second of inner steps */
-    double inner_s, overhead_s; /* sums over finished tasks */
-    double idle_s;              /* waited for work */
+    int step;
+    double rate; /* tokens per second of inner steps */
+    /* sums over finished tasks: inner steps; the trainer stood still although there
+     * was a task; there was none */
+    double inner_s, overhead_s, idle_s;
     uint64_t n_tasks, n_tokens;
 } hub_worker;
 
@@ -44,9 +45,10 @@ typedef struct hub {
     hub_worker *workers;
     int n_workers;
     plan tasks;
-    int64_t known_ms;  /* when the state of all homes was known */
-    int unknown_arms;  /* named by the state being applied, definition not here yet */
-    char failure[256]; /* why the run cannot go on; "" while it can */
+    int64_t known_ms;   /* when the state of all homes was known */
+    int unknown_arms;   /* named by the state being applied, definition not here yet */
+    char failure[1200]; /* why the run cannot go on; "" while it can */
+    pl_status failure_status;
     bool stopping;
 } hub;
 

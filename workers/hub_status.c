@@ -38,9 +38,6 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
     bool away = now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
-    double idle = w->idle_s;
-    if (w->waiting)
-        idle += (double)(now_ms - w->waiting_since_ms) * 1e-3;
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)w->pid);
@@ -51,7 +48,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "tokens_per_second", w->rate);
     pl_json_set_real(o, "inner_seconds", w->inner_s);
     pl_json_set_real(o, "overhead_seconds", w->overhead_s);
-    pl_json_set_real(o, "idle_seconds", idle);
+    pl_json_set_real(o, "idle_seconds", w->idle_s);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);
     return o;
@@ -70,6 +67,7 @@ void hub_status_json(hub *h, pl_buf *out)
     pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);
     pl_json_set_int(o, "tasks_failed", (int64_t)h->tasks.n_failed);
     pl_json_set_text(o, "failure", h->failure);
+    pl_json_set_int(o, "failure_status", h->failure_status);
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
     pl_json_write(o, 0, out);

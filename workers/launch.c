@@ -9,6 +9,7 @@
 
 enum {
     ARGS_MAX = 48,
+    LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* in a row */
     KILLS_MAX =
         200, /* SIGKILL is somebody's will, but not for ever: memory may be short */
@@ -164,8 +165,9 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
                    timeout_ms / 1000, l->logs, name);
 }
 
-/* The last line of a child's log says why it ended. */
-static void last_words(const pl_launcher *l, const char *name, char out[400])
+/* The last line of a child's log says why it ended: `status=NAME error="SENTENCE"`
+ * if it decided to. */
+static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTES])
 {
     pl_buf text = {0};
     char path[PL_PATH_MAX], file[80];
@@ -179,9 +181,34 @@ static void last_words(const pl_launcher *l, const char *name, char out[400])
         size_t start = end;
         while (start > 0 && text.data[start - 1] != '\n')
             start--;
-        snprintf(out, 400, "%.*s", (int)(end - start), (const char *)text.data + start);
+        snprintf(out, LINE_BYTES, "%.*s", (int)(end - start),
+                 (const char *)text.data + start);
     }
     pl_buf_destroy(&text);
+}
+
+/* The child's own status and sentence; PL_ERR_OS and the line if it left none. */
+static pl_status last_words(const pl_launcher *l, const char *name,
+                            char out[LINE_BYTES])
+{
+    char line[LINE_BYTES];
+    last_line(l, name, line);
+    const char *status = strstr(line, " status="), *error = strstr(line, " error=\"");
+    pl_copy_text(out, LINE_BYTES, line);
+    if (!status || !error)
+        return PL_ERR_OS;
+    pl_copy_text(out, LINE_BYTES, error + strlen(" error=\""));
+    size_t len = strlen(out);
+    if (len > 0 && out[len - 1] == '"')
+        out[len - 1] = '\0';
+    status += strlen(" status=");
+    for (int s = 0; s < PL_STATUS_COUNT; s++) {
+        const char *known = pl_status_name((pl_status)s);
+        if (strlen(known) == strcspn(status, " ") &&
+            strncmp(known, status, strlen(known)) == 0)
+            return (pl_status)s;
+    }
+    return PL_ERR_OS;
 }
 
 /* An exit code from sysexits is a decision, not an accident. 75 asks for a restart. */
@@ -191,7 +218,7 @@ static bool is_final(int code)
 }
 
 /* Deaths in a row wait longer and longer; too many of them end the job. */
-static pl_status count_death(child *c, bool killed, const char *words)
+static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();
     if (now - c->started_ms > STEADY_MS)
@@ -205,7 +232,7 @@ static pl_status count_death(child *c, bool killed, const char *words)
         delay = c->crashes < 6 ? DELAY_MS << c->crashes : DELAY_MAX_MS;
     }
     if (c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX)
-        return pl_fail(PL_ERR_OS, "process %s ended %d times in a row: %s", c->name,
+        return pl_fail(why, "process %s ended %d times in a row: %s", c->name,
                        c->crashes + c->kills, words);
     c->restart_ms = now + delay;
     return PL_OK;
@@ -213,15 +240,14 @@ static pl_status count_death(child *c, bool killed, const char *words)
 
 static pl_status after_death(pl_launcher *l, child *c, int how)
 {
-    char words[400];
+    char words[LINE_BYTES];
     c->pid = 0;
     if (c->stopping)
         return PL_OK;
-    last_words(l, c->name, words);
+    pl_status why = last_words(l, c->name, words);
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
-        return pl_fail(PL_ERR_OS, "process %s gave up (exit code %d): %s", c->name,
-                       WEXITSTATUS(how), words);
-    return count_death(c, WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, words);
+        return pl_fail(why, "process %s gave up: %s", c->name, words);
+    return count_death(c, WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, why, words);
 }
 
 pl_status pl_launcher_tend(pl_launcher *l)

@@ -20,9 +20,9 @@ typedef struct train_job {
     char error[256];
     float *params;      /* after tau steps, [path_params]; owned */
     float *moments_out; /* m then v; owned */
-    pl_hash moments_hash;
-    double loss; /* mean over the phase's tokens */
-    double seconds;
+    double loss;        /* mean over the phase's tokens */
+    double seconds;     /* of inner steps */
+    double overhead_s;  /* and around them: loading, saving */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 

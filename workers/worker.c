@@ -1,169 +1,43 @@
-/* The worker's loop: lease, fetch, train, send. The trainer's thread computes; this
- * thread talks, and keeps the lease alive whatever it waits for. */
+/* The worker's loop. While one task trains, the one before it is sent and the next is
+ * fetched, so that the trainer's thread hardly ever waits. */
 #include "workers/worker_parts.h"
 
-#include <unistd.h>
-
-enum { RESEND_MS = 1000, WAIT_MS = 100 };
-
-/* ---- hub ---- */
-static pl_status send_hub(worker *w, pl_message *m)
-{
-    if (m->request == 0)
-        m->request = pl_wire_next_request();
-    pl_status status = pl_wire_send(w->hub, m);
-    return status == PL_ERR_NET ? PL_OK : status; /* sent again */
-}
-
-static void put_hello(worker *w, pl_message *m)
-{
-    pl_message_init(m, PL_MSG_HELLO);
-    pl_put_text(&m->body, PL_TAG_NAME, w->options->name);
-    pl_put_text(&m->body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m->body, PL_TAG_DEVICE, w->device);
-    pl_put_u64(&m->body, PL_TAG_PID, (uint64_t)getpid());
-}
-
-static void put_report(worker *w, pl_message *m, uint16_t type)
-{
-    pl_message_init(m, type);
-    m->token = w->task.token;
-    pl_put_text(&m->body, PL_TAG_NAME, w->options->name);
-    pl_put_u64(&m->body, PL_TAG_PHASE, (uint64_t)w->task.phase);
-    pl_put_text(&m->body, PL_TAG_TASK, w->task.name);
-}
-
-static pl_status send_renew(worker *w)
-{
-    pl_message m;
-    int step = 0;
-    double loss = 0, rate = 0;
-    trainer_progress(w->inner, &step, &loss, &rate);
-    put_report(w, &m, PL_MSG_RENEW);
-    pl_put_f64(&m.body, PL_TAG_LOSS, loss);
-    pl_put_u64(&m.body, PL_TAG_STEP, (uint64_t)step);
-    pl_put_f64(&m.body, PL_TAG_RATE, rate);
-    pl_status status = send_hub(w, &m);
-    pl_message_destroy(&m);
-    w->task.renewed_ms = pl_now_ms();
-    return status;
-}
-
-/* Messages that come while a task is under way. A hub that has started again does
- * not know us: introduce ourselves, the next RENEW takes the lease up again. */
-static pl_status hear_hub(worker *w)
-{
-    pl_message m, hello;
-    pl_status status;
-    pl_message_init(&m, 0);
-    while ((status = pl_wire_recv(w->hub, NULL, &m)) == PL_OK) {
-        if (m.type == PL_MSG_LEASE_LOST)
-            w->task.lost = true;
-        if (m.type == PL_MSG_ERR) {
-            put_hello(w, &hello);
-            PL_TRY(send_hub(w, &hello));
-            pl_message_destroy(&hello);
-        }
-    }
-    if (status == PL_ERR_TIMEOUT)
-        status = PL_OK;
-done:
-    pl_message_destroy(&m);
-    return status;
-}
-
-pl_status worker_idle(void *context)
-{
-    worker *w = context;
-    if (!w->task.active)
-        return PL_OK;
-    PL_RETURN_IF(hear_hub(w));
-    if (w->task.lost)
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       w->task.name);
-    if (pl_now_ms() - w->task.renewed_ms < w->ttl_ms / 4)
-        return PL_OK;
-    return send_renew(w);
-}
-
-/* ---- joining ---- */
-static pl_status read_welcome(worker *w, const pl_message *a)
-{
-    pl_reader r;
-    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    const char *list[PL_HOMES_MAX];
-    pl_reader_open(&r, "WELCOME", a->body.data, a->body.len);
-    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
-    if (n < 1 || n > PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
-    for (size_t i = 0; i < n; i++) {
-        pl_get_text(&r, PL_TAG_ADDRESS, i, addresses[i], sizeof addresses[i]);
-        list[i] = addresses[i];
-    }
-    w->ttl_ms = (int)pl_get_u64(&r, PL_TAG_TTL_MS, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    pl_client_options options = {.homes = list,
-                                 .n_homes = (int)n,
-                                 .patience_ms = w->options->patience_ms,
-                                 .idle = worker_idle,
-                                 .idle_context = w};
-    pl_client_destroy(&w->homes);
-    return pl_client_create(&options, &w->homes);
-}
+enum { WAIT_MS = 100, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
 static bool must_stop(const worker *w)
 {
     return w->options->stop && *w->options->stop;
 }
 
-/* Asks the hub until it answers; ERR_CANCELLED when told to stop meanwhile. */
-static pl_status ask_hub(worker *w, pl_message *question, pl_message *answer)
+/* ---- giving up ---- */
+static bool is_passing(pl_status why)
 {
-    int64_t start = pl_now_ms(), sent = 0;
-    question->request = pl_wire_next_request();
-    for (;;) {
-        int64_t now = pl_now_ms();
-        bool ready = false;
-        if (must_stop(w))
-            return pl_fail(PL_ERR_CANCELLED, "stopped on request");
-        if (now - start > w->options->patience_ms)
-            return pl_fail(PL_ERR_TIMEOUT,
-                           "the hub at %s did not answer within %d s; is the job still "
-                           "running?",
-                           w->options->hub, w->options->patience_ms / 1000);
-        if (sent == 0 || now - sent > RESEND_MS) {
-            PL_RETURN_IF(send_hub(w, question));
-            sent = now;
-        }
-        pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
-        pl_status status = pl_wire_recv(w->hub, NULL, answer);
-        if (status == PL_OK && answer->request == question->request)
-            return PL_OK;
-        if (status != PL_OK && status != PL_ERR_TIMEOUT)
-            return status;
-    }
+    return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||
+           why == PL_ERR_CANCELLED;
 }
 
-static pl_status join(worker *w)
+static bool is_fatal(pl_status why)
 {
-    pl_message q, a;
-    put_hello(w, &q);
-    pl_message_init(&a, 0);
-    pl_status status = ask_hub(w, &q, &a);
-    if (status == PL_OK && a.type != PL_MSG_WELCOME)
-        status = pl_fail(PL_ERR_PROTO, "the hub answered HELLO with type %u", a.type);
-    if (status == PL_OK)
-        status = read_welcome(w, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    return why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED;
 }
 
-/* ---- one task ---- */
-static pl_status read_task(worker *w, const pl_message *m, pl_hash *arm_blob)
+/* A lost lease, a restarted home, a rejected update: the task is given up and the
+ * worker asks for another. Only what makes every further task fail ends it. */
+static pl_status give_up(worker *w, worker_task *task, pl_status why, const char *text)
+{
+    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
+           task->name, (long long)task->phase, text);
+    if (why == PL_ERR_STALE || worker_task_lost(task))
+        return PL_OK;
+    PL_RETURN_IF(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
+    w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
+    return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
+}
+
+/* ---- fetched ---- */
+static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_blob)
 {
     pl_reader r;
-    worker_task *task = &w->task;
     char arm[PL_ARM_NAME_MAX];
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
     pl_get_text(&r, PL_TAG_ARM, 0, arm, sizeof arm);
@@ -177,15 +51,45 @@ static pl_status read_task(worker *w, const pl_message *m, pl_hash *arm_blob)
     task->path = (int)path;
     task->replica = (int)replica;
     task->token = m->token;
-    task->started = pl_now();
+    task->granted = pl_now();
     task->renewed_ms = pl_now_ms();
     snprintf(task->name, sizeof task->name, "%s/", arm); /* whole after worker_fetch */
     return PL_OK;
 }
 
-static void start_training(worker *w)
+static pl_status take_task(worker *w, const pl_message *m)
 {
-    worker_task *task = &w->task;
+    pl_hash arm_blob;
+    char text[1024];
+    worker_task *task = pl_alloc(sizeof *task);
+    pl_status status = read_task(m, task, &arm_blob);
+    w->question = 0;
+    if (status == PL_OK) {
+        w->fetching = task;
+        status = worker_fetch(w, task, &arm_blob);
+        w->fetching = NULL;
+        w->fetch_s = pl_now() - task->granted;
+    }
+    if (status == PL_OK) {
+        w->next = task;
+        return PL_OK;
+    }
+    pl_copy_text(text, sizeof text, pl_last_error());
+    status = give_up(w, task, status, text);
+    worker_task_free(&task);
+    return status;
+}
+
+/* ---- trained ---- */
+static void start_next(worker *w)
+{
+    worker_task *task = w->next;
+    double now = pl_now();
+    if (w->training || !task)
+        return;
+    double idle = task->granted - w->free_since;
+    task->idle_s = idle > 0 ? idle : 0;
+    task->exposed_s = now - w->free_since - task->idle_s;
     task->job = (train_job){.arm = &task->arm->arm,
                             .topology = task->arm->topology,
                             .shard = task->shard->tokens,
@@ -194,107 +98,232 @@ static void start_training(worker *w)
                             .phase = task->phase,
                             .start = task->start,
                             .moments = task->moments};
+    w->next = NULL;
+    w->training = task;
     trainer_start(w->inner, &task->job);
 }
 
-/* Waits for the trainer; a lost lease ends it early. */
-static pl_status train(worker *w)
+/* The rest of a job that is not inner steps counts as exposed: loading and saving. */
+static pl_status take_trained(worker *w)
 {
-    pl_status lease = PL_OK;
-    start_training(w);
-    while (!trainer_take(w->inner)) {
-        bool ready[2];
-        int fd = trainer_fd(w->inner);
-        pl_wire_poll(&w->hub, 1, &fd, 1, WAIT_MS, ready);
-        if (lease == PL_OK) {
-            lease = worker_idle(w);
-            if (lease != PL_OK)
-                trainer_cancel(w->inner);
-        }
-    }
-    PL_RETURN_IF(lease);
-    if (w->task.job.status != PL_OK)
-        return pl_fail(w->task.job.status, "%s", w->task.job.error);
-    return PL_OK;
-}
-
-static pl_status tell_done(worker *w)
-{
-    pl_message m;
-    const train_job *job = &w->task.job;
-    put_report(w, &m, PL_MSG_DONE);
-    pl_put_u64(&m.body, PL_TAG_TOKENS, job->n_tokens);
-    pl_put_f64(&m.body, PL_TAG_LOSS, job->loss);
-    pl_put_f64(&m.body, PL_TAG_SECONDS, job->seconds);
-    pl_put_f64(&m.body, PL_TAG_OVERHEAD, pl_now() - w->task.started - job->seconds);
-    pl_status status = send_hub(w, &m);
-    pl_message_destroy(&m);
-    return status;
-}
-
-static pl_status tell_release(worker *w, const char *reason)
-{
-    pl_message m;
-    char text[200];
-    pl_copy_text(text, sizeof text, reason);
-    pl_message_init(&m, PL_MSG_RELEASE);
-    m.token = w->task.token;
-    pl_put_text(&m.body, PL_TAG_TEXT, text);
-    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)w->task.phase);
-    pl_put_text(&m.body, PL_TAG_TASK, w->task.name);
-    pl_status status = send_hub(w, &m);
-    pl_message_destroy(&m);
-    return status;
-}
-
-static pl_status do_task(worker *w, const pl_message *m)
-{
-    pl_hash arm_blob;
-    PL_RETURN_IF(read_task(w, m, &arm_blob));
-    PL_RETURN_IF(worker_fetch(w, &arm_blob));
-    PL_RETURN_IF(train(w));
-    PL_RETURN_IF(worker_send(w));
-    return tell_done(w);
-}
-
-/* A lost lease, a restarted home, a rejected update: the task is given up and the
- * worker asks for another. Only what makes every further task fail ends it. */
-static pl_status give_up(worker *w, pl_status why)
-{
-    char text[256];
-    pl_copy_text(text, sizeof text, pl_last_error());
-    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
-           w->task.name, (long long)w->task.phase, text);
-    if (why == PL_ERR_STALE)
+    worker_task *task = w->training;
+    pl_status status = PL_OK;
+    if (!task || !trainer_take(w->inner))
         return PL_OK;
-    bool is_passing = why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT;
-    PL_RETURN_IF(
-        tell_release(w, is_passing ? "" : text)); /* no reason: not a failure */
-    if (why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED)
-        return pl_fail(why, "%s", text);
-    pl_sleep_ms(200);
+    w->training = NULL;
+    w->free_since = pl_now();
+    task->exposed_s += task->job.overhead_s;
+    if (worker_task_lost(task))
+        task->job.status = PL_ERR_STALE;
+    if (task->job.status == PL_OK) {
+        pl_free_aligned(task->moments); /* what the next phase needs is in the job */
+        task->moments = NULL;
+        w->sending[w->n_sending++] = task;
+        sender_push(w->out, task);
+        return PL_OK;
+    }
+    status = give_up(w, task, task->job.status, task->job.error);
+    worker_task_free(&task);
+    return status;
+}
+
+/* ---- sent ---- */
+static pl_status take_sent(worker *w)
+{
+    worker_task *task = sender_take(w->out);
+    pl_status status = PL_OK;
+    if (!task)
+        return PL_OK;
+    w->n_sending--;
+    memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
+    if (task->status == PL_OK) {
+        /* Most likely this worker goes on with the path. */
+        cache_put(w->blobs, &task->moments_hash, task->job.moments_out,
+                  2 * pl_topology_path_params(task->arm->topology) * sizeof(float));
+        status = worker_tell_done(w, task);
+    } else {
+        status = give_up(w, task, task->status, task->error);
+    }
+    worker_task_free(&task);
+    return status;
+}
+
+/* ---- the hub's messages ---- */
+static void lose(worker *w, worker_task *task)
+{
+    if (!task)
+        return;
+    worker_task_lose(task);
+    if (task == w->training)
+        trainer_cancel(w->inner);
+}
+
+static pl_status hear(worker *w, const pl_message *m)
+{
+    bool is_answer = w->question != 0 && m->request == w->question;
+    switch (m->type) {
+    case PL_MSG_WELCOME:
+        return worker_read_welcome(w, m);
+    case PL_MSG_LEASE_LOST:
+        lose(w, worker_task_of_renewal(w, m->request));
+        return PL_OK;
+    case PL_MSG_ERR: /* a hub that has started again does not know us */
+        return worker_say_hello(w);
+    case PL_MSG_NO_WORK:
+        if (is_answer)
+            w->question = 0;
+        return PL_OK;
+    case PL_MSG_TASK:
+        return is_answer ? take_task(w, m) : PL_OK;
+    default:
+        return PL_OK;
+    }
+}
+
+static pl_status hear_hub(worker *w)
+{
+    pl_message m;
+    pl_status status;
+    pl_message_init(&m, 0);
+    while ((status = pl_wire_recv(w->hub, NULL, &m)) == PL_OK) {
+        w->heard_ms = pl_now_ms();
+        PL_TRY(hear(w, &m));
+    }
+    if (status == PL_ERR_TIMEOUT)
+        status = PL_OK;
+done:
+    pl_message_destroy(&m);
+    return status;
+}
+
+static pl_status check_hub(const worker *w)
+{
+    if (pl_now_ms() - w->heard_ms <= w->options->patience_ms)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_TIMEOUT,
+        "the hub at %s did not answer within %d s; is the job still running?",
+        w->options->hub, w->options->patience_ms / 1000);
+}
+
+/* Called while a fetch waits: everything else goes on. No second fetch can begin, for
+ * no question is open. */
+static pl_status go_on(void *context)
+{
+    worker *w = context;
+    PL_RETURN_IF(hear_hub(w));
+    if (w->fetching && worker_task_lost(w->fetching))
+        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                       w->fetching->name);
+    PL_RETURN_IF(take_trained(w));
+    PL_RETURN_IF(take_sent(w));
+    return worker_keep_leases(w);
+}
+
+/* ---- the loop ---- */
+static int n_held(const worker *w)
+{
+    return w->n_sending + (w->training != NULL) + (w->next != NULL);
+}
+
+/* The next task is asked for when the running one is about to end: earlier would keep
+ * work from others. */
+static bool ends_soon(const worker *w)
+{
+    int step = 0;
+    double loss = 0, rate = 0;
+    const pl_inner *in = &w->training->arm->arm.inner;
+    trainer_progress(w->inner, &step, &loss, &rate);
+    if (step >= in->tau)
+        return true;
+    if (step == 0 || rate <= 0)
+        return false;
+    double left_s = (double)(in->tau - step) * in->batch * in->context / rate;
+    return left_s < EARLY_MS * 1e-3 + 2 * w->fetch_s;
+}
+
+static bool wants_task(const worker *w)
+{
+    if (must_stop(w) || w->next || n_held(w) == WORKER_TASKS_MAX ||
+        pl_now_ms() < w->ask_after_ms)
+        return false;
+    return !w->training || ends_soon(w);
+}
+
+static void wait_for_news(worker *w)
+{
+    bool ready[3];
+    int fds[] = {trainer_fd(w->inner), sender_fd(w->out)};
+    pl_wire_poll(&w->hub, 1, fds, 2, WAIT_MS, ready);
+}
+
+static pl_status turn(worker *w)
+{
+    if (wants_task(w))
+        PL_RETURN_IF(worker_ask_task(w));
+    wait_for_news(w);
+    PL_RETURN_IF(hear_hub(w));
+    PL_RETURN_IF(take_trained(w));
+    start_next(w);
+    PL_RETURN_IF(take_sent(w));
+    PL_RETURN_IF(worker_keep_leases(w));
+    return w->question || n_held(w) > 0 ? check_hub(w) : PL_OK;
+}
+
+/* What was fetched goes back; what trains is finished and sent. */
+static pl_status drain(worker *w)
+{
+    if (w->next) {
+        PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
+        worker_task_free(&w->next);
+    }
+    while (n_held(w) > 0)
+        PL_RETURN_IF(turn(w));
     return PL_OK;
 }
 
-static pl_status next_task(worker *w)
+static pl_status join(worker *w)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_TASK_REQ);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, w->options->name);
-    pl_status status = ask_hub(w, &q, &a);
-    if (status == PL_OK && a.type == PL_MSG_TASK) {
-        status = do_task(w, &a);
-        if (status != PL_OK)
-            status = give_up(w, status);
-        worker_task_clear(w);
-    } else if (status == PL_OK && a.type == PL_MSG_ERR) {
-        status = join(w);
+    int64_t start = pl_now_ms(), said = 0;
+    const char *list[PL_HOMES_MAX];
+    w->heard_ms = start;
+    while (!w->welcome && !must_stop(w)) {
+        bool ready = false;
+        if (said == 0 || pl_now_ms() - said > 1000) {
+            PL_RETURN_IF(worker_say_hello(w));
+            said = pl_now_ms();
+        }
+        pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
+        PL_RETURN_IF(hear_hub(w));
+        PL_RETURN_IF(check_hub(w));
     }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    if (!w->welcome)
+        return PL_OK;
+    for (int i = 0; i < w->n_homes; i++)
+        list[i] = w->homes_at[i];
+    pl_client_options options = {.homes = list,
+                                 .n_homes = w->n_homes,
+                                 .patience_ms = w->options->patience_ms,
+                                 .idle = go_on,
+                                 .idle_context = w};
+    PL_RETURN_IF(pl_client_create(&options, &w->homes));
+    return sender_create(w, &w->out);
+}
+
+static void release(worker *w)
+{
+    for (int i = 0; i < w->n_sending; i++)
+        worker_task_lose(w->sending[i]);
+    trainer_destroy(&w->inner);
+    sender_destroy(w->out);
+    for (int i = 0; i < w->n_sending; i++)
+        worker_task_free(&w->sending[i]);
+    worker_task_free(&w->training);
+    worker_task_free(&w->next);
+    worker_forget(w);
+    cache_destroy(&w->blobs);
+    pl_client_destroy(&w->homes);
+    pl_wire_close(&w->hub);
 }
 
 pl_status pl_worker_run(const pl_worker_options *options)
@@ -306,16 +335,12 @@ pl_status pl_worker_run(const pl_worker_options *options)
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
     PL_TRY(join(&w));
     pl_log(PL_LOG_INFO, "worker.ready", "hub=%s device=\"%s\"", options->hub, w.device);
+    w.free_since = pl_now();
     while (!must_stop(&w))
-        PL_TRY(next_task(&w));
+        PL_TRY(turn(&w));
+    if (w.out)
+        PL_TRY(drain(&w));
 done:
-    if (status == PL_ERR_CANCELLED && must_stop(&w))
-        status = PL_OK;
-    worker_task_clear(&w);
-    trainer_destroy(&w.inner);
-    worker_forget(&w);
-    cache_destroy(&w.blobs);
-    pl_client_destroy(&w.homes);
-    pl_wire_close(&w.hub);
+    release(&w);
     return status;
 }

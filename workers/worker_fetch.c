@@ -3,7 +3,7 @@
 #include "workers/worker_parts.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
-                           worker_arm **out)
+                           const worker_arm **out)
 {
     pl_buf bytes = {0};
     char object[PL_MODULE_NAME_MAX];
@@ -137,14 +137,12 @@ static pl_status fetch_moments(worker *w, worker_task *task)
     if (pl_hash_none(&state.moments))
         return PL_OK;
     PL_RETURN_IF(
-        pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&task->moments_copy));
-    task->moments = task->moments_copy;
-    return fetch_floats(w, task->name, &state.moments, 2 * n, task->moments_copy);
+        pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&task->moments));
+    return fetch_floats(w, task->name, &state.moments, 2 * n, task->moments);
 }
 
-pl_status worker_fetch(worker *w, const pl_hash *arm_blob)
+pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
 {
-    worker_task *task = &w->task;
     char arm_name[PL_ARM_NAME_MAX];
     size_t len = strcspn(task->name, "/");
     snprintf(arm_name, sizeof arm_name, "%.*s", (int)len, task->name);
@@ -154,20 +152,22 @@ pl_status worker_fetch(worker *w, const pl_hash *arm_blob)
                        task->arm->arm.n_shards);
     pl_arm_path_name(&task->arm->arm, task->arm->topology, task->path, task->replica,
                      task->name);
-    task->active = true; /* from here on the lease is renewed while we wait */
     PL_RETURN_IF(fetch_shard(w, task));
     PL_RETURN_IF(fetch_modules(w, task));
     return fetch_moments(w, task);
 }
 
-void worker_task_clear(worker *w)
+void worker_task_free(worker_task **task_)
 {
-    worker_task *task = &w->task;
+    worker_task *task = *task_;
+    if (!task)
+        return;
     train_job_clear(&task->job);
     pl_free_aligned(task->start);
-    pl_free_aligned(task->moments_copy);
+    pl_free_aligned(task->moments);
     pl_free(task->bases);
-    memset(task, 0, sizeof *task);
+    pl_free(task);
+    *task_ = NULL;
 }
 
 void worker_forget(worker *w)

@@ -1,9 +1,15 @@
-/* Private to the worker: its state, and fetching and sending of one task. */
+/* Private to the worker: its state, and fetching, training and sending of tasks.
+ *
+ * Three tasks are under way at most: one fetched, one that trains, one that is sent.
+ * The trainer's thread computes, the sender's thread talks to the homes, and the
+ * worker's own thread fetches, asks the hub and keeps all leases alive. */
 #ifndef PL_WORKERS_WORKER_PARTS_H
 #define PL_WORKERS_WORKER_PARTS_H
 #include "workers/cache.h"
 #include "workers/train.h"
 #include "workers/workers.h"
+
+enum { WORKER_TASKS_MAX = 3 };
 
 typedef struct worker_arm {
     pl_hash blob;
@@ -16,51 +22,90 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
-/* The lease being worked on. */
+/* A lease being worked on. It belongs to one thread at a time, but for `lost`. */
 typedef struct worker_task {
-    bool active; /* RENEW is sent while this is true */
-    bool lost;   /* the hub gave it to another */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
     int path, replica;
     int64_t phase;
     int64_t renewed_ms; /* last RENEW sent */
-    double started;
-    worker_arm *arm;
-    worker_shard *shard;
-    float *start;         /* parameters, slot after slot */
-    pl_hash *bases;       /* hash of each slot's module */
-    const float *moments; /* in the cache, or NULL */
-    float *moments_copy;  /* owned */
+    uint64_t renewal;   /* its request */
+    int lost;           /* the hub gave it to another; see worker_task_lost */
+    double granted;     /* when the lease came */
+    double exposed_s;   /* the trainer stood still for this task's fetching */
+    double idle_s;      /* and before that, because there was no task */
+    const worker_arm *arm;
+    const worker_shard *shard;
+    float *start;   /* parameters, slot after slot */
+    pl_hash *bases; /* hash of each slot's module */
+    float *moments; /* m then v; NULL at phase 0 */
     uint64_t n_tokens_before;
     double seconds_before;
     train_job job;
+    pl_hash moments_hash; /* by the sender */
+    pl_status status;     /* of sending */
+    char error[1024];
 } worker_task;
+
+typedef struct sender sender;
 
 typedef struct worker {
     const pl_worker_options *options;
     char device[96];
     pl_socket *hub;
-    pl_client *homes;
-    trainer *inner; /* the thread that computes */
+    int64_t heard_ms; /* from the hub */
+    bool welcome;
+    char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
+    int n_homes, ttl_ms;
+    pl_client *homes; /* of this thread: fetches */
+    trainer *inner;
+    sender *out;
     cache *blobs;
     worker_arm **arms;
     int n_arms;
     worker_shard **shards;
     int n_shards;
-    int ttl_ms;
-    worker_task task;
+    worker_task *fetching, *next, *training, *sending[WORKER_TASKS_MAX];
+    int n_sending;
+    uint64_t question; /* the open TASK_REQ; 0: none */
+    int64_t asked_ms, ask_after_ms;
+    double fetch_s;    /* what the last fetch took */
+    double free_since; /* the trainer has no job since then */
 } worker;
 
+/* The one field that two threads look at. */
+static inline bool worker_task_lost(const worker_task *task)
+{
+    return __atomic_load_n(&task->lost, __ATOMIC_RELAXED) != 0;
+}
+static inline void worker_task_lose(worker_task *task)
+{
+    __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
+}
+
 /* worker_fetch.c: everything the task depends on, by hash */
-pl_status worker_fetch(worker *w, const pl_hash *arm_blob);
-void worker_task_clear(worker *w);
+pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
+void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
 
-/* worker_send.c: one update a module, then the path's state */
-pl_status worker_send(worker *w);
+/* worker_hub.c: the line to the hub */
+pl_status worker_say_hello(worker *w);
+pl_status worker_read_welcome(worker *w, const pl_message *answer);
+pl_status worker_ask_task(worker *w);
+pl_status worker_keep_leases(worker *w);
+pl_status worker_tell_done(worker *w, const worker_task *task);
+/* `why` PL_OK: given back, not failed. */
+pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
+                              const char *reason);
+worker_task *worker_task_of_renewal(worker *w, uint64_t request);
 
-/* worker.c: called while waiting: keeps the lease; ERR_STALE when it is lost */
-pl_status worker_idle(void *context);
+/* sender.c: one update a module, then the path's state. Tasks go in and come back in
+ * the same order, with `status` and `error`. */
+pl_status sender_create(const worker *w, sender **out);
+/* Ends what is under way first: mark those tasks lost to make that short. */
+void sender_destroy(sender *s);
+void sender_push(sender *s, worker_task *task);
+worker_task *sender_take(sender *s); /* or NULL */
+int sender_fd(const sender *s);
 
 #endif

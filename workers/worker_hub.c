@@ -1,0 +1,162 @@
+/* The worker's line to the hub: hello, questions for tasks, renewals, reports. */
+#include "workers/worker_parts.h"
+
+#include <unistd.h>
+
+enum { RESEND_MS = 1000 };
+
+static pl_status send_hub(worker *w, pl_message *m)
+{
+    if (m->request == 0)
+        m->request = pl_wire_next_request();
+    pl_status status = pl_wire_send(w->hub, m);
+    pl_message_destroy(m);
+    return status == PL_ERR_NET ? PL_OK : status; /* sent again */
+}
+
+pl_status worker_say_hello(worker *w)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, w->device);
+    pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
+    return send_hub(w, &m);
+}
+
+/* The homes of a job do not move while it runs. */
+static pl_status know_home(worker *w, int i, const char *address)
+{
+    if (w->welcome && strcmp(w->homes_at[i], address) != 0)
+        return pl_fail(PL_ERR_BUSY,
+                       "the hub names other homes than before (%s instead of %s); "
+                       "start this worker again",
+                       address, w->homes_at[i]);
+    pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], address);
+    return PL_OK;
+}
+
+pl_status worker_read_welcome(worker *w, const pl_message *answer)
+{
+    pl_reader r;
+    char address[PL_ADDRESS_MAX];
+    pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
+    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
+    if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n != (size_t)w->n_homes))
+        return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
+    for (size_t i = 0; i < n; i++) {
+        pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
+        PL_RETURN_IF(pl_reader_status(&r));
+        PL_RETURN_IF(know_home(w, (int)i, address));
+    }
+    w->n_homes = (int)n;
+    w->ttl_ms = (int)pl_get_u64(&r, PL_TAG_TTL_MS, 0);
+    PL_RETURN_IF(pl_reader_status(&r));
+    w->welcome = true;
+    return PL_OK;
+}
+
+/* One question at a time, said again until it is answered. */
+pl_status worker_ask_task(worker *w)
+{
+    int64_t now = pl_now_ms();
+    pl_message m;
+    if (w->question != 0 && now - w->asked_ms < RESEND_MS)
+        return PL_OK;
+    if (w->question == 0)
+        w->question = pl_wire_next_request();
+    w->asked_ms = now;
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    m.request = w->question;
+    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
+    return send_hub(w, &m);
+}
+
+static void put_report(const worker *w, const worker_task *task, pl_message *m)
+{
+    m->token = task->token;
+    pl_put_text(&m->body, PL_TAG_NAME, w->options->name);
+    pl_put_u64(&m->body, PL_TAG_PHASE, (uint64_t)task->phase);
+    pl_put_text(&m->body, PL_TAG_TASK, task->name);
+}
+
+/* Only the task that trains says how far it is. */
+static pl_status renew(worker *w, worker_task *task)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RENEW);
+    put_report(w, task, &m);
+    if (task == w->training) {
+        int step = 0;
+        double loss = 0, rate = 0;
+        trainer_progress(w->inner, &step, &loss, &rate);
+        pl_put_f64(&m.body, PL_TAG_LOSS, loss);
+        pl_put_u64(&m.body, PL_TAG_STEP, (uint64_t)step);
+        pl_put_f64(&m.body, PL_TAG_RATE, rate);
+    }
+    task->renewal = m.request = pl_wire_next_request();
+    task->renewed_ms = pl_now_ms();
+    return send_hub(w, &m);
+}
+
+static pl_status renew_late(worker *w, worker_task *task)
+{
+    if (!task || worker_task_lost(task) ||
+        pl_now_ms() - task->renewed_ms < w->ttl_ms / 4)
+        return PL_OK;
+    return renew(w, task);
+}
+
+pl_status worker_keep_leases(worker *w)
+{
+    PL_RETURN_IF(renew_late(w, w->fetching));
+    PL_RETURN_IF(renew_late(w, w->next));
+    PL_RETURN_IF(renew_late(w, w->training));
+    for (int i = 0; i < w->n_sending; i++)
+        PL_RETURN_IF(renew_late(w, w->sending[i]));
+    return PL_OK;
+}
+
+static bool is_renewal(const worker_task *task, uint64_t request)
+{
+    return task && task->renewal == request;
+}
+
+worker_task *worker_task_of_renewal(worker *w, uint64_t request)
+{
+    worker_task *held[] = {w->fetching, w->next, w->training};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        if (is_renewal(held[i], request))
+            return held[i];
+    for (int i = 0; i < w->n_sending; i++)
+        if (is_renewal(w->sending[i], request))
+            return w->sending[i];
+    return NULL;
+}
+
+pl_status worker_tell_done(worker *w, const worker_task *task)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_DONE);
+    put_report(w, task, &m);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, task->job.n_tokens);
+    pl_put_f64(&m.body, PL_TAG_LOSS, task->job.loss);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, task->exposed_s);
+    pl_put_f64(&m.body, PL_TAG_IDLE, task->idle_s);
+    return send_hub(w, &m);
+}
+
+pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
+                              const char *reason)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RELEASE);
+    if (why != PL_OK) {
+        pl_put_u64(&m.body, PL_TAG_STATUS, (uint64_t)why);
+        pl_put_text(&m.body, PL_TAG_TEXT, reason);
+    }
+    put_report(w, task, &m);
+    return send_hub(w, &m);
+}
