@@ -109,18 +109,18 @@ enum { BLOCK = 2048, SPAN = 64 * BLOCK };
 
 typedef struct meeting {
     float alpha, beta, gamma, pull; /* pull: gamma / beta, for Nesterov */
-    bool is_nesterov, is_alone, has_one_vector;
+    bool is_nesterov, has_one_vector;
     float *params, *velocity;
     const float *own, *mate;  /* offers, or updates; alone: own twice */
-    const float *mate_params; /* with updates, if not alone */
+    const float *mate_params; /* with updates; NULL alone */
     size_t n;
 } meeting;
 
 /* x and v of one element; G as in the header, without eta in v. */
-INLINE void nesterov(const meeting *m, float *x, float *v, float g)
+INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
-    *v = m->alpha * *v + g;
-    *x -= m->beta * (g + m->alpha * *v);
+    *v = alpha * *v + g;
+    *x -= beta * (g + alpha * *v);
 }
 
 /* Symmetric in its arguments, and a itself for a twice. */
@@ -129,56 +129,66 @@ INLINE float mean_of(float a, float b)
     return 0.5f * (a + b);
 }
 
-INLINE void meet_one(const meeting *m, size_t first, size_t count, bool is_nesterov)
+INLINE void meet_one(const meeting *m, float *restrict x, float *restrict v,
+                     const float *own, const float *mate, size_t count)
 {
-    float *restrict x = m->params + first, *restrict v = m->velocity + first;
-    const float *own = m->own + first, *mate = m->mate + first;
-    const meeting c = *m;
+    const float alpha = m->alpha, beta = m->beta;
+    if (m->is_nesterov) {
+        for (size_t i = 0; i < count; i++)
+            nesterov(alpha, beta, &x[i], &v[i], x[i] - mean_of(own[i], mate[i]));
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
-        float apart = mean_of(own[i], mate[i]) - x[i];
-        if (is_nesterov) {
-            nesterov(&c, &x[i], &v[i], -apart);
-        } else {
-            v[i] = c.alpha * v[i] + c.beta * apart;
-            x[i] += v[i];
-        }
+        v[i] = alpha * v[i] + beta * (mean_of(own[i], mate[i]) - x[i]);
+        x[i] += v[i];
     }
 }
 
-INLINE void meet_two(const meeting *m, size_t first, size_t count, bool is_nesterov,
-                     bool is_alone)
+INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
+                     const float *own, const float *mate, const float *other,
+                     size_t count)
 {
-    float *restrict x = m->params + first, *restrict v = m->velocity + first;
-    const float *own = m->own + first, *mate = m->mate + first;
-    const float *other = is_alone ? NULL : m->mate_params + first;
-    const meeting c = *m;
+    const float alpha = m->alpha, beta = m->beta, gamma = m->gamma, pull = m->pull;
+    if (m->is_nesterov) {
+        for (size_t i = 0; i < count; i++)
+            nesterov(alpha, beta, &x[i], &v[i],
+                     mean_of(own[i], mate[i]) +
+                         pull * (x[i] - mean_of(x[i], other[i])));
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
-        float apart = is_alone ? 0 : mean_of(x[i], other[i]) - x[i];
-        float g = mean_of(own[i], mate[i]);
-        if (is_nesterov) {
-            nesterov(&c, &x[i], &v[i], g - c.pull * apart);
-        } else {
-            v[i] = (c.alpha * v[i] - c.beta * g) + c.gamma * apart;
-            x[i] += v[i];
-        }
+        float apart = mean_of(x[i], other[i]) - x[i];
+        v[i] = (alpha * v[i] - beta * mean_of(own[i], mate[i])) + gamma * apart;
+        x[i] += v[i];
     }
 }
 
-/* One loop for each case, so that none decides within. */
+/* What meet_two does with itself as mate. */
+INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
+                        const float *own, size_t count)
+{
+    const float alpha = m->alpha, beta = m->beta;
+    if (m->is_nesterov) {
+        for (size_t i = 0; i < count; i++)
+            nesterov(alpha, beta, &x[i], &v[i], own[i]);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        v[i] = alpha * v[i] - beta * own[i];
+        x[i] += v[i];
+    }
+}
+
 INLINE void meet_block(const meeting *m, size_t first, size_t count)
 {
-    if (m->has_one_vector && m->is_nesterov)
-        meet_one(m, first, count, true);
-    else if (m->has_one_vector)
-        meet_one(m, first, count, false);
-    else if (m->is_nesterov && m->is_alone)
-        meet_two(m, first, count, true, true);
-    else if (m->is_nesterov)
-        meet_two(m, first, count, true, false);
-    else if (m->is_alone)
-        meet_two(m, first, count, false, true);
+    float *x = m->params + first, *v = m->velocity + first;
+    const float *own = m->own + first, *mate = m->mate + first;
+    if (m->has_one_vector)
+        meet_one(m, x, v, own, mate, count);
+    else if (m->mate_params)
+        meet_two(m, x, v, own, mate, m->mate_params + first, count);
     else
-        meet_two(m, first, count, false, false);
+        meet_nobody(m, x, v, own, count);
 }
 
 /* Whole blocks have a constant length, of which compilers make vectors. */
@@ -243,8 +253,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                               const float *mate_params, const float *mate_update,
                               size_t n, int n_threads)
 {
-    meeting m = {.is_alone = mate_params == NULL,
-                 .params = params,
+    meeting m = {.params = params,
                  .velocity = velocity,
                  .own = own_update,
                  .mate = mate_update ? mate_update : own_update,

@@ -2,24 +2,31 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 8 };
-typedef double lane_sums __attribute__((vector_size(LANES * sizeof(double))));
-typedef float lane_values __attribute__((vector_size(LANES * sizeof(float))));
+enum { HALF = 4, LANES = 2 * HALF };
+typedef double half_sums __attribute__((vector_size(HALF * sizeof(double))));
+typedef float half_values __attribute__((vector_size(HALF * sizeof(float))));
 
-/* Lane l sums the squares of values l, l + LANES, ...: one order for all machines. */
+INLINE void add_squares(half_sums *sums, const float *values)
+{
+    half_values v;
+    memcpy(&v, values, sizeof v);
+    half_sums wide = __builtin_convertvector(v, half_sums);
+    *sums += wide * wide;
+}
+
+/* Lane l sums the squares of values l, l + LANES, ...: one order for all machines.
+ * Two halves, so that one addition need not wait for the other. */
 INLINE double squares_of(const float *values, size_t count)
 {
-    lane_sums sums = {0};
+    half_sums low = {0}, high = {0};
     double total = 0;
     size_t whole = count - count % LANES;
     for (size_t i = 0; i < whole; i += LANES) {
-        lane_values v;
-        memcpy(&v, values + i, sizeof v);
-        lane_sums wide = __builtin_convertvector(v, lane_sums);
-        sums += wide * wide;
+        add_squares(&low, values + i);
+        add_squares(&high, values + i + HALF);
     }
-    for (int l = 0; l < LANES; l++)
-        total += sums[l];
+    for (int l = 0; l < HALF; l++)
+        total += low[l] + high[l];
     for (size_t i = whole; i < count; i++)
         total += (double)values[i] * (double)values[i];
     return total;

@@ -1,0 +1,241 @@
+/* folder: outer; label: unit */
+/* Methods by name, their limits, the check at start, the learning rate. */
+#include "outer/outer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void every_method_is_found_by_its_name(void **unused)
+{
+    (void)unused;
+    for (int m = 0; m < PL_METHOD_COUNT; m++) {
+        pl_method found = PL_METHOD_COUNT;
+        assert_int_equal(pl_method_parse(pl_method_name((pl_method)m), &found), PL_OK);
+        assert_int_equal(found, m);
+    }
+    pl_rule rule;
+    pl_gap gap;
+    pl_decay decay;
+    assert_int_equal(pl_rule_parse("heavy-ball", &rule), PL_OK);
+    assert_int_equal(rule, PL_RULE_HEAVY_BALL);
+    assert_int_equal(pl_gap_parse("constant", &gap), PL_OK);
+    assert_int_equal(gap, PL_GAP_CONSTANT);
+    assert_int_equal(pl_decay_parse("linear", &decay), PL_OK);
+    assert_int_equal(decay, PL_DECAY_LINEAR);
+}
+
+static void unknown_method_is_refused_with_its_neighbour(void **unused)
+{
+    pl_method method;
+    (void)unused;
+    assert_int_equal(pl_method_parse("dilco", &method), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "did you mean `diloco`"));
+    assert_non_null(strstr(pl_last_error(), "delayed-nesterov"));
+    assert_int_equal(pl_method_parse("", &method), PL_ERR_CONFIG);
+}
+
+static double limit(pl_rule rule, double mu, int delay)
+{
+    return pl_outer_limit(rule, mu, delay, 0);
+}
+
+static void limits_have_their_closed_forms(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 10; i++) {
+        double mu = 0.1 * i;
+        assert_true(fabs(limit(PL_RULE_HEAVY_BALL, mu, 0) - 2 * (1 + mu)) < 1e-9);
+        assert_true(fabs(limit(PL_RULE_NESTEROV, mu, 0) - (2 + 2 * mu) / (1 + 2 * mu)) <
+                    1e-9);
+        assert_true(fabs(limit(PL_RULE_HEAVY_BALL, mu, 1) - (1 - mu)) < 1e-9);
+        for (int rule = 0; rule < 2; rule++) /* all of an update at once: no delay */
+            assert_true(fabs(pl_outer_limit((pl_rule)rule, mu, 1, 1) -
+                             limit((pl_rule)rule, mu, 0)) < 1e-9);
+    }
+}
+
+static void limits_with_delay_are_those_of_the_derivation(void **unused)
+{
+    (void)unused;
+    assert_true(fabs(limit(PL_RULE_NESTEROV, 0.5, 1) - 0.56) < 5e-3);
+    assert_true(fabs(limit(PL_RULE_NESTEROV, 0.9, 1) - 0.25) < 5e-3);
+    /* 1 - k^2 = 1.5 k + 0.5, Jury's condition of the cubic */
+    assert_true(fabs(limit(PL_RULE_HEAVY_BALL, 0.5, 2) - (sqrt(4.25) - 1.5) / 2) <
+                1e-9);
+}
+
+/* |x| late against early, on g = x, by the step itself. */
+static double growth(pl_rule rule, double mu, int delay, double lr)
+{
+    enum { ROUNDS = 400 };
+    static float x[ROUNDS + 1];
+    float now = 1, m = 0, early = 0, late = 0;
+    pl_outer_step step = {.lr = lr,
+                          .momentum = mu,
+                          .n_contributors = 2,
+                          .method = PL_METHOD_CO2,
+                          .rule = rule,
+                          .delay = delay};
+    pl_outer_state state = {.params = &now, .momentum = &m};
+    x[0] = now;
+    for (int t = 0; t < ROUNDS; t++) {
+        float g = x[t > delay ? t - delay : 0];
+        assert_int_equal(pl_outer_apply(&step, &state, &g, 1, NULL), PL_OK);
+        x[t + 1] = now;
+        if (t < ROUNDS / 2 && t >= ROUNDS / 3)
+            early = fmaxf(early, fabsf(now));
+        if (t >= ROUNDS - ROUNDS / 6)
+            late = fmaxf(late, fabsf(now));
+    }
+    return (double)late / fmax((double)early, 1e-30);
+}
+
+static void step_decays_below_its_limit_and_grows_above(void **unused)
+{
+    (void)unused;
+    for (int rule = 0; rule < 2; rule++)
+        for (int delay = 0; delay <= 3; delay++)
+            for (int i = 0; i < 3; i++) {
+                double mu = 0.3 * i, edge = limit((pl_rule)rule, mu, delay);
+                assert_true(growth((pl_rule)rule, mu, delay, 0.97 * edge) < 1);
+                assert_true(growth((pl_rule)rule, mu, delay, 1.03 * edge) > 1);
+            }
+}
+
+static void defaults_are_stable_for_every_number_of_holders(void **unused)
+{
+    (void)unused;
+    for (int m = 0; m < PL_METHOD_COUNT; m++)
+        for (int holders = 0; holders <= 17; holders++) {
+            pl_method_settings s = pl_method_defaults((pl_method)m);
+            s.holders = holders;
+            assert_int_equal(pl_method_check(&s), PL_OK);
+            assert_int_equal(s.method, m);
+        }
+}
+
+static void assert_refused(const pl_method_settings *s, const char *reason)
+{
+    assert_int_equal(pl_method_check(s), PL_ERR_CONFIG);
+    if (strstr(pl_last_error(), reason) == NULL)
+        fail_msg("`%s` lacks `%s`", pl_last_error(), reason);
+}
+
+static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused)
+{
+    pl_method_settings s = pl_method_defaults(PL_METHOD_CO2);
+    (void)unused;
+    s.lr = 0.7, s.momentum = 0.9;
+    assert_refused(&s, "lr must stay below 0.1;");
+    s.curvature = 0.1; /* a phase that goes a tenth of its way */
+    assert_int_equal(pl_method_check(&s), PL_OK);
+    s.curvature = 1, s.momentum = 0.5, s.delay = 2;
+    assert_refused(&s, "below 0.2808");
+    s.lr = 0.5, s.gap = PL_GAP_CONSTANT, s.gap_constant = 2;
+    assert_int_equal(pl_method_check(&s), PL_OK);
+    s.delay = 17;
+    assert_refused(&s, "0 to 16");
+}
+
+static void consensus_beyond_the_bound_is_refused_with_it(void **unused)
+{
+    pl_method_settings s = pl_method_defaults(PL_METHOD_NOLOCO);
+    (void)unused;
+    s.momentum = 0.9;
+    assert_refused(&s, "below 0.38");
+    s.rule = PL_RULE_NESTEROV;
+    assert_int_equal(pl_method_check(&s), PL_OK);
+    s.rule = PL_RULE_HEAVY_BALL, s.momentum = 0.5, s.consensus = 0;
+    assert_refused(&s, "above 0");
+    s.consensus = 1.499;
+    assert_int_equal(pl_method_check(&s), PL_OK);
+    s.consensus = 1.501;
+    assert_refused(&s, "below 1.5");
+    s.holders = 2; /* who always meet: 2 (1 + alpha) */
+    assert_int_equal(pl_method_check(&s), PL_OK);
+    s.consensus = 3.01;
+    assert_refused(&s, "below 3");
+}
+
+static void coefficients_out_of_range_are_refused(void **unused)
+{
+    pl_method_settings d = pl_method_defaults(PL_METHOD_DILOCO), s = d;
+    (void)unused;
+    s.lr = 1.4;
+    assert_refused(&s, "below 1.357");
+    s = d, s.lr = 0;
+    assert_refused(&s, "lr above 0");
+    s = d, s.momentum = 1;
+    assert_refused(&s, "below 1");
+    s = d, s.momentum = NAN;
+    assert_refused(&s, "momentum");
+    s = d, s.curvature = 0;
+    assert_refused(&s, "curvature");
+    s = d, s.rule = PL_RULE_HEAVY_BALL;
+    assert_refused(&s, "no heavy-ball rule");
+    s = pl_method_defaults(PL_METHOD_FEDAVG), s.lr = 0.7;
+    assert_refused(&s, "fedavg is lr 1");
+    s = pl_method_defaults(PL_METHOD_CO2), s.clip = -1;
+    assert_refused(&s, "clip");
+    s = pl_method_defaults(PL_METHOD_STREAMING), s.inner_steps = 30;
+    assert_refused(&s, "4 fragments");
+    s = pl_method_defaults(PL_METHOD_STREAMING), s.overlap = 8;
+    assert_refused(&s, "overlaps 8");
+    s = pl_method_defaults(PL_METHOD_STREAMING), s.mix = 1.5;
+    assert_refused(&s, "1.5");
+    s = pl_method_defaults(PL_METHOD_DELAYED_NESTEROV), s.spread = 0.3;
+    assert_refused(&s, "spread");
+    s = pl_method_defaults(PL_METHOD_EAGER), s.lr = 0.7, s.momentum = 0.9;
+    assert_refused(&s, "eager");
+}
+
+static void single_contributor_has_no_delay(void **unused)
+{
+    pl_method_settings s = pl_method_defaults(PL_METHOD_CO2);
+    (void)unused;
+    assert_int_equal(pl_method_delay(&s, 1), 0);
+    assert_int_equal(pl_method_delay(&s, 2), 1);
+    pl_outer_step step = pl_method_step(&s, 0.3, true, 1);
+    assert_true(step.delay == 0 && step.lr == 0.3 && step.rescale);
+}
+
+static void learning_rate_warms_up_and_decays(void **unused)
+{
+    pl_outer_schedule s = {PL_DECAY_COSINE, 2, 10, 0.1};
+    (void)unused;
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 0) - 0.4) < 1e-12);
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 1) - 0.8) < 1e-12);
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 2) - 0.8) < 1e-12);
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 6) - 0.8 * 0.55) < 1e-12);
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 10) - 0.08) < 1e-12);
+    s.decay = PL_DECAY_LINEAR;
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 4) - 0.8 * (0.1 + 0.9 * 0.75)) < 1e-12);
+    assert_true(fabs(pl_outer_lr(&s, 0.8, 99) - 0.08) < 1e-12);
+    s.decay = PL_DECAY_CONSTANT;
+    assert_true(pl_outer_lr(&s, 0.8, 99) == 0.8);
+    s.warmup = 0;
+    assert_true(pl_outer_lr(&s, 0.8, 0) == 0.8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method_is_found_by_its_name),
+        cmocka_unit_test(unknown_method_is_refused_with_its_neighbour),
+        cmocka_unit_test(limits_have_their_closed_forms),
+        cmocka_unit_test(limits_with_delay_are_those_of_the_derivation),
+        cmocka_unit_test(step_decays_below_its_limit_and_grows_above),
+        cmocka_unit_test(defaults_are_stable_for_every_number_of_holders),
+        cmocka_unit_test(delay_of_diloco_coefficients_is_refused_with_the_limit),
+        cmocka_unit_test(consensus_beyond_the_bound_is_refused_with_it),
+        cmocka_unit_test(coefficients_out_of_range_are_refused),
+        cmocka_unit_test(single_contributor_has_no_delay),
+        cmocka_unit_test(learning_rate_warms_up_and_decays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
