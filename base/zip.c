@@ -4,6 +4,7 @@
  * apart, the first compress and the second do no harm.
  */
 #include "base/zip.h"
+#define ZSTD_STATIC_LINKING_ONLY /* for the mode of literals */
 #include <zstd.h>
 
 pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
@@ -13,6 +14,29 @@ pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
     size_t bound = ZSTD_compressBound(len);
     pl_buf_reserve(out, bound);
     size_t used = ZSTD_compress(out->data + out->len, bound, data, len, level);
+    if (ZSTD_isError(used))
+        return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
+                       ZSTD_getErrorName(used));
+    out->len += used;
+    return PL_OK;
+}
+
+/* Fast levels leave bytes that match nothing as they are unless told otherwise. */
+pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
+{
+    enum { FASTEST = -100 };
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    if (!context)
+        pl_memory_exhausted(len);
+    size_t bound = ZSTD_compressBound(len);
+    pl_buf_reserve(out, bound);
+    size_t used = ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, FASTEST);
+    if (!ZSTD_isError(used))
+        used = ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode,
+                                      ZSTD_lcm_huffman);
+    if (!ZSTD_isError(used))
+        used = ZSTD_compress2(context, out->data + out->len, bound, data, len);
+    ZSTD_freeCCtx(context);
     if (ZSTD_isError(used))
         return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
                        ZSTD_getErrorName(used));

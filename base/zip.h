@@ -7,6 +7,10 @@ extern "C" {
 #endif
 /* Appends one zstd frame. level 1..19. */
 PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
+/* The same for bytes whose order means nothing, as codes of numbers: hardly any search
+ * for repetitions, but every byte gets a code as long as it is rare. 2 to 3 times as
+ * fast as level 1, and shorter on such data. */
+PL_MUST_CHECK pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out);
 /* Appends exactly `expected` bytes, or ERR_DAMAGED (also when the frame's
  * declared size differs: nothing is allocated from a declared size). */
 PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,

@@ -32,6 +32,22 @@ static void what_was_zipped_comes_back_behind_what_was_there(void **state)
     }
 }
 
+static void numbers_shrink_to_their_entropy(void **state)
+{
+    (void)state;
+    enum { N = 1 << 16 };
+    static uint8_t data[N];
+    pl_buf packed = {0}, back = {0};
+    for (size_t i = 0; i < N; i++) /* 5 to 12 alike: 3 bits of entropy */
+        data[i] = (uint8_t)(5 + pl_random_u32(1, 2, i) % 8);
+    assert_int_equal(pl_zip_huffman(data, N, &packed), PL_OK);
+    assert_in_range(packed.len, N * 3 / 8, N * 3 / 8 + N / 100);
+    assert_int_equal(pl_unzip(packed.data, packed.len, N, &back), PL_OK);
+    assert_memory_equal(back.data, data, N);
+    pl_buf_destroy(&packed);
+    pl_buf_destroy(&back);
+}
+
 static void a_wrong_size_or_two_frames_are_damage(void **state)
 {
     (void)state;
@@ -102,6 +118,7 @@ static void planes_split_and_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_shrink_to_their_entropy),
         cmocka_unit_test(what_was_zipped_comes_back_behind_what_was_there),
         cmocka_unit_test(a_wrong_size_or_two_frames_are_damage),
         cmocka_unit_test(a_frame_cut_at_any_length_is_damage),
