@@ -1,19 +1,304 @@
-#include "outer/codec.h"
+/* The door of the codecs: an update becomes a message, and is added from one. */
+#include "outer/codec_parts.h"
 
 #include <math.h>
 
-enum { HEADER = 16, CODEC_F32 = 1, CODEC_BF16 = 2 };
-
-static int codec_number(const char *codec)
+/* ---- values on their way in ---- */
+CODEC_WIDE static void mix_tile(const float *restrict update,
+                                const float *restrict residual, float weight,
+                                float beta, float *restrict out)
 {
-    if (strcmp(codec, "f32") == 0)
-        return CODEC_F32;
-    return strcmp(codec, "bf16") == 0 ? CODEC_BF16 : 0;
+    for (int i = 0; i < TILE; i++)
+        out[i] = weight * update[i] + beta * residual[i];
 }
 
+CODEC_WIDE static void weigh_tile(const float *restrict update, float weight,
+                                  float *restrict out)
+{
+    for (int i = 0; i < TILE; i++)
+        out[i] = weight * update[i];
+}
+
+size_t job_tile_length(const codec_job *job, uint64_t at)
+{
+    uint64_t left = job->stretch.count - at;
+    return left < TILE ? (size_t)left : TILE;
+}
+
+/* The last tile is filled up with zeros, which stay zeros. */
+static const float *short_tile(const codec_job *job, uint64_t at, size_t n,
+                               float tile[TILE])
+{
+    float update[TILE] = {0}, residual[TILE] = {0};
+    memcpy(update, job->update + at, n * sizeof *update);
+    if (job->residual) {
+        memcpy(residual, job->residual + at, n * sizeof *residual);
+        mix_tile(update, residual, job->weight, job->beta, tile);
+    } else
+        weigh_tile(update, job->weight, tile);
+    return tile;
+}
+
+const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
+{
+    size_t n = job_tile_length(job, at);
+    if (n < TILE)
+        return short_tile(job, at, n, tile);
+    if (job->residual)
+        mix_tile(job->update + at, job->residual + at, job->weight, job->beta, tile);
+    else if (job->weight != 1.0f)
+        weigh_tile(job->update + at, job->weight, tile);
+    else
+        return job->update + at;
+    return tile;
+}
+
+void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
+{
+    if (job->residual)
+        memcpy(job->residual + at, left, job_tile_length(job, at) * sizeof *left);
+}
+
+pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top)
+{
+    if (top >= 0x7f800000u)
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+                       (unsigned long long)(job->stretch.first + at));
+    return PL_OK;
+}
+
+void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
+                  uint8_t *at[SECTIONS_MAX])
+{
+    pl_buf *to = &job->scratch;
+    size_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += (size_t)raw[i];
+    job->in_place = exact && !job->options->entropy;
+    if (job->in_place)
+        to = job->writer->out;
+    else
+        pl_buf_clear(to);
+    pl_buf_reserve(to, total);
+    job->stretch.n_sections = n;
+    for (int i = 0; i < n; i++) {
+        at[i] = to->data + to->len;
+        job->stretch.sections[i].data = at[i];
+        job->stretch.sections[i].raw_bytes = raw[i];
+        to->len += (size_t)raw[i];
+    }
+}
+
+/* ---- encoding ---- */
+typedef struct codec_way {
+    pl_status (*encode)(codec_job *job);
+    pl_status (*decode)(const codec_task *task);
+} codec_way;
+
+static const codec_way ways[WIRE_COUNT] = {
+    [PL_CODEC_F32] = {f32_encode, f32_decode},
+    [PL_CODEC_BF16] = {bf16_encode, bf16_decode},
+    [PL_CODEC_I8] = {i8_encode, i8_decode},
+    [PL_CODEC_I4] = {i4_encode, i4_decode},
+    [PL_CODEC_TOPK] = {topk_encode, topk_decode},
+    [PL_CODEC_SKETCH16] = {sketch_encode, sketch_decode},
+    [PL_CODEC_I8_SHARED] = {shared_encode, shared_decode},
+    [WIRE_I22_SHARED] = {shared_encode, shared_decode},
+    [WIRE_LIST16] = {NULL, sketch_decode},
+};
+
+static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
+{
+    *n = 0;
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].first != *n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
+            return pl_fail(PL_ERR_ARG,
+                           "part %d starts at %zu with role %d; parts lie back to back "
+                           "and here is %zu",
+                           i, parts[i].first, parts[i].role, *n);
+        *n += parts[i].count;
+    }
+    return PL_OK;
+}
+
+static pl_status check_round(const pl_codec_options *o, const pl_codec_round *round)
+{
+    int most = UINT16_MAX;
+    if (!pl_codec_is_homomorphic(o))
+        return PL_OK;
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        if (o->codec[role] == PL_CODEC_SKETCH16)
+            most = SKETCH_W_MAX;
+    if (!round || round->n_contributors < 1 || round->n_contributors > most)
+        return pl_fail(PL_ERR_ARG,
+                       "homomorphic codecs need a round of 1 to %d "
+                       "contributors",
+                       most);
+    if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
+        !isfinite(round->weight))
+        return pl_fail(PL_ERR_ARG,
+                       "a round with scale 2^%d and weight %g; take pl_codec_exponent",
+                       round->scale_exponent, (double)round->weight);
+    return PL_OK;
+}
+
+/* Takes the parts from *i on that make one stretch; false at the end. */
+static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
+                         int n_parts, int *i, codec_stretch *s)
+{
+    memset(s, 0, sizeof *s);
+    for (; *i < n_parts; ++*i) {
+        const pl_codec_part *part = &parts[*i];
+        int codec = codec_of_part(o, part);
+        if (s->count > 0 && part->count > 0 && codec != s->codec)
+            return true;
+        if (s->count == 0) {
+            s->codec = codec;
+            s->first = part->first;
+        }
+        s->count += part->count;
+    }
+    return s->count > 0;
+}
+
+static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
+                                int n_parts, const pl_codec_round *round, size_t n)
+{
+    codec_header h = {.count = n, .contributors = 1, .entropy = o->entropy};
+    codec_stretch s;
+    h.homomorphic = pl_codec_is_homomorphic(o);
+    if (h.homomorphic) {
+        h.seed = round->seed;
+        h.exponent = round->scale_exponent;
+        h.n_contributors = round->n_contributors;
+    }
+    for (int i = 0; next_stretch(o, parts, n_parts, &i, &s); h.n_stretches++) {
+        int planes = o->entropy && s.codec <= PL_CODEC_BF16 ? VARIANT_PLANES : 0;
+        h.table_bytes += codec_table_bytes(s.codec, planes);
+    }
+    return h;
+}
+
+static pl_status encode_stretch(codec_job *job, const float *update, float *residual)
+{
+    uint64_t first = job->stretch.first;
+    job->update = update + first;
+    job->residual = residual ? residual + first : NULL;
+    job->in_place = false;
+    PL_RETURN_IF(ways[job->stretch.codec].encode(job));
+    return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
+}
+
+pl_status pl_codec_encode_module(const pl_codec_options *options,
+                                 const pl_codec_part *parts, int n_parts,
+                                 const pl_codec_round *round, const float *update,
+                                 float *residual, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    codec_writer writer;
+    size_t n = 0, before = out->len;
+    codec_job job = {.options = options, .round = round, .writer = &writer};
+    PL_RETURN_IF(pl_codec_options_check(options));
+    PL_RETURN_IF(check_parts(parts, n_parts, &n));
+    PL_RETURN_IF(check_round(options, round));
+    codec_header header = plan_header(options, parts, n_parts, round, n);
+    job.weight = header.homomorphic ? round->weight : 1.0f;
+    job.beta = (float)options->beta;
+    codec_writer_begin(&writer, &header, out);
+    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);)
+        PL_TRY(encode_stretch(&job, update, residual));
+    codec_writer_end(&writer);
+done:
+    pl_buf_destroy(&job.scratch);
+    if (status != PL_OK)
+        out->len = before;
+    return status;
+}
+
+/* ---- values on their way out ---- */
+enum { LANES = 16 };
+
+/* sum += weight * tile, and the sum of squares in lanes that do not depend on how long
+ * vectors are. */
+CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
+                                  float *restrict sum)
+{
+    double lanes[LANES] = {0};
+    for (int i = 0; i < TILE; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lanes[j] += (double)tile[i + j] * (double)tile[i + j];
+    for (int i = 0; i < TILE; i++)
+        sum[i] += weight * tile[i];
+    double total = 0;
+    for (int j = 0; j < LANES; j++)
+        total += lanes[j];
+    return total;
+}
+
+pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
+{
+    float values[TILE] = {0}, sum[TILE] = {0};
+    double squares;
+    if (n == TILE && sink->sum)
+        squares = add_tile(tile, sink->weight, sink->sum + first);
+    else {
+        memcpy(values, tile, n * sizeof *values);
+        if (sink->sum)
+            memcpy(sum, sink->sum + first, n * sizeof *sum);
+        squares = add_tile(values, sink->weight, sum);
+        if (sink->sum)
+            memcpy(sink->sum + first, sum, n * sizeof *sum);
+    }
+    if (!isfinite(squares))
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+                       (unsigned long long)first);
+    sink->squares += squares;
+    return PL_OK;
+}
+
+pl_status sink_value(codec_sink *sink, uint64_t index, float value)
+{
+    if (!isfinite(value))
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+                       (unsigned long long)index);
+    sink->squares += (double)value * (double)value;
+    if (sink->sum)
+        sink->sum[index] += sink->weight * value;
+    return PL_OK;
+}
+
+static pl_status decode_stretch(const codec_header *header, const codec_stretch *s,
+                                pl_buf scratch[SECTIONS_MAX], codec_sink *sink)
+{
+    codec_task task = {.header = header, .stretch = s, .sink = sink};
+    for (int i = 0; i < s->n_sections; i++)
+        PL_RETURN_IF(codec_section_open(&s->sections[i], &scratch[i], &task.raw[i]));
+    return ways[s->codec].decode(&task);
+}
+
+pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
+                       float *sum, double *norm)
+{
+    pl_status status = PL_OK;
+    codec_reader reader;
+    codec_stretch s;
+    pl_buf scratch[SECTIONS_MAX] = {{0}};
+    *norm = 0;
+    PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
+    codec_sink sink = {sum, reader.header.homomorphic ? 1.0f : weight, 0};
+    while (codec_reader_next(&reader, &s))
+        PL_TRY(decode_stretch(&reader.header, &s, scratch, &sink));
+    *norm = sqrt(sink.squares);
+done:
+    for (int i = 0; i < SECTIONS_MAX; i++)
+        pl_buf_destroy(&scratch[i]);
+    return status;
+}
+
+/* ---- one codec without parts ---- */
 pl_status pl_codec_check(const char *codec)
 {
-    if (codec_number(codec) == 0)
+    if (strcmp(codec, "f32") != 0 && strcmp(codec, "bf16") != 0)
         return pl_fail(PL_ERR_CONFIG, "unknown codec `%s`; known are f32 and bf16",
                        codec);
     return PL_OK;
@@ -21,100 +306,24 @@ pl_status pl_codec_check(const char *codec)
 
 uint64_t pl_codec_bytes(const char *codec, size_t n)
 {
-    return HEADER + (uint64_t)n * (codec_number(codec) == CODEC_BF16 ? 2 : 4);
+    size_t width = strcmp(codec, "bf16") == 0 ? 2 : 4;
+    return n ? HEADER_BYTES + RECORD_BYTES + SECTION_BYTES + (uint64_t)n * width
+             : HEADER_BYTES;
 }
 
 pl_status pl_codec_encode(const char *codec, const float *update, size_t n,
                           uint8_t *out)
 {
+    pl_codec_options options;
+    pl_codec_part part = {0, n, PL_ROLE_MLP};
+    pl_buf message = {0};
     PL_RETURN_IF(pl_codec_check(codec));
-    uint16_t number = (uint16_t)codec_number(codec);
-    uint64_t count = n;
-    memset(out, 0, HEADER);
-    memcpy(out, "PLU1", 4);
-    memcpy(out + 4, &number, 2);
-    memcpy(out + 8, &count, 8);
-    if (number == CODEC_F32) {
-        memcpy(out + HEADER, update, n * sizeof *update);
-        return PL_OK;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half = pl_bf16_from_float(update[i]);
-        memcpy(out + HEADER + 2 * i, &half, 2);
-    }
-    return PL_OK;
-}
-
-/* Decodes values [first, first+n) into a block. */
-static void decode_block(int codec, const uint8_t *values, size_t first, size_t n,
-                         float *out)
-{
-    if (codec == CODEC_F32) {
-        memcpy(out, values + 4 * first, n * sizeof *out);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, values + 2 * (first + i), 2);
-        out[i] = pl_bf16_to_float(half);
-    }
-}
-
-static pl_status check_header(const uint8_t *data, uint64_t bytes, size_t n, int *codec)
-{
-    uint16_t number;
-    uint64_t count;
-    if (bytes < HEADER || memcmp(data, "PLU1", 4) != 0)
-        return pl_fail(PL_ERR_DATA, "the update has no PLU1 header");
-    memcpy(&number, data + 4, 2);
-    memcpy(&count, data + 8, 8);
-    if (number != CODEC_F32 && number != CODEC_BF16)
-        return pl_fail(PL_ERR_DATA, "the update uses unknown codec number %u", number);
-    if (count != n)
-        return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
-                       (unsigned long long)count, n);
-    uint64_t want = HEADER + count * (number == CODEC_BF16 ? 2u : 4u);
-    if (bytes != want)
-        return pl_fail(PL_ERR_DATA, "the update has %llu bytes instead of %llu",
-                       (unsigned long long)bytes, (unsigned long long)want);
-    *codec = number;
-    return PL_OK;
-}
-
-/* Blocks of fixed size, each summed in double: the norm does not depend on how
- * the compiler vectorises across blocks. */
-static pl_status add_block(const float *block, size_t first, size_t n, float weight,
-                           float *sum, double *squares)
-{
-    double total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += (double)block[i] * (double)block[i];
-    if (!isfinite(total))
-        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %zu",
-                       first);
-    *squares += total;
-    if (sum)
-        for (size_t i = 0; i < n; i++)
-            sum[i] += weight * block[i];
-    return PL_OK;
-}
-
-pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
-                       float *sum, double *norm)
-{
-    enum { BLOCK = 4096 };
-    float block[BLOCK];
-    int codec = 0;
-    double squares = 0;
-    const uint8_t *header = data;
-    *norm = 0;
-    PL_RETURN_IF(check_header(header, bytes, n, &codec));
-    for (size_t first = 0; first < n; first += BLOCK) {
-        size_t count = n - first < BLOCK ? n - first : BLOCK;
-        decode_block(codec, header + HEADER, first, count, block);
-        PL_RETURN_IF(
-            add_block(block, first, count, weight, sum ? sum + first : NULL, &squares));
-    }
-    *norm = sqrt(squares);
+    PL_RETURN_IF(pl_codec_options_default(codec, &options));
+    options.entropy = false;
+    options.small = 0;
+    PL_RETURN_IF(
+        pl_codec_encode_module(&options, &part, 1, NULL, update, NULL, &message));
+    memcpy(out, message.data, message.len);
+    pl_buf_destroy(&message);
     return PL_OK;
 }

@@ -167,9 +167,10 @@ typedef struct pl_codec_message {
     const void *data;
     uint64_t bytes;
 } pl_codec_message;
-/* sum[i] += the sum of homomorphic messages, which are combined first and decoded once;
- * if that sum does not come apart, each is decoded by itself. With sum zero at first
- * the result is the same, bit for bit, either way and for any order of messages. */
+/* sum[i] += the sum of homomorphic messages, *norm its L2 norm. They are combined first
+ * and decoded once; if that sum does not come apart, each is decoded by itself: the
+ * same result, bit for bit, as for any order of them. Errors as of add and combine, and
+ * ERR_NOMEM; ERR_PEEL then means that a message by itself does not come apart. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_message *messages,
                                          int n_messages, size_t n, float *sum,
                                          double *norm);

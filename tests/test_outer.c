@@ -9,101 +9,10 @@
 
 #include <cmocka.h>
 
-/* ---- codecs ---- */
 static void fill(float *x, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = pl_random_normal(seed, 7, i) * 1e-3f;
-}
-
-static void f32_update_arrives_bit_for_bit(void **state)
-{
-    enum { N = 5001 };
-    static float x[N], sum[N];
-    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("f32", N));
-    double norm = 0;
-    (void)state;
-    fill(x, N, 1);
-    assert_int_equal(pl_codec_encode("f32", x, N, bytes), PL_OK);
-    memset(sum, 0, sizeof sum);
-    assert_int_equal(pl_codec_add(bytes, pl_codec_bytes("f32", N), N, 1.0f, sum, &norm),
-                     PL_OK);
-    assert_memory_equal(x, sum, sizeof x);
-    assert_true(fabs(norm - pl_l2_norm(x, N)) <= 1e-12 * norm);
-    pl_free(bytes);
-}
-
-static void bf16_update_is_rounded_to_nearest(void **state)
-{
-    enum { N = 4097 };
-    static float x[N], sum[N];
-    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("bf16", N));
-    double norm = 0;
-    (void)state;
-    fill(x, N, 2);
-    assert_int_equal(pl_codec_encode("bf16", x, N, bytes), PL_OK);
-    memset(sum, 0, sizeof sum);
-    assert_int_equal(
-        pl_codec_add(bytes, pl_codec_bytes("bf16", N), N, 1.0f, sum, &norm), PL_OK);
-    for (size_t i = 0; i < N; i++)
-        assert_true(fabsf(sum[i] - x[i]) <= fabsf(x[i]) / 256.0f);
-    assert_true(pl_codec_bytes("bf16", N) == 16 + 2 * (uint64_t)N);
-    pl_free(bytes);
-}
-
-static void encoded_update_has_the_documented_bytes(void **state)
-{
-    static const uint8_t golden[] = {'P', 'L', 'U',  '1',  1, 0, 0, 0,
-                                     2,   0,   0,    0,    0, 0, 0, 0,
-                                     0,   0,   0x80, 0x3f, 0, 0, 0, 0xc0};
-    const float x[] = {1.0f, -2.0f};
-    uint8_t bytes[24];
-    (void)state;
-    assert_int_equal(pl_codec_encode("f32", x, 2, bytes), PL_OK);
-    assert_memory_equal(bytes, golden, sizeof golden);
-}
-
-static void every_truncated_update_is_refused(void **state)
-{
-    const float x[] = {1, 2, 3, 4, 5};
-    uint8_t bytes[36];
-    float sum[5];
-    double norm = 0;
-    (void)state;
-    assert_int_equal(pl_codec_encode("f32", x, 5, bytes), PL_OK);
-    for (uint64_t len = 0; len < 36; len++)
-        assert_int_equal(pl_codec_add(bytes, len, 5, 1, sum, &norm), PL_ERR_DATA);
-    assert_int_equal(pl_codec_add(bytes, 36, 4, 1, sum, &norm), PL_ERR_DATA);
-    bytes[4] = 9;
-    assert_int_equal(pl_codec_add(bytes, 36, 5, 1, sum, &norm), PL_ERR_DATA);
-}
-
-static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
-{
-    enum { N = 9000 };
-    static float x[N];
-    const char *codecs[] = {"f32", "bf16"};
-    const size_t places[] = {0, 4095, 4096, N - 1};
-    uint8_t *bytes = pl_alloc((size_t)pl_codec_bytes("f32", N));
-    double norm = 0;
-    (void)state;
-    for (int c = 0; c < 2; c++)
-        for (size_t k = 0; k < 4; k++) {
-            fill(x, N, 3);
-            x[places[k]] = k % 2 ? NAN : INFINITY;
-            assert_int_equal(pl_codec_encode(codecs[c], x, N, bytes), PL_OK);
-            assert_int_equal(
-                pl_codec_add(bytes, pl_codec_bytes(codecs[c], N), N, 1, NULL, &norm),
-                PL_ERR_NUMERIC);
-        }
-    pl_free(bytes);
-}
-
-static void unknown_codec_is_a_configuration_error(void **state)
-{
-    (void)state;
-    assert_int_equal(pl_codec_check("int7"), PL_ERR_CONFIG);
-    assert_non_null(strstr(pl_last_error(), "int7"));
 }
 
 /* ---- the outer step ---- */
@@ -316,12 +225,6 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_update_arrives_bit_for_bit),
-        cmocka_unit_test(bf16_update_is_rounded_to_nearest),
-        cmocka_unit_test(encoded_update_has_the_documented_bytes),
-        cmocka_unit_test(every_truncated_update_is_refused),
-        cmocka_unit_test(update_that_is_not_finite_is_refused_wherever_it_is),
-        cmocka_unit_test(unknown_codec_is_a_configuration_error),
         cmocka_unit_test(nesterov_with_zero_momentum_is_sgd),
         cmocka_unit_test(nesterov_follows_the_equation_over_many_rounds),
         cmocka_unit_test(constant_update_moves_first_by_eta_times_one_plus_beta),

@@ -1,0 +1,238 @@
+/* Which values of a stretch travel: the largest.
+ *
+ *   exact   the k largest of every 4096, ties to the lower index
+ *   sidco   |a| taken as exponential: a share d lies above mean ln(1/d). In stages of
+ *           at most a quarter each, on what is left above the last threshold eta:
+ *           eta += (mean - eta) ln(1/d)   (SIDCo, arXiv:2101.10761)
+ *   tagc    25 fixed thresholds, bisected for the first that keeps few enough. (TAGC's
+ *           code then takes the one before, which keeps up to twice what was asked for;
+ *           a sketch of a planned size cannot.)
+ *
+ * No selector keeps more than k of 4096 on average: where an estimate keeps more, or
+ * less than half of that, the exact threshold of the whole stretch takes its place.
+ * Zeros are never kept. */
+#include "outer/codec_parts.h"
+
+#include <math.h>
+
+enum { GROUP = 16, GROUPS = TILE / GROUP };
+
+static int32_t magnitude(float x)
+{
+    return (int32_t)(codec_float_bits(x) & 0x7fffffffu);
+}
+
+CODEC_WIDE uint32_t select_top(const float a[TILE])
+{
+    int32_t top = 0;
+    for (int i = 0; i < TILE; i++) {
+        int32_t m = magnitude(a[i]);
+        top = m > top ? m : top;
+    }
+    return (uint32_t)top;
+}
+
+CODEC_WIDE static size_t count_above(const float *a, int32_t threshold)
+{
+    int32_t count = 0;
+    for (int i = 0; i < TILE; i++)
+        count += magnitude(a[i]) > threshold;
+    return (size_t)count;
+}
+
+/* Bisection on bits: more than k lie above `low`, at most k above `high`. */
+codec_choice select_tile(const float a[TILE], size_t k)
+{
+    int32_t low = 0, high = (int32_t)select_top(a);
+    size_t above_high = 0;
+    if (count_above(a, 0) <= k)
+        return (codec_choice){0, 0};
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        size_t count = count_above(a, middle);
+        if (count > k)
+            low = middle;
+        else {
+            high = middle;
+            above_high = count;
+        }
+        if (count == k)
+            break;
+    }
+    return (codec_choice){(uint32_t)high, k - above_high};
+}
+
+/* Whether anything of 16 values is at least `threshold`. */
+CODEC_WIDE static void mark_groups(const float *restrict a, int32_t threshold,
+                                   uint8_t *restrict marks)
+{
+    for (int g = 0; g < GROUPS; g++) {
+        int32_t any = 0;
+        for (int i = 0; i < GROUP; i++)
+            any |= magnitude(a[g * GROUP + i]) >= threshold;
+        marks[g] = (uint8_t)any;
+    }
+}
+
+size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
+                      uint16_t out[TILE])
+{
+    uint8_t marks[GROUPS];
+    size_t kept = 0;
+    int32_t above = (int32_t)choice->above;
+    mark_groups(a, choice->ties ? above : above + 1, marks);
+    for (size_t first = 0; first < n; first += GROUP) {
+        if (!marks[first / GROUP])
+            continue;
+        size_t end = first + GROUP < n ? first + GROUP : n;
+        for (size_t i = first; i < end; i++) {
+            int32_t m = magnitude(a[i]);
+            bool tie = m == above && choice->ties > 0;
+            choice->ties -= tie;
+            out[kept] = (uint16_t)i;
+            kept += tie || m > above;
+        }
+    }
+    return kept;
+}
+
+/* ---- one threshold for a stretch ---- */
+typedef struct tail {
+    double sum;
+    uint64_t count;
+} tail; /* of |a| above a threshold */
+
+CODEC_WIDE static void add_tail(const float *restrict a, float threshold, tail *out)
+{
+    enum { LANES = 16 };
+    double lanes[LANES] = {0};
+    int32_t count = 0;
+    for (int i = 0; i < TILE; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float x = codec_bits_float((uint32_t)magnitude(a[i + j]));
+            lanes[j] += (double)(x > threshold ? x : 0.0f);
+        }
+    for (int i = 0; i < TILE; i++)
+        count += codec_bits_float((uint32_t)magnitude(a[i])) > threshold;
+    for (int j = 0; j < LANES; j++)
+        out->sum += lanes[j];
+    out->count += (uint64_t)count;
+}
+
+static tail measure_tail(const codec_job *job, float threshold)
+{
+    float tile[TILE];
+    tail t = {0, 0};
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
+        add_tail(job_tile(job, i, tile), threshold, &t);
+    return t;
+}
+
+/* ln x for x >= 1, by + - * / alone: with x = m 2^e and s = (m-1)/(m+1),
+ * ln m = 2 (s + s^3/3 + ...), s < 1/3. */
+static double natural_log(double x)
+{
+    int exponent = 0;
+    double m = frexp(x, &exponent) * 2, s = (m - 1) / (m + 1), sum = 0;
+    for (int k = 33; k >= 1; k -= 2)
+        sum = sum * s * s + 1.0 / k;
+    return 2 * s * sum + (exponent - 1) * 0.6931471805599453;
+}
+
+static float sidco_threshold(const codec_job *job, uint64_t budget)
+{
+    enum { STAGES = 8 };
+    double eta = 0;
+    for (int stage = 0; stage < STAGES; stage++) {
+        tail t = measure_tail(job, (float)eta);
+        if (t.count <= budget)
+            break;
+        double mean = t.sum / (double)t.count, ratio = (double)t.count / (double)budget;
+        eta += (mean - eta) * natural_log(ratio < 4 ? ratio : 4);
+    }
+    return (float)eta;
+}
+
+static float tagc_threshold(const codec_job *job, uint64_t budget)
+{
+    static const float thresholds[25] = {
+        1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
+        5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
+        5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
+    int low = 0, high = 24; /* the first that fits lies in low..high, or is the last */
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (measure_tail(job, thresholds[middle]).count <= budget)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return thresholds[low];
+}
+
+/* The budget-th largest |a|, exactly: a histogram of the upper 16 bits, then one of the
+ * lower 15 within the bin where it lies. */
+typedef struct histogram {
+    uint64_t bins[1 << 16];
+} histogram;
+
+static void count_bins(const codec_job *job, histogram *h, int upper)
+{
+    float tile[TILE];
+    memset(h, 0, sizeof *h);
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
+        const float *a = job_tile(job, i, tile);
+        size_t n = job_tile_length(job, i);
+        for (size_t j = 0; j < n; j++) {
+            int32_t m = magnitude(a[j]);
+            if (upper < 0)
+                h->bins[m >> 15]++;
+            else if (m >> 15 == upper)
+                h->bins[m & 0x7fff]++;
+        }
+    }
+}
+
+/* The bin that holds the one after `*left` larger ones; takes those off. */
+static int find_bin(const histogram *h, uint64_t *left)
+{
+    int bin = (1 << 16) - 1;
+    while (bin > 0 && h->bins[bin] < *left)
+        *left -= h->bins[bin--];
+    return bin;
+}
+
+static codec_choice exact_threshold(const codec_job *job, uint64_t budget)
+{
+    histogram *h = pl_alloc(sizeof *h);
+    uint64_t left = budget;
+    count_bins(job, h, -1);
+    int upper = find_bin(h, &left);
+    count_bins(job, h, upper);
+    int lower = find_bin(h, &left);
+    pl_free(h);
+    uint32_t above = (uint32_t)upper << 15 | (uint32_t)lower;
+    return (codec_choice){above, above ? (size_t)left : 0};
+}
+
+static pl_status check_finite(const codec_job *job)
+{
+    float tile[TILE];
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
+        PL_RETURN_IF(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
+    return PL_OK;
+}
+
+pl_status select_stretch(const codec_job *job, codec_choice *out)
+{
+    uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
+    PL_RETURN_IF(check_finite(job));
+    float threshold = job->options->selector == PL_SELECT_SIDCO
+                          ? sidco_threshold(job, budget)
+                          : tagc_threshold(job, budget);
+    *out = (codec_choice){codec_float_bits(threshold), 0};
+    uint64_t kept = measure_tail(job, threshold).count;
+    if (kept > budget || 2 * kept < budget)
+        *out = exact_threshold(job, budget);
+    return PL_OK;
+}
