@@ -21,27 +21,23 @@ static uint64_t mix64(uint64_t x) /* the finaliser of SplitMix64 */
     return x ^ (x >> 31);
 }
 
-typedef struct places {
-    uint32_t cell[3];
-    uint32_t signs; /* bit j: subtracted from cell j */
-} places;
-
 static uint32_t scaled(uint64_t hash32, uint32_t extent)
 {
     return (uint32_t)(hash32 * extent >> 32);
 }
 
-static places find_places(uint64_t seed, uint64_t element, uint32_t third)
+sketch_cells sketch_find(uint64_t seed, uint64_t element, uint32_t third)
 {
     uint64_t x = mix64(mix64(seed) + element * 0x9e3779b97f4a7c15u);
     uint64_t y = mix64(x + 0x3c6ef372fe94f82au);
-    return (places){{scaled(x >> 32, third), third + scaled(x & 0xffffffffu, third),
-                     2 * third + scaled(y >> 32, third)},
-                    (uint32_t)y & 7};
+    return (sketch_cells){{scaled(x >> 32, third),
+                           third + scaled(x & 0xffffffffu, third),
+                           2 * third + scaled(y >> 32, third)},
+                          (uint32_t)y & 7};
 }
 
 /* A code as cell j counts it. */
-static uint16_t signed_code(const places *p, int j, int32_t code)
+static uint16_t signed_code(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
 }
@@ -151,7 +147,7 @@ static void add_segment(const codec_stretch *s, uint64_t seed, uint64_t first,
     bit_walk walk;
     bit_walk_begin(&walk, bitmap, first, end);
     while (bit_walk_next(&walk, &index)) {
-        places p = find_places(seed, s->first + index, third);
+        sketch_cells p = sketch_find(seed, s->first + index, third);
         int32_t value = *(*code)++;
         for (int j = 0; j < 3; j++) {
             uint16_t *cell = &cells[p.cell[j]];
@@ -210,7 +206,7 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
     bit_walk_begin(&walk, bitmap, first, end);
     while (bit_walk_next(&walk, &index)) {
         uint32_t element = (uint32_t)(index - first);
-        places at = find_places(p->seed, p->base + element, p->third);
+        sketch_cells at = sketch_find(p->seed, p->base + element, p->third);
         for (int j = 0; j < 3; j++) {
             p->degrees[at.cell[j]]++;
             p->members[at.cell[j]] ^= element;
@@ -223,7 +219,7 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
 }
 
 /* A cell's degree only falls: it becomes 1 once, and enters `ready` once. */
-static void take_out(peeling *p, uint32_t element, const places *at, int32_t code)
+static void take_out(peeling *p, uint32_t element, const sketch_cells *at, int32_t code)
 {
     for (int j = 0; j < 3; j++) {
         uint32_t c = at->cell[j];
@@ -242,7 +238,7 @@ static void peel(peeling *p)
         if (p->degrees[c] != 1)
             continue;
         uint32_t element = p->members[c];
-        places at = find_places(p->seed, p->base + element, p->third);
+        sketch_cells at = sketch_find(p->seed, p->base + element, p->third);
         int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
         int16_t code = (int16_t)signed_code(&at, j, (int16_t)p->cells[c]);
         p->codes[element] = code;

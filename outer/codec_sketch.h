@@ -16,6 +16,13 @@ void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t
 bool bit_walk_next(bit_walk *w, uint64_t *index);
 uint64_t bit_count(const uint8_t *bitmap, uint64_t count);
 
+/* The cells of an element of the update, one in each third of its segment's. */
+typedef struct sketch_cells {
+    uint32_t cell[3];
+    uint32_t signs; /* bit j: subtracted from cell j */
+} sketch_cells;
+sketch_cells sketch_find(uint64_t seed, uint64_t element, uint32_t third);
+
 /* Appends the codes (i16) of a bitmap's elements in order, peeled from cells. ERR_PEEL.
  */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
