@@ -191,6 +191,7 @@ typedef struct upload {
     const uint8_t *data;
     uint64_t bytes;
     pl_hash hash;
+    bool impatient; /* a full home ends it with ERR_BUSY */
     size_t n_pieces, next, n_waiting;
     struct {
         uint64_t request;
@@ -247,7 +248,7 @@ static pl_status acknowledge(upload *u, pl_message *answer)
         if (u->waiting[i].request != answer->request)
             continue;
         pl_status status = as_status(answer);
-        if (status == PL_ERR_BUSY) {
+        if (status == PL_ERR_BUSY && !u->impatient) {
             u->waiting[i].sent = pl_now_ms();
             u->waiting[i].resend_ms = RESEND_MS / 8;
             return PL_OK;
@@ -288,10 +289,11 @@ done:
 }
 
 static pl_status put_known_blob(pl_client *c, int home, const void *data,
-                                uint64_t bytes, const pl_hash *blob)
+                                uint64_t bytes, const pl_hash *blob, bool impatient)
 {
     upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
     u.hash = *blob;
+    u.impatient = impatient;
     u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
     if (u.n_pieces == 0)
         u.n_pieces = 1;
@@ -302,7 +304,7 @@ static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t 
                              pl_hash *blob)
 {
     pl_blob_hash(data, bytes, blob);
-    return put_known_blob(c, home, data, bytes, blob);
+    return put_known_blob(c, home, data, bytes, blob, false);
 }
 
 pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
@@ -509,13 +511,6 @@ static void put_path(pl_buf *body, const pl_path_state *state)
     pl_put_f64(body, PL_TAG_SECONDS, state->seconds);
 }
 
-static pl_status put_moments(pl_client *c, const pl_path_state *state,
-                             const void *moments, uint64_t bytes)
-{
-    return put_known_blob(c, pl_home_of(state->name, c->n_homes), moments, bytes,
-                          &state->moments);
-}
-
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
                                 uint64_t token, const void *moments, uint64_t bytes,
                                 pl_submit_result *result, char text[256])
@@ -524,7 +519,8 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
     pl_path_state state = *given;
     if (pl_hash_none(&state.moments))
         pl_blob_hash(moments, bytes, &state.moments);
-    PL_RETURN_IF(put_moments(c, &state, moments, bytes));
+    PL_RETURN_IF(put_known_blob(c, pl_home_of(state.name, c->n_homes), moments, bytes,
+                                &state.moments, false));
     pl_message_init(&q, PL_MSG_SUBMIT_PATH);
     q.token = token;
     put_path(&q.body, &state);
@@ -536,7 +532,7 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
 /* ---- a task: several questions under way together ---- */
 typedef struct parcel {
     pl_client *client;
-    int n; /* questions */
+    int n; /* questions so far */
     const char **names;
     pl_message *questions, *answers;
     bool *done;
@@ -616,7 +612,7 @@ static pl_status read_result(pl_message *answer, pl_submit_result *result,
 
 static void init_parcel(parcel *p, pl_client *c, int n)
 {
-    *p = (parcel){.client = c, .n = n};
+    *p = (parcel){.client = c};
     p->names = pl_alloc((size_t)n * sizeof *p->names);
     p->questions = pl_alloc((size_t)n * sizeof *p->questions);
     p->answers = pl_alloc((size_t)n * sizeof *p->answers);
@@ -635,45 +631,85 @@ static void free_parcel(parcel *p)
     pl_free(p->done);
 }
 
-static void put_question(parcel *p, int i, uint16_t type, const char *name,
-                         uint64_t token)
+static pl_message *put_question(parcel *p, uint16_t type, const char *name,
+                                uint64_t token)
 {
-    pl_message_init(&p->questions[i], type);
-    p->questions[i].request = pl_wire_next_request();
-    p->questions[i].token = token;
-    p->names[i] = name;
+    pl_message *q = &p->questions[p->n];
+    pl_message_init(q, type);
+    q->request = pl_wire_next_request();
+    q->token = token;
+    p->names[p->n++] = name;
+    p->sent_ms = 0;
+    return q;
 }
 
+/* One more blob of the task. Nobody waits for room in a home while holding some: where
+ * there is none, what was uploaded so far is submitted first. */
+static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
+                       const pl_hash *blob)
+{
+    pl_client *c = p->client;
+    int home = pl_home_of(name, c->n_homes);
+    bool holds = first_open(p) >= 0;
+    pl_status status = put_known_blob(c, home, data, bytes, blob, holds);
+    if (status != PL_ERR_BUSY || !holds)
+        return status;
+    PL_RETURN_IF(ask_all(p));
+    return put_known_blob(c, home, data, bytes, blob, false);
+}
+
+static bool is_in(pl_submit_result result)
+{
+    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE;
+}
+
+/* A home that has started again lacks uploads: those updates are sent once more. */
+static pl_status settle_updates(parcel *p, pl_submission *s, int n,
+                                pl_submit_result *results, char (*texts)[256],
+                                bool *all_in)
+{
+    *all_in = true;
+    for (int i = 0; i < p->n; i++)
+        PL_RETURN_IF(read_result(&p->answers[i], &results[i], texts[i]));
+    for (int i = 0; i < n; i++) {
+        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
+            PL_RETURN_IF(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
+        *all_in = *all_in && is_in(results[i]);
+    }
+    return PL_OK;
+}
+
+/* A path's home knows only the updates that lie with it, so the state of a task whose
+ * updates are not all in, in every home, must not go out. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, uint64_t token,
                                 const void *moments, uint64_t bytes,
                                 pl_submit_result *results, char (*texts)[256])
 {
     pl_status status = PL_OK;
-    bool together = c->n_homes == 1;
+    bool together = c->n_homes == 1, all_in = false;
     parcel p;
-    init_parcel(&p, c, together ? n + 1 : n);
+    init_parcel(&p, c, n + 1);
+    results[n] = PL_SUBMIT_REJECTED;
+    pl_copy_text(texts[n], 256, "an update of this task was refused");
     for (int i = 0; i < n; i++) {
-        PL_TRY(pl_client_put_blob(c, s[i].module, s[i].data, s[i].bytes,
-                                  &s[i].contribution.update));
-        put_question(&p, i, PL_MSG_SUBMIT, s[i].module, s[i].contribution.token);
-        put_submission(&p.questions[i].body, &s[i]);
+        pl_hash *update = &s[i].contribution.update;
+        pl_blob_hash(s[i].data, s[i].bytes, update);
+        PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
+        put_submission(
+            &put_question(&p, PL_MSG_SUBMIT, s[i].module, s[i].contribution.token)
+                 ->body,
+            &s[i]);
     }
     if (together) {
-        PL_TRY(put_moments(c, state, moments, bytes));
-        put_question(&p, n, PL_MSG_SUBMIT_PATH, state->name, token);
-        put_path(&p.questions[n].body, state);
+        PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
+        put_path(&put_question(&p, PL_MSG_SUBMIT_PATH, state->name, token)->body,
+                 state);
     }
     PL_TRY(ask_all(&p));
-    for (int i = 0; i < p.n; i++)
-        PL_TRY(read_result(&p.answers[i], &results[i], texts[i]));
-    bool again = !together;
-    for (int i = 0; i < n; i++)
-        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB) { /* the home has started again */
-            PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
-            again = true;
-        }
-    if (again || results[n] == PL_SUBMIT_UNKNOWN_BLOB)
+    PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
+    /* Rejected: the path may have overtaken an update that was lost on the way. */
+    if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, token, moments, bytes, &results[n],
                                      texts[n]));
 done:

@@ -1,0 +1,236 @@
+/* folder: outer; label: integration
+ *
+ * A whole task sent to homes that do the awkward things a real one does once in a
+ * while: they refuse one of its updates, lose a message, or have no room. Each home
+ * is a few lines here, so that it does them every time. */
+#include "outer/outer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { HOMES_MAX = 2, UPDATES = 6, BYTES = 4096, MOMENTS_BYTES = 2 * BYTES };
+static const char path_name[] = "mix/p00.r0";
+
+typedef struct fake_home {
+    pl_socket *socket;
+    pl_thread *thread;
+    pl_submit_result verdict; /* on every update */
+    bool loses_first;         /* the first SUBMIT is not heard */
+    int wants;                /* updates, before it takes the path */
+    int room, held;           /* uploads; room 0: any number */
+    int n_updates;
+    atomic_int n_paths, n_busy, stop;
+} fake_home;
+
+static void answer_result(pl_message *a, pl_submit_result result)
+{
+    a->type = PL_MSG_SUBMITTED;
+    if (result == PL_SUBMIT_REJECTED)
+        pl_put_text(&a->body, PL_TAG_TEXT, "the reason");
+    pl_put_u64(&a->body, PL_TAG_RESULT, (uint64_t)result);
+}
+
+static void take_upload(fake_home *h, pl_message *a)
+{
+    a->type = PL_MSG_PUT_STATE;
+    if (h->room > 0 && h->held == h->room) {
+        atomic_fetch_add(&h->n_busy, 1);
+        pl_wire_error(a, 0, PL_ERR_BUSY, "no room");
+        return;
+    }
+    h->held++;
+}
+
+/* A type of 0 is no answer. */
+static void answer(fake_home *h, const pl_message *m, pl_message *a)
+{
+    if (m->type == PL_MSG_PUT_BLOB) {
+        take_upload(h, a);
+    } else if (m->type == PL_MSG_SUBMIT && h->loses_first) {
+        h->loses_first = false;
+    } else if (m->type == PL_MSG_SUBMIT) {
+        h->held--;
+        h->n_updates++;
+        answer_result(a, h->verdict);
+    } else if (m->type == PL_MSG_SUBMIT_PATH) {
+        atomic_fetch_add(&h->n_paths, 1);
+        answer_result(a, h->n_updates < h->wants ? PL_SUBMIT_REJECTED
+                                                 : PL_SUBMIT_ACCEPTED);
+    }
+}
+
+static void run_home(void *context)
+{
+    fake_home *h = context;
+    pl_message m, a;
+    pl_peer peer;
+    pl_message_init(&m, 0);
+    while (!atomic_load(&h->stop)) {
+        bool ready = false;
+        pl_wire_poll(&h->socket, 1, NULL, 0, 20, &ready);
+        while (pl_wire_recv(h->socket, &peer, &m) == PL_OK) {
+            pl_message_init(&a, 0);
+            answer(h, &m, &a);
+            a.request = m.request;
+            if (a.type != 0 && pl_wire_send_to(h->socket, &peer, &a) != PL_OK)
+                atomic_store(&h->stop, 1); /* the test will miss the answer */
+            pl_message_destroy(&a);
+        }
+    }
+    pl_message_destroy(&m);
+}
+
+/* ---- a task and its homes ---- */
+typedef struct job {
+    fake_home homes[HOMES_MAX];
+    int n_homes;
+    pl_client *client;
+    char modules[UPDATES][32];
+    uint8_t data[UPDATES][BYTES], moments[MOMENTS_BYTES];
+    pl_submit_result results[UPDATES + 1];
+    char texts[UPDATES + 1][256];
+} job;
+
+static job *open_job(int n_homes)
+{
+    job *j = pl_alloc(sizeof *j);
+    char address[HOMES_MAX][PL_ADDRESS_MAX];
+    const char *list[HOMES_MAX];
+    j->n_homes = n_homes;
+    for (int i = 0; i < n_homes; i++) {
+        assert_int_equal(
+            pl_wire_bind("tcp://127.0.0.1:*", &j->homes[i].socket, address[i]), PL_OK);
+        list[i] = address[i];
+    }
+    pl_client_options options = {
+        .homes = list, .n_homes = n_homes, .patience_ms = 5000};
+    assert_int_equal(pl_client_create(&options, &j->client), PL_OK);
+    return j;
+}
+
+/* From here on the homes are their threads' own. */
+static pl_status send_task(job *j)
+{
+    pl_submission s[UPDATES];
+    pl_path_state state;
+    memset(s, 0, sizeof s);
+    memset(&state, 0, sizeof state);
+    for (int i = 0; i < j->n_homes; i++)
+        assert_int_equal(
+            pl_thread_start("home", run_home, &j->homes[i], &j->homes[i].thread),
+            PL_OK);
+    for (int i = 0; i < UPDATES; i++) {
+        snprintf(j->modules[i], sizeof j->modules[i], "mix/L%d.E0", i);
+        memset(j->data[i], i + 1, BYTES);
+        s[i].module = j->modules[i];
+        s[i].data = j->data[i];
+        s[i].bytes = BYTES;
+    }
+    pl_copy_text(state.name, sizeof state.name, path_name);
+    state.phase = 1;
+    pl_blob_hash(j->moments, MOMENTS_BYTES, &state.moments);
+    return pl_client_submit_task(j->client, s, UPDATES, &state, 1, j->moments,
+                                 MOMENTS_BYTES, j->results, j->texts);
+}
+
+static void close_job(job *j)
+{
+    for (int i = 0; i < j->n_homes; i++) {
+        atomic_store(&j->homes[i].stop, 1);
+        pl_thread_join(&j->homes[i].thread);
+        pl_wire_close(&j->homes[i].socket);
+    }
+    pl_client_destroy(&j->client);
+    pl_free(j);
+}
+
+static void assert_all(const job *j, pl_submit_result want)
+{
+    for (int i = 0; i <= UPDATES; i++)
+        assert_int_equal(j->results[i], want);
+}
+
+/* ---- tests ---- */
+/* The path's own home has all updates that belong to it and would take the path; then
+ * nobody would ever send the one that the other home refused. */
+static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
+{
+    job *j = open_job(2);
+    int other = 1 - pl_client_home_of(j->client, path_name), refused = 0;
+    j->homes[other].verdict = verdict;
+    assert_int_equal(send_task(j), PL_OK);
+    for (int i = 0; i < UPDATES; i++) {
+        bool there = pl_client_home_of(j->client, j->modules[i]) == other;
+        assert_int_equal(j->results[i], there ? verdict : PL_SUBMIT_ACCEPTED);
+        refused += there;
+    }
+    assert_true(refused > 0 && refused < UPDATES);
+    assert_int_equal(atomic_load(&j->homes[1 - other].n_paths), 0);
+    assert_int_equal(j->results[UPDATES], PL_SUBMIT_REJECTED);
+    close_job(j);
+}
+
+static void path_is_not_sent_when_another_home_has_fenced_an_update(void **state)
+{
+    (void)state;
+    path_stays_back_when_another_home_refused(PL_SUBMIT_FENCED);
+}
+
+static void path_is_not_sent_when_another_home_has_rejected_an_update(void **state)
+{
+    (void)state;
+    path_stays_back_when_another_home_refused(PL_SUBMIT_REJECTED);
+}
+
+static void two_homes_take_a_task(void **state)
+{
+    (void)state;
+    job *j = open_job(2);
+    assert_int_equal(send_task(j), PL_OK);
+    assert_all(j, PL_SUBMIT_ACCEPTED);
+    close_job(j);
+}
+
+static void path_that_overtook_a_lost_update_is_sent_again(void **state)
+{
+    (void)state;
+    job *j = open_job(1);
+    j->homes[0].loses_first = true;
+    j->homes[0].wants = UPDATES;
+    assert_int_equal(send_task(j), PL_OK);
+    assert_all(j, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(atomic_load(&j->homes[0].n_paths), 2);
+    close_job(j);
+}
+
+/* Else two workers that hold half a task each would wait for each other's room. */
+static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
+{
+    (void)state;
+    job *j = open_job(1);
+    j->homes[0].room = 2;
+    j->homes[0].wants = UPDATES;
+    assert_int_equal(send_task(j), PL_OK);
+    assert_all(j, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(atomic_load(&j->homes[0].n_busy), UPDATES / 2);
+    close_job(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_homes_take_a_task),
+        cmocka_unit_test(path_is_not_sent_when_another_home_has_fenced_an_update),
+        cmocka_unit_test(path_is_not_sent_when_another_home_has_rejected_an_update),
+        cmocka_unit_test(path_that_overtook_a_lost_update_is_sent_again),
+        cmocka_unit_test(task_larger_than_the_room_for_uploads_goes_in_parts),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pl_wire_shutdown();
+    return failed;
+}
