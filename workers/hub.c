@@ -75,11 +75,11 @@ static pl_status send_task(hub *h, hub_worker *w)
     pl_message_init(&a, PL_MSG_TASK);
     a.request = w->answered;
     a.token = w->given_token;
-    pl_put_text(&a.body, PL_TAG_ARM, arm->arm.name);
     pl_put_hash(&a.body, PL_TAG_ARM_BLOB, &arm->blob);
     pl_put_u64(&a.body, PL_TAG_PATH, (uint64_t)(w->given.index / replicas));
     pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
     pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)path->phase);
+    pl_put_text(&a.body, PL_TAG_TASK, path->name);
     return answer(h, &w->peer, &a);
 }
 
@@ -196,6 +196,22 @@ static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *
     return PL_OK;
 }
 
+/* A worker may train one task while another is sent. */
+static void end_task(hub_worker *w, const report *rep)
+{
+    if (rep->path && strcmp(w->task, rep->path->name) == 0)
+        w->task[0] = '\0';
+}
+
+/* A task that is over while it is being sent has arrived: its DONE is under way. */
+static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
+{
+    if (rep->path && !trains && rep->phase < rep->path->phase)
+        return PL_MSG_RENEWED;
+    end_task(&h->workers[rep->worker], rep);
+    return PL_MSG_LEASE_LOST;
+}
+
 static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
                           pl_reader *r, pl_message *a)
 {
@@ -213,7 +229,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     }
     if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                                  pl_now_ms(), h->options->ttl_ms)) {
-        a->type = PL_MSG_LEASE_LOST;
+        a->type = refuse_renewal(h, &rep, trains);
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
@@ -227,13 +243,6 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
     return PL_OK;
-}
-
-/* A worker may train one task while another is sent. */
-static void end_task(hub_worker *w, const report *rep)
-{
-    if (rep->path && strcmp(w->task, rep->path->name) == 0)
-        w->task[0] = '\0';
 }
 
 static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,

@@ -202,7 +202,7 @@ static pl_status last_words(const pl_launcher *l, const char *name,
     if (len > 0 && out[len - 1] == '"')
         out[len - 1] = '\0';
     status += strlen(" status=");
-    for (int s = 0; s < PL_STATUS_COUNT; s++) {
+    for (int s = PL_OK + 1; s < PL_STATUS_COUNT; s++) {
         const char *known = pl_status_name((pl_status)s);
         if (strlen(known) == strcspn(status, " ") &&
             strncmp(known, status, strlen(known)) == 0)

@@ -148,6 +148,15 @@ done:
     return status;
 }
 
+static pl_status check_lease(void *context)
+{
+    const sender *s = context;
+    if (s->task && worker_task_lost(s->task))
+        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                       s->task->name);
+    return PL_OK;
+}
+
 static void run(void *context)
 {
     sender *s = context;
@@ -158,20 +167,13 @@ static void run(void *context)
         if (!item)
             continue;
         s->task = item;
-        s->task->status = worker_task_lost(s->task) ? PL_ERR_STALE : send_task(s);
+        s->task->status = check_lease(s);
+        if (s->task->status == PL_OK)
+            s->task->status = send_task(s);
         if (s->task->status != PL_OK)
             pl_copy_text(s->task->error, sizeof s->task->error, pl_last_error());
         pl_queue_push(s->sent, item);
     }
-}
-
-static pl_status check_lease(void *context)
-{
-    const sender *s = context;
-    if (s->task && worker_task_lost(s->task))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       s->task->name);
-    return PL_OK;
 }
 
 pl_status sender_create(const worker *w, sender **out)

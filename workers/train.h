@@ -17,7 +17,7 @@ typedef struct train_job {
     const float *moments; /* m then v; NULL at phase 0 */
     /* output */
     pl_status status;
-    char error[256];
+    char error[1024];
     float *params;      /* after tau steps, [path_params]; owned */
     float *moments_out; /* m then v; owned */
     double loss;        /* mean over the phase's tokens */

@@ -9,6 +9,13 @@ static bool must_stop(const worker *w)
     return w->options->stop && *w->options->stop;
 }
 
+static pl_status check_stop(const worker *w)
+{
+    if (must_stop(w))
+        return pl_fail(PL_ERR_CANCELLED, "the worker was told to stop");
+    return PL_OK;
+}
+
 /* ---- giving up ---- */
 static bool is_passing(pl_status why)
 {
@@ -38,13 +45,12 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
 static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_blob)
 {
     pl_reader r;
-    char arm[PL_ARM_NAME_MAX];
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
-    pl_get_text(&r, PL_TAG_ARM, 0, arm, sizeof arm);
     *arm_blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
     uint64_t path = pl_get_u64(&r, PL_TAG_PATH, 0);
     uint64_t replica = pl_get_u64(&r, PL_TAG_REPLICA, 0);
     task->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+    pl_get_text(&r, PL_TAG_TASK, 0, task->name, sizeof task->name);
     PL_RETURN_IF(pl_reader_status(&r));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
         return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
@@ -53,7 +59,6 @@ static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_
     task->token = m->token;
     task->granted = pl_now();
     task->renewed_ms = pl_now_ms();
-    snprintf(task->name, sizeof task->name, "%s/", arm); /* whole after worker_fetch */
     return PL_OK;
 }
 
@@ -64,6 +69,8 @@ static pl_status take_task(worker *w, const pl_message *m)
     worker_task *task = pl_alloc(sizeof *task);
     pl_status status = read_task(m, task, &arm_blob);
     w->question = 0;
+    if (status == PL_OK)
+        status = check_stop(w);
     if (status == PL_OK) {
         w->fetching = task;
         status = worker_fetch(w, task, &arm_blob);
@@ -75,7 +82,10 @@ static pl_status take_task(worker *w, const pl_message *m)
         return PL_OK;
     }
     pl_copy_text(text, sizeof text, pl_last_error());
-    status = give_up(w, task, status, text);
+    if (w->broken != PL_OK) /* the task is not to blame */
+        status = pl_fail(w->broken, "%s", text);
+    else
+        status = give_up(w, task, status, text);
     worker_task_free(&task);
     return status;
 }
@@ -85,7 +95,7 @@ static void start_next(worker *w)
 {
     worker_task *task = w->next;
     double now = pl_now();
-    if (w->training || !task)
+    if (w->training || !task || must_stop(w))
         return;
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
@@ -156,6 +166,11 @@ static void lose(worker *w, worker_task *task)
     worker_task_lose(task);
     if (task == w->training)
         trainer_cancel(w->inner);
+    if (task == w->next) { /* nothing was done for it yet */
+        pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
+               (long long)task->phase);
+        worker_task_free(&w->next);
+    }
 }
 
 static pl_status hear(worker *w, const pl_message *m)
@@ -206,18 +221,25 @@ static pl_status check_hub(const worker *w)
         w->options->hub, w->options->patience_ms / 1000);
 }
 
-/* Called while a fetch waits: everything else goes on. No second fetch can begin, for
- * no question is open. */
-static pl_status go_on(void *context)
+static pl_status do_others(worker *w)
 {
-    worker *w = context;
     PL_RETURN_IF(hear_hub(w));
-    if (w->fetching && worker_task_lost(w->fetching))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       w->fetching->name);
     PL_RETURN_IF(take_trained(w));
     PL_RETURN_IF(take_sent(w));
     return worker_keep_leases(w);
+}
+
+/* Called while a fetch waits: everything else goes on. No second fetch can begin, for
+ * no question is open. What fails here is not the fetch's failure. */
+static pl_status go_on(void *context)
+{
+    worker *w = context;
+    w->broken = do_others(w);
+    PL_RETURN_IF(w->broken);
+    if (w->fetching && worker_task_lost(w->fetching))
+        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                       w->fetching->name);
+    return check_stop(w);
 }
 
 /* ---- the loop ---- */
@@ -273,13 +295,15 @@ static pl_status turn(worker *w)
 /* What was fetched goes back; what trains is finished and sent. */
 static pl_status drain(worker *w)
 {
-    if (w->next) {
-        PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
-        worker_task_free(&w->next);
-    }
-    while (n_held(w) > 0)
+    for (;;) {
+        if (w->next) {
+            PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
+            worker_task_free(&w->next);
+        }
+        if (n_held(w) == 0)
+            return PL_OK;
         PL_RETURN_IF(turn(w));
-    return PL_OK;
+    }
 }
 
 static pl_status join(worker *w)

@@ -69,6 +69,7 @@ typedef struct worker {
     int n_sending;
     uint64_t question; /* the open TASK_REQ; 0: none */
     int64_t asked_ms, ask_after_ms;
+    pl_status broken;  /* why the worker ends, found while it fetched */
     double fetch_s;    /* what the last fetch took */
     double free_since; /* the trainer has no job since then */
 } worker;
