@@ -3,7 +3,7 @@
 #include <math.h>
 
 /* A span is what one thread takes at a time, and the unit of sums. */
-enum { SPAN_BLOCKS = 64, SPAN = SPAN_BLOCKS * PL_OUTER_BLOCK };
+enum { SPAN_BLOCKS = 256, SPAN = SPAN_BLOCKS * PL_OUTER_BLOCK };
 
 typedef struct span_sums {
     double mean, params, step; /* squares */
@@ -216,20 +216,56 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
+/* Four bf16 updates from index u on, at value `first`; false if they are not. */
+static bool find_four(const pl_update_list *updates, int u, size_t first,
+                      step_quad *quad)
+{
+    if (updates->n_views - u < 4)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        const pl_update_view *view = &updates->views[u + i];
+        if (!view->is_bf16)
+            return false;
+        quad->values[i] = (const uint8_t *)view->values + 2 * first;
+        quad->weights[i] = view->weight;
+    }
+    return true;
+}
+
+static void add_one(const step_kernels *kernels, const pl_update_view *view,
+                    size_t first, size_t count, bool fresh, float *mean)
+{
+    const uint8_t *values = view->values;
+    if (view->is_bf16)
+        kernels->add_bf16(mean, values + 2 * first, view->weight, fresh, count);
+    else
+        kernels->add_float(mean, values + 4 * first, view->weight, fresh, count);
+}
+
+/* All updates of one piece of the mean. */
+static void add_piece(const step_kernels *kernels, const pl_update_list *updates,
+                      size_t first, size_t count, float *mean)
+{
+    step_quad quad;
+    for (int u = 0; u < updates->n_views;)
+        if (find_four(updates, u, first, &quad)) {
+            kernels->add_four(mean, &quad, u == 0, count);
+            u += 4;
+        } else {
+            add_one(kernels, &updates->views[u], first, count, u == 0, mean);
+            u++;
+        }
+}
+
 pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean)
 {
     const pl_update_list *updates = list;
     const step_kernels *kernels = step_kernels_best();
     if (updates->n_views < 1)
         return pl_fail(PL_ERR_ARG, "a mean of no updates");
-    for (int u = 0; u < updates->n_views; u++) {
-        const pl_update_view *view = &updates->views[u];
-        const uint8_t *values = view->values;
-        if (view->is_bf16)
-            kernels->add_bf16(mean, values + 2 * first, view->weight, u == 0, count);
-        else
-            kernels->add_float(mean, values + 4 * first, view->weight, u == 0, count);
-    }
+    for (size_t done = 0; done < count; done += STEP_PIECE)
+        add_piece(kernels, updates, first + done, smaller(STEP_PIECE, count - done),
+                  mean + done);
     return PL_OK;
 }
 

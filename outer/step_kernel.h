@@ -12,6 +12,9 @@
 extern "C" {
 #endif
 
+/* Updates are added piece by piece, so that each is one steady stream of reads. */
+enum { STEP_PIECE = 256 };
+
 typedef enum step_kind {
     STEP_PLAIN,      /* no momentum */
     STEP_NESTEROV,   /* torch's */
@@ -35,14 +38,20 @@ typedef struct step_block {
     size_t count;
 } step_block;
 
+typedef struct step_quad {
+    const uint8_t *values[4]; /* bf16 */
+    float weights[4];
+} step_quad;
+
 typedef struct step_kernels {
     void (*step)(const step_coefficients *c, const step_block *block);
     double (*squares)(const float *values, size_t count); /* their sum */
-    /* out = 0 + weight values, or out += weight values */
+    /* out = 0 + weight values, or out += weight values; count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);
     void (*add_bf16)(float *out, const void *values, float weight, bool fresh,
                      size_t count);
+    void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
 const step_kernels *step_kernels_best(void); /* of this machine */

@@ -141,6 +141,27 @@ static void mean_of_many_is_added_in_the_order_of_the_list(void **unused)
     assert_memory_equal(mean, want, sizeof mean);
 }
 
+static void halves_are_added_in_the_same_order_four_at_once(void **unused)
+{
+    enum { K = 6 };
+    static uint16_t halves[K][N];
+    static float want[N], mean[N];
+    pl_update_view views[K];
+    pl_update_list list = {views, K};
+    (void)unused;
+    memset(want, 0, sizeof want);
+    for (int k = 0; k < K; k++) {
+        views[k] = (pl_update_view){halves[k], true, 0.1f * (float)(k + 1)};
+        fill(mean, N, 60 + (uint64_t)k, 1);
+        for (size_t i = 0; i < N; i++) {
+            halves[k][i] = pl_bf16_from_float(mean[i]);
+            want[i] += views[k].weight * pl_bf16_to_float(halves[k][i]);
+        }
+    }
+    assert_int_equal(pl_update_list_mean(&list, 0, N, mean), PL_OK);
+    assert_memory_equal(mean, want, sizeof mean);
+}
+
 enum { STEPS = 6 };
 static const pl_outer_step every_step[STEPS] = {
     {.lr = 0.7, .momentum = 0.9, .n_contributors = 4, .rescale = true},
@@ -252,7 +273,7 @@ static void instruction_sets_agree_bit_for_bit(void **unused)
 {
     const step_kernels *kernels[] = {step_kernels_portable(), step_kernels_best()};
     static float a[2][4][PL_OUTER_BLOCK];
-    const size_t counts[] = {PL_OUTER_BLOCK, 1111};
+    const size_t counts[] = {PL_OUTER_BLOCK, 311}, pieces[] = {STEP_PIECE, 111};
     (void)unused;
     for (int kind = STEP_PLAIN; kind <= STEP_LAST_ARRIVAL; kind++)
         for (int c = 0; c < 2; c++) {
@@ -275,8 +296,8 @@ static void instruction_sets_agree_bit_for_bit(void **unused)
                     memcpy(&v[2][i], &twice, sizeof twice);
                 }
                 step_block block = {v[0], v[1], v[2], v[3], counts[c]};
-                kernels[which]->add_bf16(v[3], v[2], 0.3f, false, counts[c]);
-                kernels[which]->add_float(v[3], v[1], 0.3f, false, counts[c]);
+                kernels[which]->add_bf16(v[3], v[2], 0.3f, false, pieces[c]);
+                kernels[which]->add_float(v[3], v[1], 0.3f, false, pieces[c]);
                 kernels[which]->step(&k, &block);
                 squares[which] = kernels[which]->squares(v[0], counts[c]);
             }
@@ -367,6 +388,7 @@ int main(void)
         cmocka_unit_test(heavy_ball_follows_its_equation),
         cmocka_unit_test(full_step_without_momentum_is_the_mean_of_parameters),
         cmocka_unit_test(mean_of_many_is_added_in_the_order_of_the_list),
+        cmocka_unit_test(halves_are_added_in_the_same_order_four_at_once),
         cmocka_unit_test(number_of_threads_does_not_change_a_bit),
         cmocka_unit_test(state_of_any_round_replays_bit_for_bit),
         cmocka_unit_test(instruction_sets_agree_bit_for_bit),

@@ -1,0 +1,226 @@
+/* pathloom bench outer: each method's step against what the memory allows.
+ *
+ * A step does little arithmetic on much memory, so its limit is the rate at which
+ * bytes pass. How fast that is depends on the mix of reads and writes; hence each row
+ * has beside it a pass that reads and rewrites the same bytes and does next to nothing
+ * with them. Everything is the best of a few rounds, in which rows take turns, because
+ * other work on a machine only ever adds time. */
+#include "cli/bench.h"
+#include "cli/run.h"
+#include "outer/outer.h"
+
+enum {
+    N = 1 << 24,
+    UPDATES = 8,
+    STRIDE = N + 3008, /* of updates: not a multiple of a page */
+    ROUNDS = 6,
+    CHUNK = 1 << 16,
+    PIECE = 256
+};
+
+typedef struct bench {
+    float *x, *m, *carry, *own; /* carry and own: also what a gossip pair exchanges */
+    uint16_t *updates;          /* bf16 [UPDATES][STRIDE] */
+    pl_update_view views[UPDATES];
+    uint16_t sink[N / CHUNK]; /* what is read must be used */
+    int n_threads;
+} bench;
+
+typedef struct row {
+    const char *name;
+    pl_method method;
+    int n_updates;
+    int n_reads, n_rewrites; /* streams of 2 bytes; vectors of 4, read and written */
+    double seconds, memory_seconds; /* written here */
+} row;
+
+/* A float that is read counts as two reads; co2 reads updates twice, since |g| stands
+ * in the penalty of every element. */
+static row rows[] = {
+    {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
+    {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},
+    {"fedavg", PL_METHOD_FEDAVG, 1, 1, 1, 0, 0},
+    {"fedavg", PL_METHOD_FEDAVG, 8, 8, 1, 0, 0},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, 1, 1, 2, 0, 0},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, 8, 8, 2, 0, 0},
+    {"co2", PL_METHOD_CO2, 1, 1, 2, 0, 0},
+    {"co2", PL_METHOD_CO2, 8, 8, 2, 0, 0},
+    {"streaming", PL_METHOD_STREAMING, 1, 1, 2, 0, 0},
+    {"streaming", PL_METHOD_STREAMING, 8, 8, 2, 0, 0},
+    {"eager", PL_METHOD_EAGER, 1, 1, 3, 0, 0},
+    {"eager", PL_METHOD_EAGER, 8, 8, 3, 0, 0},
+    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, 1, 1, 3, 0, 0},
+    {"noloco, one vector", PL_METHOD_NOLOCO, 1, 4, 2, 0, 0},
+    {"noloco, two vectors", PL_METHOD_NOLOCO, 2, 6, 2, 0, 0},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* ---- the memory's share ---- */
+
+typedef struct mix {
+    bench *b;
+    int n_reads, n_rewrites;
+} mix;
+
+static void read_piece(uint16_t *restrict sum, const uint16_t *values)
+{
+    for (size_t i = 0; i < PIECE; i++)
+        sum[i] = (uint16_t)(sum[i] ^ values[i]);
+}
+
+static void rewrite_piece(float *values)
+{
+    for (size_t i = 0; i < PIECE; i++)
+        values[i] += 1e-6f;
+}
+
+static pl_status touch(void *context, size_t item, int thread)
+{
+    const mix *m = context;
+    float *const vectors[] = {m->b->x, m->b->m, m->b->carry};
+    uint16_t sum[PIECE] = {0};
+    (void)thread;
+    for (size_t i = item * CHUNK; i < (item + 1) * CHUNK; i += PIECE) {
+        for (int r = 0; r < m->n_reads; r++)
+            read_piece(sum, m->b->updates + (size_t)r * STRIDE + i);
+        for (int w = 0; w < m->n_rewrites; w++)
+            rewrite_piece(vectors[w] + i);
+    }
+    m->b->sink[item] = sum[item % PIECE];
+    return PL_OK;
+}
+
+static pl_status touch_row(bench *b, const row *r)
+{
+    mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
+    if (r->method == PL_METHOD_CO2)
+        PL_RETURN_IF(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
+    return pl_parallel(b->n_threads, N / CHUNK, touch, &all);
+}
+
+static double row_bytes(const row *r)
+{
+    int n_reads = r->method == PL_METHOD_CO2 ? 2 * r->n_reads : r->n_reads;
+    return 2.0 * n_reads + 8.0 * r->n_rewrites;
+}
+
+/* ---- the steps ---- */
+
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static pl_status step_home(bench *b, const row *r)
+{
+    pl_method_settings settings = pl_method_defaults(r->method);
+    pl_outer_step step = pl_method_step(&settings, 1e-3, false, 8);
+    pl_outer_state state = {.params = b->x, .momentum = b->m, .carry = b->carry};
+    pl_update_list list = {b->views, r->n_updates};
+    pl_outer_report report;
+    return pl_outer_merge(&step, &state, N, pl_update_list_mean, &list, b->n_threads,
+                          &report);
+}
+
+static pl_status step_pair(bench *b, const row *r)
+{
+    pl_gossip_step step = {0.5, 1e-3, r->n_updates == 1 ? 1e-3 : 2e-3,
+                           PL_RULE_HEAVY_BALL};
+    const float *third = (const float *)(const void *)b->updates;
+    if (r->n_updates == 1)
+        return pl_gossip_apply_one(&step, b->x, b->m, b->own, b->carry, N,
+                                   b->n_threads);
+    return pl_gossip_apply_two(&step, b->x, b->m, b->own, b->carry, third, N,
+                               b->n_threads);
+}
+
+static pl_status run_row(bench *b, row *r)
+{
+    double start = pl_now();
+    PL_RETURN_IF(touch_row(b, r));
+    double middle = pl_now();
+    PL_RETURN_IF(r->method == PL_METHOD_NOLOCO ? step_pair(b, r) : step_home(b, r));
+    r->memory_seconds = lesser(r->memory_seconds, middle - start);
+    r->seconds = lesser(r->seconds, pl_now() - middle);
+    return PL_OK;
+}
+
+static void print_table(int n_threads)
+{
+    say("outer step on %d threads; memory: the same reads and writes alone", n_threads);
+    say("  %-20s %8s %10s %8s %8s %10s", "method", "updates", "Gparam/s", "B/param",
+        "GB/s", "of memory");
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const row *r = &rows[i];
+        double rate = N / r->seconds * 1e-9;
+        say("  %-20s %8d %10.2f %8.0f %8.1f %8.0f %%", r->name, r->n_updates, rate,
+            row_bytes(r), rate * row_bytes(r), 100 * r->memory_seconds / r->seconds);
+    }
+}
+
+static void print_json(int n_threads)
+{
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    pl_buf text = {0};
+    pl_json_set_int(o, "threads", n_threads);
+    pl_json_set_int(o, "params", N);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const row *r = &rows[i];
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "method", r->name);
+        pl_json_set_int(entry, "updates", r->n_updates);
+        pl_json_set_real(entry, "params_per_s", N / r->seconds);
+        pl_json_set_real(entry, "bytes_per_param", row_bytes(r));
+        pl_json_set_real(entry, "memory_params_per_s", N / r->memory_seconds);
+        pl_json_set_real(entry, "share_of_memory", r->memory_seconds / r->seconds);
+        pl_json_push(list, entry);
+    }
+    pl_json_set(o, "methods", list);
+    pl_json_write(o, 0, &text);
+    say("%s", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    pl_json_destroy(&o);
+}
+
+static pl_status prepare(bench *b)
+{
+    size_t bytes = N * sizeof(float);
+    b->n_threads = pl_cpu_count();
+    PL_RETURN_IF(pl_try_alloc(bytes, "a module", (void **)&b->x));
+    PL_RETURN_IF(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
+    PL_RETURN_IF(pl_try_alloc(bytes, "a vector", (void **)&b->carry));
+    PL_RETURN_IF(pl_try_alloc(bytes, "a vector", (void **)&b->own));
+    PL_RETURN_IF(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
+                              (void **)&b->updates));
+    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* about 1, of both signs */
+        b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
+    for (size_t i = 0; i < N; i++)
+        b->x[i] = b->m[i] = b->carry[i] = b->own[i] = (float)(i % 251);
+    for (int u = 0; u < UPDATES; u++)
+        b->views[u] =
+            (pl_update_view){b->updates + (size_t)u * STRIDE, true, 1.0f / UPDATES};
+    return PL_OK;
+}
+
+pl_status bench_outer(bool json)
+{
+    pl_status status = PL_OK;
+    bench *b = pl_alloc(sizeof *b);
+    PL_TRY(prepare(b));
+    for (size_t i = 0; i < N_ROWS; i++)
+        rows[i].seconds = rows[i].memory_seconds = 1e9;
+    for (size_t i = 0; i < ROUNDS * N_ROWS; i++)
+        PL_TRY(run_row(b, &rows[i % N_ROWS]));
+    if (json)
+        print_json(b->n_threads);
+    else
+        print_table(b->n_threads);
+done:
+    pl_free_aligned(b->x);
+    pl_free_aligned(b->m);
+    pl_free_aligned(b->carry);
+    pl_free_aligned(b->own);
+    pl_free_aligned(b->updates);
+    pl_free(b);
+    return status;
+}
