@@ -1,75 +1,203 @@
-/* pathloom bench codec: speed of the codecs of updates on one core. */
+/* pathloom bench codec: what each codec makes of a real update, on one core.
+ *
+ * Speed is in bytes of the fp32 update a second, best of some passes: the machine's
+ * other work only ever adds time. A lossy codec encodes with its residual. The error is
+ * that of one message alone, without what the residual makes up for later. */
 #include "cli/bench.h"
-#include "cli/run.h"
+#include "cli/bench_update.h"
 #include "outer/outer.h"
 
-enum { N = 1 << 22 };
+#include <math.h>
+
+enum { PASSES = 9, CONTRIBUTORS = 4, PARTS_MAX = 4096 };
+
+typedef struct row {
+    const char *label, *codec;
+    int value_bits;
+    bool entropy;
+    double encode_s, add_s, bytes, error;
+} row;
 
 typedef struct measurement {
-    float *update, *sum;
-    uint8_t *encoded;
+    bench_update update;
+    double norm, copy_s;
+    float *residual, *sum;
+    pl_buf message;
 } measurement;
 
-/* Best of a few: the machine's other work only ever adds time. */
-static pl_status time_codec(const measurement *m, const char *codec, double *encode,
-                            double *add)
+static row rows[] = {
+    {.label = "f32", .codec = "f32"},
+    {.label = "f32 + zstd", .codec = "f32", .entropy = true},
+    {.label = "bf16", .codec = "bf16"},
+    {.label = "bf16 + zstd", .codec = "bf16", .entropy = true},
+    {.label = "i8", .codec = "i8"},
+    {.label = "i8 + zstd", .codec = "i8", .entropy = true},
+    {.label = "i4", .codec = "i4"},
+    {.label = "i4 + zstd", .codec = "i4", .entropy = true},
+    {.label = "topk 8 bits", .codec = "topk"},
+    {.label = "topk 8 bits + zstd", .codec = "topk", .entropy = true},
+    {.label = "topk 2 bits", .codec = "topk", .value_bits = 2},
+    {.label = "topk 2 bits + zstd", .codec = "topk", .value_bits = 2, .entropy = true},
+    {.label = "sketch16", .codec = "sketch16"},
+    {.label = "sketch16 + zstd", .codec = "sketch16", .entropy = true},
+    {.label = "i8-shared", .codec = "i8-shared"},
+    {.label = "i8-shared + zstd", .codec = "i8-shared", .entropy = true},
+    {.label = "tagc + zstd", .codec = "tagc", .entropy = true}};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* ---- measuring ---- */
+typedef struct pass {
+    double encode_s, add_s;
+    uint64_t bytes;
+} pass;
+
+/* One module there and back. */
+static pl_status pass_slot(measurement *m, const pl_codec_options *o, int slot, pass *p)
 {
-    *encode = *add = 1e9;
-    for (int pass = 0; pass < 5; pass++) {
-        double norm = 0, start = pl_now();
-        PL_RETURN_IF(pl_codec_encode(codec, m->update, N, m->encoded));
-        double middle = pl_now();
-        PL_RETURN_IF(
-            pl_codec_add(m->encoded, pl_codec_bytes(codec, N), N, 1, m->sum, &norm));
-        double end = pl_now();
-        *encode = middle - start < *encode ? middle - start : *encode;
-        *add = end - middle < *add ? end - middle : *add;
+    pl_codec_part parts[PARTS_MAX];
+    const pl_slot *s = pl_topology_slot(m->update.topology, slot);
+    int module = pl_topology_module_of_path(m->update.topology, slot, 0);
+    pl_codec_round round = {.seed = 1,
+                            .n_contributors = CONTRIBUTORS,
+                            .weight = 1.0f,
+                            .scale_exponent = pl_codec_exponent(m->norm, m->update.n)};
+    float *residual = pl_codec_is_lossy(o) ? m->residual + s->offset : NULL;
+    double norm = 0;
+    if (s->n_tensors > PARTS_MAX)
+        return pl_fail(PL_ERR_UNSUPPORTED, "%s has more than %d tensors", s->name,
+                       PARTS_MAX);
+    int n_parts = pl_codec_parts(m->update.topology, module, parts);
+    pl_buf_clear(&m->message);
+    double start = pl_now();
+    PL_RETURN_IF(pl_codec_encode_module(o, parts, n_parts, &round,
+                                        m->update.values + s->offset, residual,
+                                        &m->message));
+    double middle = pl_now();
+    PL_RETURN_IF(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
+                              m->sum + s->offset, &norm));
+    p->encode_s += middle - start;
+    p->add_s += pl_now() - middle;
+    p->bytes += m->message.len;
+    return PL_OK;
+}
+
+static double relative_error(const measurement *m)
+{
+    double error = 0;
+    for (size_t i = 0; i < m->update.n; i++) {
+        double e = (double)m->update.values[i] - (double)m->sum[i];
+        error += e * e;
+    }
+    return m->norm > 0 ? sqrt(error) / m->norm : 0;
+}
+
+/* The first pass starts without a residual: its bytes and its error are reported. */
+static pl_status measure_row(measurement *m, row *r)
+{
+    pl_codec_options o;
+    PL_RETURN_IF(pl_codec_options_default(r->codec, &o));
+    o.entropy = r->entropy;
+    o.value_bits = (uint8_t)(r->value_bits ? r->value_bits : 8);
+    r->encode_s = r->add_s = INFINITY;
+    memset(m->residual, 0, m->update.n * sizeof *m->residual);
+    memset(m->sum, 0, m->update.n * sizeof *m->sum);
+    for (int i = 0; i < PASSES; i++) {
+        pass p = {0};
+        for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++)
+            PL_RETURN_IF(pass_slot(m, &o, slot, &p));
+        if (i == 0) {
+            r->bytes = (double)p.bytes / (double)m->update.n;
+            r->error = relative_error(m);
+        }
+        r->encode_s = fmin(r->encode_s, p.encode_s);
+        r->add_s = fmin(r->add_s, p.add_s);
     }
     return PL_OK;
 }
 
-static pl_status report(const measurement *m, bool json)
+static void measure_copy(measurement *m)
 {
-    static const char *const codecs[] = {"f32", "bf16"};
-    pl_json *o = pl_json_object();
-    pl_buf text = {0};
-    pl_status status = PL_OK;
-    for (int i = 0; i < 2; i++) {
-        double encode = 0, add = 0, bytes = 4.0 * N;
-        PL_TRY(time_codec(m, codecs[i], &encode, &add));
-        pl_json *c = pl_json_object();
-        pl_json_set_real(c, "encode_gb_per_s", bytes / encode * 1e-9);
-        pl_json_set_real(c, "add_gb_per_s", bytes / add * 1e-9);
-        pl_json_set(o, codecs[i], c);
-        if (!json)
-            say("%-10s encode %6.2f GB/s  decode+add %6.2f GB/s", codecs[i],
-                bytes / encode * 1e-9, bytes / add * 1e-9);
+    m->copy_s = INFINITY;
+    for (int i = 0; i < PASSES; i++) {
+        double start = pl_now();
+        memcpy(m->sum, m->update.values, m->update.n * sizeof *m->sum);
+        m->copy_s = fmin(m->copy_s, pl_now() - start);
     }
+}
+
+/* ---- reporting ---- */
+static double speed(const measurement *m, double seconds)
+{
+    return 4e-9 * (double)m->update.n / seconds;
+}
+
+static void print_rows(const measurement *m)
+{
+    say("update    %s", m->update.source);
+    say("          %zu parameters; root mean square %.2e; copying %.1f GB/s",
+        m->update.n, m->norm / sqrt((double)m->update.n), speed(m, m->copy_s));
+    say("  %-20s %12s %12s %12s %10s", "codec", "encode GB/s", "add GB/s", "B/param",
+        "rel. error");
+    for (int i = 0; i < N_ROWS; i++)
+        say("  %-20s %12.2f %12.2f %12.4f %10.4f", rows[i].label,
+            speed(m, rows[i].encode_s), speed(m, rows[i].add_s), rows[i].bytes,
+            rows[i].error);
+}
+
+static pl_json *row_json(const measurement *m, const row *r)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "codec", r->codec);
+    if (strcmp(r->codec, "topk") == 0)
+        pl_json_set_int(o, "value_bits", r->value_bits ? r->value_bits : 8);
+    pl_json_set_bool(o, "entropy", r->entropy);
+    pl_json_set_real(o, "encode_gb_per_s", speed(m, r->encode_s));
+    pl_json_set_real(o, "add_gb_per_s", speed(m, r->add_s));
+    pl_json_set_real(o, "bytes_per_param", r->bytes);
+    pl_json_set_real(o, "relative_error", r->error);
+    return o;
+}
+
+static void print_json(const measurement *m)
+{
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    pl_buf text = {0};
+    pl_json_set_text(o, "update", m->update.source);
+    pl_json_set_int(o, "params", (int64_t)m->update.n);
+    pl_json_set_real(o, "update_norm", m->norm);
+    pl_json_set_real(o, "copy_gb_per_s", speed(m, m->copy_s));
+    pl_json_set_int(o, "contributors", CONTRIBUTORS);
+    for (int i = 0; i < N_ROWS; i++)
+        pl_json_push(list, row_json(m, &rows[i]));
+    pl_json_set(o, "codecs", list);
     pl_json_write(o, 0, &text);
-    if (json)
-        say("%s", pl_buf_text(&text));
-done:
+    say("%s", pl_buf_text(&text));
     pl_buf_destroy(&text);
     pl_json_destroy(&o);
-    return status;
 }
 
 pl_status bench_codec(bool json, const char *folder)
 {
     pl_status status = PL_OK;
-    measurement m = {0};
-    if (folder)
-        return pl_fail(PL_ERR_UNSUPPORTED, "bench codec does not read runs yet");
-    PL_TRY(pl_try_alloc(N * sizeof(float), "an update", (void **)&m.update));
-    PL_TRY(pl_try_alloc(N * sizeof(float), "a sum", (void **)&m.sum));
-    PL_TRY(pl_try_alloc((size_t)pl_codec_bytes("f32", N), "an encoded update",
-                        (void **)&m.encoded));
-    for (size_t i = 0; i < N; i++)
-        m.update[i] = pl_random_normal(1, 0, i % 65536) * 1e-3f;
-    PL_TRY(report(&m, json));
+    measurement m;
+    memset(&m, 0, sizeof m);
+    PL_TRY(folder ? bench_update_read(folder, &m.update)
+                  : bench_update_train(&m.update));
+    size_t bytes = m.update.n * sizeof(float);
+    PL_TRY(pl_try_alloc(bytes, "a residual", (void **)&m.residual));
+    PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&m.sum));
+    m.norm = pl_l2_norm(m.update.values, m.update.n);
+    measure_copy(&m);
+    for (int i = 0; i < N_ROWS; i++)
+        PL_TRY(measure_row(&m, &rows[i]));
+    if (json)
+        print_json(&m);
+    else
+        print_rows(&m);
 done:
-    pl_free_aligned(m.update);
+    bench_update_free(&m.update);
+    pl_free_aligned(m.residual);
     pl_free_aligned(m.sum);
-    pl_free_aligned(m.encoded);
+    pl_buf_destroy(&m.message);
     return status;
 }

@@ -235,20 +235,24 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
+/* The end of a stretch, filled up with zeros, which change neither sum. */
+static double add_short(const float *tile, size_t n, float weight, float *sum)
+{
+    float values[TILE] = {0}, sums[TILE] = {0};
+    memcpy(values, tile, n * sizeof *values);
+    if (sum)
+        memcpy(sums, sum, n * sizeof *sum);
+    double squares = add_tile(values, weight, sums);
+    if (sum)
+        memcpy(sum, sums, n * sizeof *sum);
+    return squares;
+}
+
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
 {
-    float values[TILE] = {0}, sum[TILE] = {0};
-    double squares;
-    if (n == TILE && sink->sum)
-        squares = add_tile(tile, sink->weight, sink->sum + first);
-    else {
-        memcpy(values, tile, n * sizeof *values);
-        if (sink->sum)
-            memcpy(sum, sink->sum + first, n * sizeof *sum);
-        squares = add_tile(values, sink->weight, sum);
-        if (sink->sum)
-            memcpy(sink->sum + first, sum, n * sizeof *sum);
-    }
+    float *sum = sink->sum ? sink->sum + first : NULL;
+    double squares = sum && n == TILE ? add_tile(tile, sink->weight, sum)
+                                      : add_short(tile, n, sink->weight, sum);
     if (!isfinite(squares))
         return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
                        (unsigned long long)first);

@@ -27,8 +27,8 @@
  * machine.
  *
  * Read in this order: codec_parts (private nouns), codec_policy (options, roles),
- * codec (the message), codec_section (checksums, entropy coding), codec_quant,
- * codec_select, codec_topk, codec_shared, codec_sketch, codec_combine.
+ * codec (the door), codec_message (header, table, sections), codec_quant, codec_select,
+ * codec_topk, codec_shared, codec_sketch, codec_combine.
  */
 #ifndef PL_OUTER_CODEC_H
 #define PL_OUTER_CODEC_H
@@ -73,12 +73,12 @@ typedef enum pl_selector {
 typedef struct pl_codec_options {
     uint8_t codec[PL_ROLE_COUNT]; /* pl_codec of each role */
     uint8_t selector;             /* of topk and sketch16 */
-    uint8_t value_bits;           /* of topk: 8 or 2 */
+    uint8_t value_bits;           /* of topk: 8 or 2 (2) */
     bool entropy;                 /* zstd where it saves 3 % or more */
     int32_t k;     /* of every 4096, for topk and sketch16; 1..4096 (64). An upper
                       bound for the two selectors that estimate */
     int32_t small; /* elements; smaller tensors have the role SMALL (4096) */
-    double beta;   /* decay of the residual, 0..1 (1) */
+    double beta;   /* decay of the residual, 0..1 (1; topk 0.95) */
     double cells;  /* of sketch16, cells a key: 1.05..16 (1.30) */
 } pl_codec_options;
 

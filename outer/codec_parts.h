@@ -27,6 +27,13 @@ extern "C" {
 #define CODEC_WIDE
 #endif
 
+/* What such a function calls must become part of it, to have its vectors. */
+#if defined(__GNUC__)
+#define CODEC_INLINE static inline __attribute__((always_inline))
+#else
+#define CODEC_INLINE static inline
+#endif
+
 enum {
     TILE = 4096,
     HEADER_BYTES = 64,

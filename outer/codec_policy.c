@@ -42,7 +42,7 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
 {
     int codec = PL_CODEC_F32;
     memset(out, 0, sizeof *out);
-    *out = (pl_codec_options){.value_bits = 8,
+    *out = (pl_codec_options){.value_bits = 2,
                               .entropy = true,
                               .k = 64,
                               .small = TILE,
@@ -55,6 +55,8 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
         return unknown_name(name);
     memset(out->codec, codec, sizeof out->codec);
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
+    if (codec == PL_CODEC_TOPK)
+        out->beta = 0.95; /* as SparseLoCo */
     if (tagc)
         tagc_roles(out);
     return PL_OK;

@@ -13,7 +13,7 @@
 #define ROUNDER 12582912.0f /* 1.5 * 2^23 */
 enum { ROUNDER_BITS = 0x4b400000 };
 
-static int32_t round_code(float x)
+CODEC_INLINE int32_t round_code(float x)
 {
     return (int32_t)codec_float_bits(x + ROUNDER) - ROUNDER_BITS;
 }
@@ -193,7 +193,7 @@ pl_status bf16_decode(const codec_task *task)
 }
 
 /* ---- i8 ---- */
-static uint32_t largest_bits(const float *x, int n)
+CODEC_INLINE uint32_t largest_bits(const float *x, int n)
 {
     int32_t top = 0; /* without the sign, the order of bits is that of values */
     for (int i = 0; i < n; i++) {
@@ -268,8 +268,8 @@ pl_status i8_decode(const codec_task *task)
 }
 
 /* ---- i4: byte j of 16 holds codes j and j + 16 of 32 ---- */
-static void i4_block(const float *restrict a, float scale, uint8_t *restrict codes,
-                     float *restrict left)
+CODEC_INLINE void i4_block(const float *restrict a, float scale,
+                           uint8_t *restrict codes, float *restrict left)
 {
     float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     int8_t q[I4_BLOCK];

@@ -17,7 +17,7 @@
 
 enum { GROUP = 16, GROUPS = TILE / GROUP };
 
-static int32_t magnitude(float x)
+CODEC_INLINE int32_t magnitude(float x)
 {
     return (int32_t)(codec_float_bits(x) & 0x7fffffffu);
 }

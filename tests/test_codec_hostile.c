@@ -149,8 +149,8 @@ static void index_outside_the_stretch_is_refused(void **state)
     (void)state;
     encode_one("topk", false, &m);
     size_t scales = HEADER_BYTES + RECORD_BYTES + 3 * SECTION_BYTES;
-    size_t gaps = scales + 2 * 2;
-    m.data[gaps + 3] = 254; /* this one gap longer: the last runs over the end */
+    size_t gaps = scales + (size_t)2 * 4; /* two magnitudes for each chunk */
+    m.data[gaps + 3] = 254; /* gaps so long that the last runs over the end */
     for (int i = 0; i < 60; i++)
         m.data[gaps + 4 + (size_t)i] = 254;
     forge_section(&m, 1);

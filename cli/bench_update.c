@@ -1,0 +1,205 @@
+/* Updates as training makes them: from a run, or from a few steps right here. */
+#include "cli/bench_update.h"
+
+void bench_update_free(bench_update *update)
+{
+    pl_topology_destroy(&update->topology);
+    pl_free_aligned(update->values);
+    update->values = NULL;
+}
+
+static pl_status alloc_floats(size_t n, float **out)
+{
+    return pl_try_alloc(n * sizeof **out, "an update", (void **)out);
+}
+
+/* ---- from a run ---- */
+/* The last version that all modules of path 0 have. */
+static pl_status last_version(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                              uint64_t *out)
+{
+    *out = UINT64_MAX;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        pl_version head;
+        char name[96];
+        memset(&head, 0, sizeof head);
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, 0), name);
+        PL_RETURN_IF(pl_store_head(store, name, &head));
+        *out = head.number < *out ? head.number : *out;
+        pl_version_clear(&head);
+    }
+    if (*out == 0 || *out == UINT64_MAX)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "nothing of %s has been merged yet; wait for its first phase",
+                       arm->name);
+    return PL_OK;
+}
+
+/* What path 0 sent for a module, in place of the difference, if it was kept. */
+static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
+                           bool *kept)
+{
+    pl_buf bytes = {0};
+    double norm = 0;
+    pl_status status = PL_OK;
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        if (c->path != 0 || c->replica != 0 || !pl_store_has_blob(store, &c->update))
+            continue;
+        pl_buf_reserve(&bytes, (size_t)c->update_bytes);
+        PL_TRY(pl_store_read_blob(store, &c->update, 0, (size_t)c->update_bytes,
+                                  bytes.data));
+        memset(out, 0, n * sizeof *out);
+        PL_TRY(pl_codec_add(bytes.data, c->update_bytes, n, 1.0f, out, &norm));
+        *kept = true;
+        break;
+    }
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t version,
+                               bench_update *u, bool *kept)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++) {
+        const pl_slot *s = pl_topology_slot(u->topology, slot);
+        pl_version v;
+        char name[96];
+        memset(&v, 0, sizeof v);
+        pl_arm_module_name(arm, u->topology,
+                           pl_topology_module_of_path(u->topology, slot, 0), name);
+        PL_RETURN_IF(pl_store_get_version(store, name, version, &v));
+        pl_status status =
+            read_kept(store, &v, s->n_params, u->values + s->offset, kept);
+        pl_version_clear(&v);
+        PL_RETURN_IF(status);
+    }
+    return PL_OK;
+}
+
+static pl_status read_update(pl_store *store, const pl_arm *arm, const char *folder,
+                             bench_update *u)
+{
+    float *end = NULL;
+    uint64_t version = 0;
+    bool kept = false;
+    pl_status status = PL_OK;
+    PL_TRY(last_version(store, arm, u->topology, &version));
+    PL_TRY(alloc_floats(u->n, &end));
+    PL_TRY(store_path_params(store, arm, u->topology, 0, version - 1, u->values));
+    PL_TRY(store_path_params(store, arm, u->topology, 0, version, end));
+    for (size_t i = 0; i < u->n; i++)
+        u->values[i] -= end[i];
+    PL_TRY(read_all_kept(store, arm, version, u, &kept));
+    snprintf(u->source, sizeof u->source, "%s of path 0 in version %llu of %s",
+             kept ? "updates" : "differences", (unsigned long long)version, folder);
+done:
+    pl_free_aligned(end);
+    return status;
+}
+
+pl_status bench_update_read(const char *folder, bench_update *out)
+{
+    pl_store *store = NULL;
+    pl_arm arm;
+    pl_status status = PL_OK;
+    memset(out, 0, sizeof *out);
+    memset(&arm, 0, sizeof arm);
+    PL_TRY(store_open_run(folder, &store));
+    PL_TRY(store_arm(store, "mix", &arm, &out->topology));
+    out->n = pl_topology_path_params(out->topology);
+    PL_TRY(alloc_floats(out->n, &out->values));
+    PL_TRY(read_update(store, &arm, folder, out));
+done:
+    pl_arm_clear(&arm);
+    pl_store_close(&store);
+    return status;
+}
+
+/* ---- by training ---- */
+enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
+
+/* Words of a language that can be learnt: few are frequent, most are rare, and what
+ * follows depends on what came before. */
+static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
+{
+    for (int b = 0; b < BATCH; b++) {
+        int32_t word = 1;
+        for (int t = 0; t <= CONTEXT; t++) {
+            uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
+            double u = pl_random_uniform(7, 1, at);
+            int32_t rank = (int32_t)(u * u * u * u * vocab);
+            word = (word * 31 + rank) % vocab;
+            if (t < CONTEXT)
+                tokens[b * CONTEXT + t] = word;
+            if (t > 0)
+                targets[b * CONTEXT + t - 1] = word;
+        }
+    }
+}
+
+static pl_status train_steps(pl_model *model, int vocab, int first, int end)
+{
+    int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
+    for (int step = first; step < end; step++) {
+        pl_step_result result;
+        pl_adamw adam = {.lr = 1e-3f,
+                         .beta1 = 0.9f,
+                         .beta2 = 0.95f,
+                         .eps = 1e-8f,
+                         .weight_decay = 0.1f,
+                         .step = step + 1};
+        draw_text(vocab, step, tokens, targets);
+        PL_RETURN_IF(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
+                                         1.0f, &result));
+    }
+    return PL_OK;
+}
+
+static pl_status train_update(pl_model *model, bench_update *u)
+{
+    int vocab = pl_topology_shape(u->topology)->vocab;
+    float *end = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(alloc_floats(u->n, &end));
+    for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++)
+        pl_topology_init(u->topology, slot, 1,
+                         u->values + pl_topology_slot(u->topology, slot)->offset);
+    PL_TRY(pl_model_load(model, u->values));
+    PL_TRY(pl_model_load_moments(model, NULL, NULL));
+    PL_TRY(train_steps(model, vocab, 0, STEPS - PHASE));
+    PL_TRY(pl_model_save(model, u->values));
+    PL_TRY(train_steps(model, vocab, STEPS - PHASE, STEPS));
+    PL_TRY(pl_model_save(model, end));
+    for (size_t i = 0; i < u->n; i++)
+        u->values[i] -= end[i];
+done:
+    pl_free_aligned(end);
+    return status;
+}
+
+pl_status bench_update_train(bench_update *out)
+{
+    pl_backend_options backend = {.name = "auto", .n_threads = 1, .precision = "auto"};
+    pl_model_options options = {BATCH, CONTEXT, true};
+    pl_backend *be = NULL;
+    pl_model *model = NULL;
+    pl_shape shape;
+    pl_topology_spec spec;
+    pl_status status = PL_OK;
+    memset(out, 0, sizeof *out);
+    PL_TRY(pl_preset("laptop", &shape, &spec));
+    PL_TRY(pl_topology_create(&shape, &spec, &out->topology));
+    out->n = pl_topology_path_params(out->topology);
+    PL_TRY(alloc_floats(out->n, &out->values));
+    PL_TRY(pl_backend_open(&backend, &be));
+    PL_TRY(pl_model_create(be, out->topology, &options, &model));
+    PL_TRY(train_update(model, out));
+    snprintf(out->source, sizeof out->source,
+             "%d steps of AdamW on the laptop preset after %d", PHASE, STEPS - PHASE);
+done:
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* Private to cli: an update to measure codecs with. */
+#ifndef PL_CLI_BENCH_UPDATE_H
+#define PL_CLI_BENCH_UPDATE_H
+#include "cli/run.h"
+
+typedef struct bench_update {
+    pl_topology *topology;
+    size_t n;      /* parameters of a path */
+    float *values; /* [n] start of a phase minus its end */
+    char source[160];
+} bench_update;
+
+/* Of path 0 of a run's mixture: what it sent in the last merged phase if the store has
+ * kept it, else the difference of the last two versions. ERR_NOT_FOUND if nothing was
+ * merged. */
+pl_status bench_update_read(const char *folder, bench_update *out);
+/* Trains the laptop preset on drawn text for some steps; its last 20 are the update. */
+pl_status bench_update_train(bench_update *out);
+void bench_update_free(bench_update *update);
+
+#endif
