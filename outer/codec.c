@@ -1,4 +1,9 @@
-/* The door of the codecs: an update becomes a message, and is added from one. */
+/* The door of the codecs: an update becomes a message, and is added from one.
+ *
+ * Encoding goes stretch by stretch and, within one, tile by tile: a tile of the update
+ * and of the residual is read once, stays in the first cache while it is quantised, and
+ * what was not sent is written back over the residual. Decoding goes the same way into
+ * a sink, which adds, measures and refuses what is not finite. */
 #include "outer/codec_parts.h"
 
 #include <math.h>
@@ -53,6 +58,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
+/* Without a residual what is not sent is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -90,6 +96,7 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
+/* Of each codec on the wire; a list is only ever what a sketch became. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);
@@ -107,6 +114,7 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
+/* The parts come from a topology, but callers may build them by hand. */
 static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 {
     *n = 0;
@@ -121,6 +129,7 @@ static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
     return PL_OK;
 }
 
+/* Beyond SKETCH_W_MAX contributors a code of 16 bits has no room for each. */
 static pl_status check_round(const pl_codec_options *o, const pl_codec_round *round)
 {
     int most = UINT16_MAX;
@@ -161,6 +170,7 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
+/* The table's size must be known before the first section is written behind it. */
 static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
                                 int n_parts, const pl_codec_round *round, size_t n)
 {
@@ -260,6 +270,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return PL_OK;
 }
 
+/* For codecs that send few values: what they leave out is not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (!isfinite(value))
@@ -289,6 +300,7 @@ pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
     pl_buf scratch[SECTIONS_MAX] = {{0}};
     *norm = 0;
     PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
+    /* a homomorphic message was multiplied by its weight before it was rounded */
     codec_sink sink = {sum, reader.header.homomorphic ? 1.0f : weight, 0};
     while (codec_reader_next(&reader, &s))
         PL_TRY(decode_stretch(&reader.header, &s, scratch, &sink));

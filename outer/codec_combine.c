@@ -39,6 +39,7 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
+/* Kept from stretch to stretch: combining a message allocates a few times in all. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -49,6 +50,7 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
 }
 
 /* ---- whether they belong together ---- */
+/* One round means one seed and one scale; else sums would mean nothing. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
 {
     if (!a->homomorphic || !b->homomorphic)
@@ -74,6 +76,7 @@ static bool is_sparse(const codec_stretch *s)
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
+/* A list is what a sketch may have become on its way. */
 static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
 {
     bool same = a->codec == b->codec && a->cells == b->cells;
@@ -114,6 +117,7 @@ static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out
     memcpy(out, halves, 2 * n);
 }
 
+/* Operands may be of different widths, and the sum of a third. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -153,6 +157,7 @@ CODEC_WIDE static void add_cells(const uint8_t *restrict a, const uint8_t *restr
     }
 }
 
+/* An element that cancels out keeps its bit: its code is then zero. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
     size_t bytes = (size_t)((s->count + 7) / 8);
@@ -198,6 +203,7 @@ static void add_lists(combination *c, const codec_stretch *s, const uint8_t *bit
     }
 }
 
+/* Peels what is a sketch, with all checks, since the codes are looked at anyway. */
 static pl_status combine_lists(combination *c, codec_stretch *s)
 {
     operand *both[2] = {&c->a, &c->b};
@@ -323,6 +329,7 @@ static pl_status decode_total(const pl_codec_message *messages, int n_messages,
     return PL_OK;
 }
 
+/* A message that wants a weight would be added with the wrong one. */
 static pl_status check_messages(const pl_codec_message *messages, int n_messages,
                                 size_t n)
 {

@@ -58,6 +58,7 @@ static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
     return PL_OK;
 }
 
+/* Bytes 24 to 32 stay zero, as begin left them. */
 static void write_record(codec_writer *w, const codec_stretch *s)
 {
     uint8_t *at = w->out->data + w->table_at;
@@ -112,6 +113,7 @@ static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
     return pl_checksum_pieces(pieces, 3);
 }
 
+/* The header is last: only now are the lengths known that it gives. */
 void codec_writer_end(codec_writer *w)
 {
     const codec_header *h = &w->header;
@@ -150,6 +152,7 @@ static int get_exponent(const uint8_t *at)
     return value;
 }
 
+/* The checksum comes last: it is computed over lengths that have been checked. */
 static pl_status check_lengths(const uint8_t *data, uint64_t bytes,
                                const codec_header *h, size_t n)
 {
@@ -169,6 +172,7 @@ static pl_status check_lengths(const uint8_t *data, uint64_t bytes,
     return PL_OK;
 }
 
+/* Limits of codes and widths of sums follow from these numbers. */
 static pl_status check_round(const codec_header *h)
 {
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
@@ -208,6 +212,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
 }
 
 /* ---- reading the table ---- */
+/* Fields that a codec does not use are zero: a message has one form only. */
 static bool record_is_possible(const codec_header *h, const codec_stretch *s)
 {
     bool planes = s->variant == 0 || s->variant == VARIANT_PLANES;
@@ -232,6 +237,7 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
+/* No count in it may lead beyond the module, whose size the reader knows. */
 static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
 {
     const codec_header *h = &r->header;
@@ -282,6 +288,7 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
     return PL_OK;
 }
 
+/* Moves over the record, its entries and, in the body, its sections. */
 static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -337,6 +344,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
+/* Both ends look at the same bytes again: what opened will be read. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -355,6 +363,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
     pl_buf_clear(scratch);
+    /* raw_bytes has been compared with what the record needs: it bounds the memory */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
     *raw = scratch->data;

@@ -30,6 +30,8 @@ static pl_status unknown_name(const char *name)
                    near ? "`?)" : "");
 }
 
+/* TAGC compresses the large matrices (by number of elements: both of the MLP, and the
+ * tied embedding) and leaves attention and norms dense. */
 static void tagc_roles(pl_codec_options *o)
 {
     const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
@@ -87,6 +89,7 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
     return false;
 }
 
+/* Homomorphic messages round f32 as well, but then another codec is there, too. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -95,6 +98,7 @@ bool pl_codec_is_lossy(const pl_codec_options *options)
     return false;
 }
 
+/* A message is added without decoding as a whole or not at all. */
 static pl_status check_roles(const pl_codec_options *o)
 {
     bool homomorphic = pl_codec_is_homomorphic(o);
@@ -135,6 +139,7 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
 }
 
 /* ---- roles ---- */
+/* By the end of the tensor's name, which is a Llama name. */
 static int role_of(const pl_slot *slot, const pl_tensor *tensor)
 {
     static const struct {
@@ -188,6 +193,8 @@ int pl_codec_exponent(double norm, size_t n)
     return exponent < -96 ? -96 : exponent > 64 ? 64 : exponent;
 }
 
+/* W codes within the limit add up to at most 2^15 - 1 in a sketch's cell, and to 22
+ * bits elsewhere, which fp32 holds exactly, two bits to spare. */
 int32_t codec_limit(int codec, int n_contributors)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -237,6 +244,7 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
+/* In proportion to the segment, rounded up: never none. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -260,6 +268,7 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
     return count / block + (count % block != 0);
 }
 
+/* With planes the top bytes are a section of their own, the only one worth packing. */
 static void plane_bytes(const codec_stretch *s, uint64_t width,
                         uint64_t raw[SECTIONS_MAX])
 {
@@ -305,6 +314,7 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
 }
 
 /* ---- the longest message ---- */
+/* Packing never lengthens, so raw sizes bound what travels. */
 static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t count,
                               int n_contributors)
 {

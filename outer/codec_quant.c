@@ -34,6 +34,7 @@ CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
     }
 }
 
+/* Undoes f32_split, whatever the bits: also those of NaN. */
 CODEC_WIDE static void f32_join(const uint8_t *restrict top,
                                 const uint8_t *restrict high,
                                 const uint8_t *restrict middle,
@@ -61,6 +62,7 @@ static pl_status f32_encode_planes(codec_job *job, uint8_t *const at[SECTIONS_MA
     return PL_OK;
 }
 
+/* f32 sends the residual along: switching to it empties one. */
 static void keep_nothing(const codec_job *job)
 {
     if (job->residual)
@@ -87,6 +89,7 @@ pl_status f32_encode(codec_job *job)
     return PL_OK;
 }
 
+/* Joins planes, or copies: sections lie at any address. */
 static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
 {
     const codec_stretch *s = task->stretch;
@@ -124,6 +127,7 @@ CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out
     }
 }
 
+/* As f32_split: eight bits of exponent on top, seven of mantissa and the sign below. */
 CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
                                   uint8_t *restrict top, uint8_t *restrict low)
 {
@@ -231,6 +235,8 @@ CODEC_WIDE static void i8_widen(const int8_t *restrict codes,
             out[b * I8_BLOCK + i] = scales[b] * (float)codes[b * I8_BLOCK + i];
 }
 
+/* The residual is computed from the code, not from the exact quotient: what is kept
+ * and what the home decodes add up to what was there. */
 pl_status i8_encode(codec_job *job)
 {
     float tile[TILE], left[TILE], scales[TILE / I8_BLOCK];
@@ -284,6 +290,8 @@ CODEC_INLINE void i4_block(const float *restrict a, float scale,
                 (uint8_t)((q[half * 32 + j] & 15) | (q[half * 32 + 16 + j] & 15) << 4);
 }
 
+/* Adding 0xffff before the shift rounds a positive float up to bf16; below 0x80 it is
+ * subnormal. */
 CODEC_WIDE static uint32_t i4_tile(const float *restrict a, uint8_t *restrict codes,
                                    uint16_t *restrict scales, float *restrict left)
 {
@@ -300,6 +308,7 @@ CODEC_WIDE static uint32_t i4_tile(const float *restrict a, uint8_t *restrict co
     return all;
 }
 
+/* (x ^ 8) - 8 extends the sign of four bits. */
 CODEC_WIDE static void i4_widen(const uint8_t *restrict codes,
                                 const uint16_t *restrict scales, float *restrict out)
 {

@@ -102,18 +102,22 @@ typedef struct tail {
     uint64_t count;
 } tail; /* of |a| above a threshold */
 
-CODEC_WIDE static void add_tail(const float *restrict a, float threshold, tail *out)
+/* Compared as bits: of positive floats they have the same order, and vectors of them
+ * need no care for NaN. */
+CODEC_WIDE static void add_tail(const float *restrict a, int32_t threshold,
+                                tail *restrict out)
 {
     enum { LANES = 16 };
     double lanes[LANES] = {0};
     int32_t count = 0;
     for (int i = 0; i < TILE; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            float x = codec_bits_float((uint32_t)magnitude(a[i + j]));
-            lanes[j] += (double)(x > threshold ? x : 0.0f);
+            int32_t m = magnitude(a[i + j]);
+            int32_t kept = m & -(int32_t)(m > threshold);
+            lanes[j] += (double)codec_bits_float((uint32_t)kept);
         }
     for (int i = 0; i < TILE; i++)
-        count += codec_bits_float((uint32_t)magnitude(a[i])) > threshold;
+        count += magnitude(a[i]) > threshold;
     for (int j = 0; j < LANES; j++)
         out->sum += lanes[j];
     out->count += (uint64_t)count;
@@ -123,8 +127,9 @@ static tail measure_tail(const codec_job *job, float threshold)
 {
     float tile[TILE];
     tail t = {0, 0};
+    int32_t bits = magnitude(threshold);
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        add_tail(job_tile(job, i, tile), threshold, &t);
+        add_tail(job_tile(job, i, tile), bits, &t);
     return t;
 }
 
@@ -139,15 +144,16 @@ static double natural_log(double x)
     return 2 * s * sum + (exponent - 1) * 0.6931471805599453;
 }
 
+/* Aims a little below the budget, so that the last stage need not hit it. */
 static float sidco_threshold(const codec_job *job, uint64_t budget)
 {
     enum { STAGES = 8 };
-    double eta = 0;
+    double eta = 0, aim = 0.9 * (double)budget;
     for (int stage = 0; stage < STAGES; stage++) {
         tail t = measure_tail(job, (float)eta);
         if (t.count <= budget)
             break;
-        double mean = t.sum / (double)t.count, ratio = (double)t.count / (double)budget;
+        double mean = t.sum / (double)t.count, ratio = (double)t.count / aim;
         eta += (mean - eta) * natural_log(ratio < 4 ? ratio : 4);
     }
     return (float)eta;

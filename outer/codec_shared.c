@@ -44,6 +44,7 @@ CODEC_WIDE static void narrow_tile(const int32_t *restrict q, int8_t *restrict o
         out[i] = (int8_t)q[i];
 }
 
+/* One message fits in 8 bits a code, or takes 32 for the small tensors. */
 pl_status shared_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
@@ -83,6 +84,7 @@ CODEC_WIDE static void widen16(const int16_t *restrict codes, int32_t *restrict 
         q[i] = codes[i];
 }
 
+/* Sections lie at any address, so codes are copied before they are widened. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE])
 {

@@ -108,6 +108,8 @@ static void restore_dropped(const float *a, const uint16_t *kept, size_t n_kept,
         left[kept[i]] = errors[i];
 }
 
+/* The whole tile is quantised, then all but what was selected is forgotten again: both
+ * are loops without branches. */
 static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *choice,
                                   list_out *o)
 {
@@ -186,6 +188,7 @@ static void peeling_free(peeling *p)
     pl_free(p->codes);
 }
 
+/* For the largest segment; the others use a part of it. */
 static void peeling_alloc(peeling *p, const codec_stretch *s)
 {
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
@@ -327,6 +330,8 @@ static uint16_t *make_room(codec_job *job, list_out *list)
     return (uint16_t *)(void *)(at + bitmap + codes);
 }
 
+/* What an encoder cannot peel, nobody can: then the list goes, and the sums that hold
+ * it are lists as well. */
 pl_status sketch_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;

@@ -168,6 +168,7 @@ static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
     return 0;
 }
 
+/* Value i of those kept, which has this index. */
 static float get_value(const codec_task *task, uint64_t index, uint64_t i)
 {
     const uint8_t *scales = task->raw[0], *codes = task->raw[2];
@@ -182,6 +183,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
+/* Only what was kept is touched: adding costs a fiftieth of a dense update. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
