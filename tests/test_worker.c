@@ -1,0 +1,195 @@
+/* folder: workers; label: integration
+ *
+ * What a worker says to its hub about a task that it cannot even fetch: the hub and
+ * the home are this test. */
+#include "workers/workers.h"
+
+#include "outer/messages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TTL_MS = 400, PATIENCE_MS = 5000, TOKEN = 77 };
+static const char task_name[] = "mix/p01.r0";
+
+typedef struct scene {
+    pl_socket *hub, *home;
+    char hub_at[PL_ADDRESS_MAX], home_at[PL_ADDRESS_MAX];
+    pl_peer worker;
+    pl_message heard; /* the last message of the worker */
+    volatile sig_atomic_t stop;
+    pl_thread *thread;
+    pl_status ended;
+} scene;
+
+static void run_worker(void *context)
+{
+    scene *s = context;
+    pl_worker_options options = {
+        .hub = s->hub_at,
+        .name = "w",
+        .cache = "/nonexistent",
+        .backend = {.name = "ref", .n_threads = 1, .precision = "f32"},
+        .cache_bytes = 1 << 20,
+        .patience_ms = PATIENCE_MS,
+        .stop = &s->stop};
+    s->ended = pl_worker_run(&options);
+}
+
+/* Waits for a message of this type; others are dropped. */
+static void hear(scene *s, pl_socket *socket, uint16_t type)
+{
+    int64_t start = pl_now_ms();
+    while (pl_now_ms() - start < PATIENCE_MS) {
+        bool ready = false;
+        pl_wire_poll(&socket, 1, NULL, 0, 20, &ready);
+        if (pl_wire_recv(socket, &s->worker, &s->heard) == PL_OK &&
+            s->heard.type == type)
+            return;
+    }
+    fail_msg("no message of type %u came", type);
+}
+
+static void answer(scene *s, pl_socket *socket, pl_message *a)
+{
+    a->request = s->heard.request;
+    assert_int_equal(pl_wire_send_to(socket, &s->worker, a), PL_OK);
+    pl_message_destroy(a);
+}
+
+static void say_welcome(scene *s)
+{
+    pl_message a;
+    hear(s, s->hub, PL_MSG_HELLO);
+    pl_message_init(&a, PL_MSG_WELCOME);
+    pl_put_text(&a.body, PL_TAG_ADDRESS, s->home_at);
+    pl_put_u64(&a.body, PL_TAG_TTL_MS, TTL_MS);
+    answer(s, s->hub, &a);
+}
+
+static void give_task(scene *s)
+{
+    pl_message a;
+    pl_hash blob;
+    hear(s, s->hub, PL_MSG_TASK_REQ);
+    pl_hash_of("blob", "an arm", 6, &blob);
+    pl_message_init(&a, PL_MSG_TASK);
+    a.token = TOKEN;
+    pl_put_hash(&a.body, PL_TAG_ARM_BLOB, &blob);
+    pl_put_u64(&a.body, PL_TAG_PATH, 1);
+    pl_put_u64(&a.body, PL_TAG_REPLICA, 0);
+    pl_put_u64(&a.body, PL_TAG_PHASE, 3);
+    pl_put_text(&a.body, PL_TAG_TASK, task_name);
+    answer(s, s->hub, &a);
+}
+
+/* The worker is fetching after this: the home has heard of it. */
+static int setup(void **state)
+{
+    scene *s = pl_alloc(sizeof *s);
+    pl_message_init(&s->heard, 0);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->hub, s->hub_at), PL_OK);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at), PL_OK);
+    assert_int_equal(pl_thread_start("worker", run_worker, s, &s->thread), PL_OK);
+    say_welcome(s);
+    give_task(s);
+    hear(s, s->home, PL_MSG_GET_BLOB);
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    scene *s = *state;
+    s->stop = 1;
+    pl_thread_join(&s->thread);
+    pl_status ended = s->ended;
+    pl_message_destroy(&s->heard);
+    pl_wire_close(&s->hub);
+    pl_wire_close(&s->home);
+    pl_free(s);
+    return ended == PL_OK ? 0 : -1;
+}
+
+/* Whether the message that was heard is about the task as the hub names it. */
+static pl_reader assert_named(const scene *s)
+{
+    pl_reader r;
+    char name[96];
+    pl_reader_open(&r, "a report", s->heard.body.data, s->heard.body.len);
+    pl_get_text(&r, PL_TAG_TASK, 0, name, sizeof name);
+    assert_int_equal(pl_reader_status(&r), PL_OK);
+    assert_string_equal(name, task_name);
+    assert_int_equal(s->heard.token, TOKEN);
+    return r;
+}
+
+/* ---- tests ---- */
+static void lease_is_renewed_while_the_arm_is_fetched(void **state)
+{
+    scene *s = *state;
+    for (int i = 0; i < 3; i++) {
+        hear(s, s->hub, PL_MSG_RENEW);
+        assert_named(s);
+    }
+}
+
+static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
+{
+    scene *s = *state;
+    pl_message a;
+    pl_message_init(&a, PL_MSG_ERR);
+    pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
+    pl_put_text(&a.body, PL_TAG_TEXT, "the arm is damaged");
+    hear(s, s->home, PL_MSG_GET_BLOB); /* asked again, after 2 s */
+    answer(s, s->home, &a);
+    hear(s, s->hub, PL_MSG_RELEASE);
+    pl_reader r = assert_named(s);
+    char text[64];
+    pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+    assert_string_equal(text, "the arm is damaged");
+    assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_DAMAGED);
+}
+
+static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
+{
+    scene *s = *state;
+    int64_t start = pl_now_ms();
+    s->stop = 1;
+    hear(s, s->hub, PL_MSG_RELEASE);
+    pl_reader r = assert_named(s);
+    assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0); /* no failure */
+    pl_thread_join(&s->thread);
+    assert_int_equal(s->ended, PL_OK);
+    assert_true(pl_now_ms() - start < PATIENCE_MS / 2);
+}
+
+static void lost_lease_ends_a_fetch_and_another_task_is_asked_for(void **state)
+{
+    scene *s = *state;
+    pl_message a;
+    hear(s, s->hub, PL_MSG_RENEW);
+    pl_message_init(&a, PL_MSG_LEASE_LOST);
+    answer(s, s->hub, &a);
+    hear(s, s->hub, PL_MSG_TASK_REQ);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    pl_log_open("worker", PL_LOG_ERROR, false);
+    const struct CMUnitTest tests[] = {
+        TEST(lease_is_renewed_while_the_arm_is_fetched),
+        TEST(arm_that_cannot_be_used_is_a_failure_of_its_task),
+        TEST(stop_ends_a_fetch_and_gives_the_task_back),
+        TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pl_wire_shutdown();
+    return failed;
+}
