@@ -14,7 +14,7 @@ static const struct option longs[] = {{"json", no_argument, NULL, OPT_JSON},
                                       {"run", required_argument, NULL, OPT_RUN},
                                       {NULL, 0, NULL, 0}};
 
-static const char *const subjects[] = {"codec"};
+static const char *const subjects[] = {"codec", "outer"};
 enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static pl_status check_subject(const char *subject)
@@ -52,7 +52,12 @@ static pl_status parse(int argc, char **argv, request *r)
 
 static pl_status measure(const request *r)
 {
-    return bench_codec(r->json, r->run);
+    if (strcmp(r->subject, "codec") == 0)
+        return bench_codec(r->json, r->run);
+    if (r->run)
+        return pl_fail(PL_ERR_USAGE, "bench outer takes no --run; it makes its own "
+                                     "parameters");
+    return bench_outer(r->json);
 }
 
 int cmd_bench(int argc, char **argv)

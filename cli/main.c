@@ -47,7 +47,7 @@ static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --json              one JSON object on one line\n";
 static const char bench_options[] =
-    "  --run RUN           updates of this run's store; else a small model is trained\n"
+    "  --run RUN           codec: updates of this run; else a small model is trained\n"
     "  --json              one JSON object on one line\n";
 static const char init_options[] =
     "  --set KEY=VALUE     written instead of the default\n"
@@ -99,8 +99,8 @@ const verb verbs[] = {
      cmd_status, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
-    {"bench", "bench codec [--run RUN] [--json]", "measure parts of it on this machine",
-     bench_options, cmd_bench, false},
+    {"bench", "bench codec|outer [--run RUN] [--json]",
+     "measure parts of it on this machine", bench_options, cmd_bench, false},
     {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", hub_options,
      cmd_hub, true},
     {"home", "home --store FOLDER --bind ADDRESS", "own a store and apply outer steps",
