@@ -1,0 +1,102 @@
+/* bench_wire: bytes a second through one connection, over loopback.
+ *
+ *   bench_wire bytes=67108864
+ *
+ * Sends that many bytes as messages of 64 KiB from a client to a server in the same
+ * process and prints the rate of what arrived. Checksums included, this is what a
+ * worker gets towards a home; on a link that is slower (bench/link.sh) it is the link.
+ */
+#include "base/base.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { PIECE = 1 << 16, WINDOW = 8, TYPE = 900, PATIENCE_MS = 30000 };
+
+typedef struct bench {
+    pl_socket *server, *client;
+    pl_message out, in;
+    int64_t bytes, sent, received;
+} bench;
+
+static pl_status open_bench(bench *b)
+{
+    char bound[PL_ADDRESS_MAX];
+    PL_RETURN_IF(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
+    PL_RETURN_IF(pl_wire_connect(bound, &b->client));
+    pl_message_init(&b->out, TYPE);
+    pl_message_init(&b->in, 0);
+    return PL_OK;
+}
+
+static void close_bench(bench *b)
+{
+    pl_message_destroy(&b->out);
+    pl_message_destroy(&b->in);
+    pl_wire_close(&b->client);
+    pl_wire_close(&b->server);
+    pl_wire_shutdown();
+}
+
+/* A few pieces are on their way at any time: enough to fill a link, too few to count
+ * memory as a link. */
+static pl_status fill_window(bench *b)
+{
+    static const uint8_t zeros[PIECE];
+    while (b->sent < b->bytes && b->sent - b->received < (int64_t)WINDOW * PIECE) {
+        int64_t left = b->bytes - b->sent;
+        size_t n = left < PIECE ? (size_t)left : PIECE;
+        pl_buf_clear(&b->out.data);
+        pl_buf_append(&b->out.data, zeros, n);
+        b->out.request = pl_wire_next_request();
+        PL_RETURN_IF(pl_wire_send(b->client, &b->out));
+        b->sent += (int64_t)n;
+    }
+    return PL_OK;
+}
+
+static pl_status take_arrived(bench *b)
+{
+    bool ready;
+    pl_peer peer;
+    if (pl_wire_poll(&b->server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
+        return pl_fail(PL_ERR_TIMEOUT, "nothing arrived within %d s; is the link up?",
+                       PATIENCE_MS / 1000);
+    pl_status status = pl_wire_recv(b->server, &peer, &b->in);
+    if (status == PL_ERR_TIMEOUT)
+        return PL_OK; /* ready for something that was no message */
+    PL_RETURN_IF(status);
+    b->received += (int64_t)b->in.data.len;
+    return PL_OK;
+}
+
+static pl_status run_bench(bench *b)
+{
+    PL_RETURN_IF(open_bench(b));
+    double start = pl_now();
+    while (b->received < b->bytes) {
+        PL_RETURN_IF(fill_window(b));
+        PL_RETURN_IF(take_arrived(b));
+    }
+    double seconds = pl_now() - start;
+    printf("bytes=%lld seconds=%.3f mbit_per_second=%.2f\n", (long long)b->received,
+           seconds, (double)b->received * 8e-6 / seconds);
+    return PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    bench b;
+    memset(&b, 0, sizeof b);
+    b.bytes = 64 << 20;
+    if (argc > 2 ||
+        (argc == 2 && (!pl_starts_with(argv[1], "bytes=") ||
+                       pl_parse_int(argv[1] + 6, &b.bytes) != PL_OK || b.bytes < 1))) {
+        fprintf(stderr, "usage: bench_wire [bytes=N]\n");
+        return 64;
+    }
+    pl_status status = run_bench(&b);
+    close_bench(&b);
+    if (status != PL_OK)
+        fprintf(stderr, "bench_wire: %s\n", pl_last_error());
+    return pl_status_exit_code(status);
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Runs a command on a slow network: loopback of its own, shaped by the kernel.
+#
+#   sh bench/link.sh RATE COMMAND [ARGUMENT ...]
+#
+# RATE is what tc understands, as 10mbit, 100mbit, 1gbit, or `free`: a network of its
+# own without a limit. Everything the command starts shares the one link, both
+# directions together, so n processes that send at once get a part each. Packets are
+# those of Ethernet (1500 bytes), their headers count, a queue of up to 400 ms stands
+# before the link; it adds no delay of its own. Exit code: that of the command; 69 if
+# this machine does not allow such networks.
+#
+# The network exists as long as a process is in it: nothing is left behind, however
+# the command ends. `cat /proc/net/dev` inside it tells how many bytes have passed.
+set -u
+
+refuse() { # code, sentence
+    echo "link: $2" >&2
+    exit "$1"
+}
+
+# Inside: makes the link, then becomes the command.
+if [ "${1-}" = --inside ]; then
+    rate=$2
+    shift 2
+    ip link set lo mtu 1500 up || exit 69
+    if [ "$rate" != free ]; then
+        # At least one packet, at most what the rate gives in 2 ms.
+        case $rate in
+        *gbit) burst=256kb ;;
+        *) burst=32kb ;;
+        esac
+        tc qdisc add dev lo root tbf rate "$rate" burst "$burst" latency 400ms ||
+            refuse 69 "this kernel does not shape loopback to $rate (qdisc tbf)"
+    fi
+    exec "$@"
+fi
+
+rate=${1-}
+[ $# -ge 2 ] || refuse 64 "usage: sh bench/link.sh RATE COMMAND [ARGUMENT ...]"
+shift
+if [ "$rate" != free ]; then
+    number=${rate%[kmg]bit}
+    case $number in
+    '' | 0* | *[!0-9]* | "$rate")
+        refuse 64 "a rate is free or like 10mbit, 100mbit, 1gbit, not \`$rate\`"
+        ;;
+    esac
+fi
+for tool in unshare ip tc; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
+        refuse 69 "there is no $tool; install util-linux and iproute2"
+done
+PATH=$PATH:/usr/sbin:/sbin
+if unshare --net true 2>/dev/null; then
+    exec unshare --net sh "$0" --inside "$rate" "$@"
+fi
+unshare --map-root-user --net true 2>/dev/null ||
+    refuse 69 "this machine lets neither this user nor its namespaces make networks"
+exec unshare --map-root-user --net sh "$0" --inside "$rate" "$@"

@@ -1,0 +1,52 @@
+#!/bin/sh
+# A link of bench/link.sh is as fast as it says: bytes copied through it take the time
+# that its rate implies, within a tenth; and its other promises.
+#
+# usage: link_rate.sh BENCH_WIRE
+#
+# Exit code 77 (skipped) where the machine does not allow networks of one's own.
+set -u
+wire=$1
+link=bench/link.sh
+failures=0
+
+complain() {
+    failures=$((failures + 1))
+    echo "FAILED: $1"
+}
+
+sh "$link" free true
+case $? in
+0) ;;
+69) exit 77 ;;
+*) complain "a free link does not run \`true\`" ;;
+esac
+
+# About a second each. Headers and acknowledgements take 3 to 6 % of the rate.
+check_rate() { # rate, its Mb/s, bytes
+    got=$(sh "$link" "$1" "$wire" "bytes=$3") || complain "$1: no bytes got through"
+    echo "$1: $got"
+    echo "$got" | awk -v want="$2" -F= '
+        { exit !($NF >= 0.9 * want && $NF <= 1.1 * want) }' ||
+        complain "$1 is not within a tenth of $2 Mb/s"
+}
+check_rate 10mbit 10 1500000
+check_rate 100mbit 100 15000000
+
+# Everything that passes is counted, and nobody outside shares the link.
+counted=$(sh "$link" free sh -c "'$wire' bytes=1000000 >/dev/null
+    awk '\$1 == \"lo:\" { print \$2 }' /proc/net/dev")
+if [ "$counted" -lt 1000000 ] || [ "$counted" -gt 1200000 ]; then
+    complain "1000000 bytes were sent and $counted counted"
+fi
+
+sh "$link" free sh -c 'exit 23'
+[ $? -eq 23 ] || complain "the command's exit code is lost"
+sh "$link" 10 true 2>/dev/null
+[ $? -eq 64 ] || complain "a rate without a unit is taken"
+sh "$link" 10mbit 2>/dev/null
+[ $? -eq 64 ] || complain "no command is taken"
+PATH=/nowhere /bin/sh "$link" 10mbit true 2>/dev/null
+[ $? -eq 69 ] || complain "a machine without the tools is not refused"
+
+[ "$failures" -eq 0 ]
