@@ -2,10 +2,10 @@
  * stopped and given again at any time. */
 #include "cli/evaluate.h"
 
-/* What the workers' time went into, summed over them; s but for the tokens. */
+/* What the workers' time went into until `at`: the hub's sums, one object a worker. */
 typedef struct spent {
-    double at, inner, exposed, tokens;
-    size_t n_workers;
+    double at;
+    pl_json *status; /* NULL: the hub did not answer */
 } spent;
 
 static double number(const pl_json *o, const char *key)
@@ -17,35 +17,107 @@ static double number(const pl_json *o, const char *key)
 static spent look(run *r)
 {
     spent s = {.at = pl_now()};
-    pl_json *status = NULL;
-    if (run_hub_status(r, 10000, &status) != PL_OK) /* only for show */
-        return s;
-    const pl_json *workers = pl_json_get(status, "workers");
-    s.n_workers = pl_json_count(workers);
-    for (size_t i = 0; i < s.n_workers; i++) {
-        const pl_json *w = pl_json_at(workers, i);
-        s.inner += number(w, "inner_seconds");
-        s.exposed += number(w, "overhead_seconds");
-        s.tokens += number(w, "tokens");
-    }
-    pl_json_destroy(&status);
+    if (run_hub_status(r, 10000, &s.status) != PL_OK) /* only for show */
+        s.status = NULL;
     return s;
+}
+
+static const pl_json *workers_of(const spent *s)
+{
+    return pl_json_get(s->status, "workers");
+}
+
+static double sum(const spent *s, const char *key)
+{
+    double total = 0;
+    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++)
+        total += number(pl_json_at(workers_of(s), i), key);
+    return total;
 }
 
 /* Waiting is what is left: for others' updates, and at the end for the last task. */
 static void say_spent(const spent *before, const spent *after)
 {
     char rate[16];
-    double all = (after->at - before->at) * (double)after->n_workers;
-    double inner = after->inner - before->inner;
-    double exposed = after->exposed - before->exposed;
+    double all = (after->at - before->at) * (double)pl_json_count(workers_of(after));
+    double inner = sum(after, "inner_seconds") - sum(before, "inner_seconds");
+    double exposed = sum(after, "overhead_seconds") - sum(before, "overhead_seconds");
     if (inner <= 0 || all < inner + exposed)
         return;
     say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
         "         fetching, loading and saving, %.1f %% without a task",
         100 * inner / all,
-        pl_human_count((after->tokens - before->tokens) / inner, rate),
+        pl_human_count((sum(after, "tokens") - sum(before, "tokens")) / inner, rate),
         100 * exposed / all, 100 * (all - inner - exposed) / all);
+}
+
+static const char *name_of(const pl_json *worker)
+{
+    const char *name = pl_json_text(pl_json_get(worker, "worker"), NULL);
+    return name ? name : "";
+}
+
+static const pl_json *find_worker(const spent *s, const char *name)
+{
+    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
+        const pl_json *w = pl_json_at(workers_of(s), i);
+        if (strcmp(name_of(w), name) == 0)
+            return w;
+    }
+    return NULL; /* it came later: its sums began at 0 */
+}
+
+static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
+{
+    pl_json *o = pl_json_object();
+    const pl_json *was = find_worker(before, name_of(w));
+    double inner = number(w, "inner_seconds") - number(was, "inner_seconds");
+    double exposed = number(w, "overhead_seconds") - number(was, "overhead_seconds");
+    pl_json_set_text(o, "worker", name_of(w));
+    pl_json_set_int(o, "tasks", (int64_t)(number(w, "tasks") - number(was, "tasks")));
+    pl_json_set_int(o, "tokens",
+                    (int64_t)(number(w, "tokens") - number(was, "tokens")));
+    pl_json_set_real(o, "inner_seconds", inner);
+    pl_json_set_real(o, "exposed_seconds", exposed);
+    pl_json_set_real(o, "waiting_seconds", seconds - inner - exposed);
+    return o;
+}
+
+/* A sitting that trained nothing leaves the file of the one that did. */
+static pl_status save_spent(const run *r, const spent *before, const spent *after)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    double seconds = after->at - before->at;
+    if (!before->status || sum(after, "tasks") <= sum(before, "tasks"))
+        return PL_OK;
+    pl_json *o = pl_json_object(), *workers = pl_json_array();
+    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
+        pl_json_push(workers,
+                     worker_spent(before, pl_json_at(workers_of(after), i), seconds));
+    pl_json_set_real(o, "seconds", seconds);
+    pl_json_set(o, "workers", workers);
+    pl_json_write(o, 2, &text);
+    pl_buf_printf(&text, "\n");
+    pl_status status =
+        pl_replace_file(run_file(r, "workers.json", path), text.data, text.len);
+    pl_buf_destroy(&text);
+    pl_json_destroy(&o);
+    return status;
+}
+
+static pl_status train_arms(run *r)
+{
+    spent before = look(r), after = {0};
+    pl_status status = stage_arms(r);
+    if (status == PL_OK) {
+        after = look(r);
+        say_spent(&before, &after);
+        status = save_spent(r, &before, &after);
+    }
+    pl_json_destroy(&before.status);
+    pl_json_destroy(&after.status);
+    return status;
 }
 
 static pl_status train_stages(run *r)
@@ -53,10 +125,7 @@ static pl_status train_stages(run *r)
     PL_RETURN_IF(run_start(r));
     PL_RETURN_IF(stage_base(r));
     PL_RETURN_IF(stage_route(r));
-    spent before = look(r);
-    PL_RETURN_IF(stage_arms(r));
-    spent after = look(r);
-    say_spent(&before, &after);
+    PL_RETURN_IF(train_arms(r));
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }
 

@@ -7,6 +7,7 @@
  *   RUN/log/          a log a process
  *   RUN/proc/         addresses of hub and home while the job runs
  *   RUN/router.json   how documents were routed
+ *   RUN/workers.json  what the workers' time went into, of the last sitting
  *   RUN/report.json   the last evaluation
  */
 #ifndef PL_CLI_RUN_H
