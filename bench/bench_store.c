@@ -60,7 +60,7 @@ static pl_status commit(bench *b, size_t bytes, uint64_t number, pl_hash *parent
     PL_TRY(pl_txn_begin(b->store, &txn));
     PL_TRY(pl_txn_put_blob(txn, b->data, half, &v.params));
     PL_TRY(pl_txn_put_blob(txn, b->data + half, half, &v.momentum));
-    PL_TRY(pl_txn_put_version(txn, &v, (pl_keep){false, false}));
+    PL_TRY(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     PL_TRY(pl_txn_commit(&txn));
     *parent = v.params;
 done:

@@ -5,7 +5,7 @@
  * as it is (outer learning rate 1, no momentum): plain training, by the same code. */
 #include "cli/run.h"
 
-static void make_dense(pl_arm *arm)
+static pl_status make_dense(pl_arm *arm)
 {
     for (int l = 0; l < arm->spec.n_levels; l++)
         arm->spec.experts[l] = 1;
@@ -15,7 +15,34 @@ static void make_dense(pl_arm *arm)
         arm->outer.momentum[c] = 0;
     }
     arm->outer.rescale = false;
-    pl_copy_text(arm->outer.codec, sizeof arm->outer.codec, "f32");
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    arm->outer.feedback = false;
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
+    return pl_codec_options_default("f32", &arm->outer.codec);
+}
+
+/* The baseline is what the name says, whatever the mixture tries. */
+static void make_diloco(pl_arm *arm)
+{
+    pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
+    if (arm->outer.method.method == PL_METHOD_DILOCO)
+        return;
+    arm->outer.method = defaults;
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+        arm->outer.lr[k] = defaults.lr;
+        arm->outer.momentum[k] = defaults.momentum;
+    }
+}
+
+/* A phase of streaming ends where a fragment is sent: there are F in one of tau steps.
+ */
+static void cut_phases(pl_arm *arm)
+{
+    int fragments = arm->outer.method.fragments;
+    if (arm->outer.method.method != PL_METHOD_STREAMING)
+        return;
+    arm->inner.tau /= fragments;
+    arm->inner.phases *= fragments;
 }
 
 static void common_inner(const run *r, pl_inner *in)
@@ -67,12 +94,12 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out)
     pl_copy_text(out->name, sizeof out->name, name);
     PL_RETURN_IF(config_shape(c, &out->shape));
     PL_RETURN_IF(config_spec(c, &out->spec));
-    config_outer(c, &out->outer);
+    PL_RETURN_IF(config_outer(c, &out->outer));
     common_inner(r, &out->inner);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
     if (strcmp(name, "mix") != 0)
-        make_dense(out);
+        PL_RETURN_IF(make_dense(out));
     if (strcmp(name, "base") == 0) {
         out->inner.lr = c->base_lr;
         out->inner.warmup = (int)c->base_warmup;
@@ -80,9 +107,12 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out)
     } else if (strcmp(name, "dense-eq") == 0) {
         out->inner.phases *= trainings;
     } else if (strcmp(name, "diloco") == 0) {
-        config_outer(c, &out->outer);
+        PL_RETURN_IF(config_outer(c, &out->outer));
+        make_diloco(out);
         out->spec.replicas = trainings;
     }
+    cut_phases(out);
+    out->outer.schedule.phases = out->inner.phases;
     if (strcmp(name, "mix") != 0 && strcmp(name, "diloco") != 0)
         lengthen(&out->inner);
     out->n_shards = strcmp(name, "mix") == 0 ? pl_topology_n_paths(r->topology) : 1;

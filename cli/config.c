@@ -127,10 +127,46 @@ static const pl_key keys[] = {
      "then scale each document's features to length 1", false},
 
     SECTION("outer", "how updates become versions"),
-    {"outer.lr", PL_KEY_REAL, AT(outer_lr), "0.7", 0, 100, NULL, "",
-     "outer learning rate", false},
-    {"outer.momentum", PL_KEY_REAL, AT(outer_momentum), "0.9", 0, 0.9999, NULL, "",
-     "of Nesterov; 0: plain SGD", false},
+    {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",
+     "diloco, fedavg, heavy-ball, noloco, co2, streaming, eager, delayed-nesterov",
+     false},
+    {"outer.lr", PL_KEY_REAL, AT(outer_lr), "-1", -1, 100, NULL, "",
+     "outer learning rate; -1: the method's own (diloco 0.7)", false},
+    {"outer.momentum", PL_KEY_REAL, AT(outer_momentum), "-1", -1, 0.9999, NULL, "",
+     "0: plain SGD; -1: the method's own (diloco 0.9)", false},
+    {"outer.consensus", PL_KEY_REAL, AT(consensus), "-1", -1, 100, NULL, "",
+     "noloco: how far mates move together; -1: as outer.lr", false},
+    {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
+     "co2: an update is used so much later, its exchange hides behind training", false},
+    {"outer.gap", PL_KEY_CHOICE, AT(gap), "norm", 0, 0, "none|norm|constant", "",
+     "co2: what late updates are divided by", false},
+    {"outer.gap_constant", PL_KEY_REAL, AT(gap_constant), "1", 1, 1e6, NULL, "",
+     "co2: the divisor of outer.gap constant", false},
+    {"outer.clip", PL_KEY_REAL, AT(outer_clip), "0", 0, 1e6, NULL, "",
+     "co2: largest value of the outer momentum; 0: off", false},
+    {"outer.fragments", PL_KEY_INT, AT(fragments), "2", 1, 256, NULL, "",
+     "streaming: parts of a path that are sent at different times; divides train.tau",
+     false},
+    {"outer.overlap", PL_KEY_INT, AT(outer_overlap), "5", 0, 1000000, NULL, "steps",
+     "streaming: from sending a fragment to taking up its next version", false},
+    {"outer.mix", PL_KEY_REAL, AT(mix), "0.5", 0, 1, NULL, "",
+     "streaming: share of the path's own parameters when it takes one up", false},
+    {"outer.buffer", PL_KEY_INT, AT(buffer), "4", 1, 65536, NULL, "arrivals",
+     "delayed-nesterov: arrivals a momentum step", false},
+    {"outer.spread", PL_KEY_REAL, AT(spread), "0", 0, 1, NULL, "",
+     "delayed-nesterov: momentum that each arrival brings, at most 1/buffer", false},
+    {"outer.staleness", PL_KEY_INT, AT(staleness), "1", 0, 1000, NULL, "phases",
+     "delayed-nesterov: a path may be ahead of the slowest by so many", false},
+    {"outer.decay", PL_KEY_CHOICE, AT(decay), "constant", 0, 0,
+     "constant|cosine|linear", "", "of outer.lr over the phases", false},
+    {"outer.warmup", PL_KEY_INT, AT(outer_warmup), "0", 0, 1000000, NULL, "phases",
+     "in which outer.lr rises", false},
+    {"outer.floor", PL_KEY_REAL, AT(outer_floor), "0.1", 0, 1, NULL, "of outer.lr",
+     "where its decay ends", false},
+    {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
+     "for which outer.lr and outer.momentum must be stable; 1: phases that train to "
+     "their optimum",
+     false},
     {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
      "for shared embeddings; -1: outer.lr", false},
     {"outer.lr_head", PL_KEY_REAL, AT(lr_of[PL_CLASS_HEAD]), "-1", -1, 100, NULL, "",
@@ -155,8 +191,33 @@ static const pl_key keys[] = {
      "", "of a module's contributors: by the size of their shards, or equal", false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
-    {"outer.codec", PL_KEY_CHOICE, AT(codec), "f32", 0, 0, "f32|bf16", "", "of updates",
+    SECTION("codec", "how updates travel"),
+    {"codec.name", PL_KEY_TEXT, AT(codec), "f32", 0, 0, NULL, "",
+     "f32, bf16, i8, i4, topk, i8-shared, sketch16, tagc; small tensors go as f32",
      false},
+    {"codec.attention", PL_KEY_TEXT, AT(codec_attention), "", 0, 0, NULL, "",
+     "another one for attention's matrices", false},
+    {"codec.mlp", PL_KEY_TEXT, AT(codec_mlp), "", 0, 0, NULL, "", "for SwiGLU's",
+     false},
+    {"codec.embed", PL_KEY_TEXT, AT(codec_embed), "", 0, 0, NULL, "",
+     "for the embedding", false},
+    {"codec.head", PL_KEY_TEXT, AT(codec_head), "", 0, 0, NULL, "",
+     "for the output matrix", false},
+    {"codec.k", PL_KEY_INT, AT(codec_k), "64", 1, 4096, NULL, "of 4096",
+     "values that topk and sketch16 keep", false},
+    {"codec.value_bits", PL_KEY_INT, AT(value_bits), "8", 2, 8, NULL, "bits",
+     "of topk's values: 8 or 2", false},
+    {"codec.selector", PL_KEY_CHOICE, AT(selector), "exact", 0, 0, "exact|sidco|tagc",
+     "", "how topk and sketch16 choose", false},
+    {"codec.entropy", PL_KEY_BOOL, AT(entropy), "true", 0, 0, NULL, "",
+     "entropy coding where it saves 3 % or more", false},
+    {"codec.feedback", PL_KEY_CHOICE, AT(feedback), "auto", 0, 0, "auto|on|off", "",
+     "add what was dropped to the next update; auto: for i4, topk, i8-shared, sketch16",
+     false},
+    {"codec.beta", PL_KEY_REAL, AT(ef_beta), "1", 0, 1, NULL, "",
+     "share of it that is kept", false},
+    {"codec.cells", PL_KEY_REAL, AT(cells), "1.3", 1.05, 16, NULL, "a key",
+     "of sketch16", false},
 
     SECTION("eval", "what the mixture is compared with"),
     {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq", 0, 0, NULL,
@@ -443,19 +504,6 @@ pl_status config_spec(const config *c, pl_topology_spec *out)
     return PL_OK;
 }
 
-void config_outer(const config *c, pl_outer *out)
-{
-    memset(out, 0, sizeof *out);
-    for (int k = 0; k < PL_CLASS_COUNT; k++) {
-        out->lr[k] = c->lr_of[k] < 0 ? c->outer_lr : c->lr_of[k];
-        out->momentum[k] =
-            c->momentum_of[k] < 0 ? c->outer_momentum : c->momentum_of[k];
-    }
-    out->weighted = strcmp(c->weighting, "tokens") == 0;
-    out->rescale = c->rescale;
-    pl_copy_text(out->codec, sizeof out->codec, c->codec);
-}
-
 void config_hash(const config *c, pl_hash *out)
 {
     pl_buf text = {0};
@@ -469,7 +517,9 @@ pl_status config_check(const config *c)
     pl_shape shape;
     pl_topology_spec spec;
     pl_topology *topology = NULL;
+    pl_outer outer;
     PL_RETURN_IF(check_baselines(c));
+    PL_RETURN_IF(config_outer(c, &outer));
     PL_RETURN_IF(config_shape(c, &shape));
     pl_status status = config_spec(c, &spec);
     if (status == PL_OK)

@@ -32,7 +32,14 @@ typedef struct config {
     double balance;
     bool standardize, unit;
 
-    config_text weighting, codec;
+    config_text weighting, method, gap, decay;
+    double consensus, gap_constant, outer_clip, mix, spread, outer_floor, curvature;
+    int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
+    config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, selector,
+        feedback;
+    int64_t codec_k, value_bits;
+    double ef_beta, cells;
+    bool entropy;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
         momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
@@ -64,7 +71,8 @@ bool config_pair_is_local(const char *pair);
 /* What follows from it. */
 pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
-void config_outer(const config *c, pl_outer *out);
+/* ERR_CONFIG: what no outer method or codec can do (config_outer.c). */
+pl_status config_outer(const config *c, pl_outer *out);
 void config_hash(const config *c, pl_hash *out);
 bool config_wants(const config *c, const char *baseline);
 

@@ -171,12 +171,11 @@ static pl_status base_params(run *r, float *params)
     for (int s = 0; s < pl_topology_n_slots(t); s++) {
         const pl_slot *slot = pl_topology_slot(t, s);
         char name[PL_MODULE_NAME_MAX];
-        pl_hash blob;
+        pl_version_facts last;
         pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, s, 0), name);
-        PL_TRY(
-            pl_client_get_version(r->client, name, (uint64_t)arm.inner.phases, &blob));
+        PL_TRY(pl_client_get_version(r->client, name, arm.inner.phases, &last));
         pl_buf_clear(&bytes);
-        PL_TRY(pl_client_get_blob(r->client, name, &blob, &bytes));
+        PL_TRY(pl_client_get_blob(r->client, name, &last.params, &bytes));
         if (bytes.len != slot->n_params * sizeof(float))
             PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name));
         memcpy(params + slot->offset, bytes.data, bytes.len);

@@ -17,9 +17,16 @@ enum {
     TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
-    TAG_OUTER_FLAGS, /* bit 0 weighted, bit 1 rescale */
+    TAG_OUTER_FLAGS, /* bit 0 weighted, 1 rescale, 2 feedback */
     TAG_CODEC,
-    TAG_SHARD = 50, /* repeated, by path */
+    TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
+                        overlap, buffer, staleness, decay, warm-up, phases */
+    TAG_METHOD_REAL, /* repeated: curvature, consensus, gap constant, clip, mix, spread,
+                        floor */
+    TAG_CODEC_INT,   /* repeated: codec of each role, selector, value bits, entropy, k,
+                        small */
+    TAG_CODEC_REAL,  /* repeated: beta, cells */
+    TAG_SHARD = 50,  /* repeated, by path */
     TAG_WEIGHT
 };
 
@@ -59,6 +66,35 @@ static void encode_spec(const pl_topology_spec *spec, int n_blocks, pl_buf *out)
     put_int(out, TAG_REPLICAS, spec->replicas);
 }
 
+static void encode_method(const pl_outer *outer, pl_buf *out)
+{
+    const pl_method_settings *m = &outer->method;
+    const pl_outer_schedule *sch = &outer->schedule;
+    const int ints[] = {(int)m->method,  (int)m->rule,     (int)m->gap,
+                        m->delay,        m->inner_steps,   m->fragments,
+                        m->overlap,      m->buffer,        outer->staleness,
+                        (int)sch->decay, (int)sch->warmup, (int)sch->phases};
+    const double reals[] = {m->curvature, m->consensus, m->gap_constant, m->clip,
+                            m->mix,       m->spread,    sch->floor};
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        put_int(out, TAG_METHOD_INT, ints[i]);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        pl_put_f64(out, TAG_METHOD_REAL, reals[i]);
+}
+
+static void encode_codec(const pl_codec_options *c, pl_buf *out)
+{
+    for (int r = 0; r < PL_ROLE_COUNT; r++)
+        put_int(out, TAG_CODEC_INT, c->codec[r]);
+    put_int(out, TAG_CODEC_INT, c->selector);
+    put_int(out, TAG_CODEC_INT, c->value_bits);
+    put_int(out, TAG_CODEC_INT, c->entropy);
+    put_int(out, TAG_CODEC_INT, c->k);
+    put_int(out, TAG_CODEC_INT, c->small);
+    pl_put_f64(out, TAG_CODEC_REAL, c->beta);
+    pl_put_f64(out, TAG_CODEC_REAL, c->cells);
+}
+
 static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
 {
     const int ints[] = {in->batch,  in->context, in->tau,
@@ -73,8 +109,12 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
         pl_put_f64(out, TAG_OUTER_LR, outer->lr[c]);
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         pl_put_f64(out, TAG_OUTER_MOMENTUM, outer->momentum[c]);
-    put_int(out, TAG_OUTER_FLAGS, (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0));
-    pl_put_text(out, TAG_CODEC, outer->codec);
+    put_int(out, TAG_OUTER_FLAGS,
+            (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0) |
+                (outer->feedback ? 4 : 0));
+    pl_put_text(out, TAG_CODEC, outer->codec_name);
+    encode_method(outer, out);
+    encode_codec(&outer->codec, out);
 }
 
 void pl_arm_encode(const pl_arm *arm, pl_buf *out)
@@ -136,6 +176,52 @@ static void decode_spec(pl_reader *r, pl_topology_spec *spec)
     spec->replicas = get_int(r, TAG_REPLICAS, 0);
 }
 
+/* Enumerations are checked before they are believed; the rest is pl_method_check's. */
+static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
+{
+    int value = get_int(r, tag, i);
+    if (value >= 0 && value < count)
+        return value;
+    if (r->status == PL_OK)
+        r->status =
+            pl_fail(PL_ERR_PROTO, "%s: field %u has no choice %d", r->what, tag, value);
+    return 0;
+}
+
+static void decode_method(pl_reader *r, pl_outer *outer)
+{
+    pl_method_settings *m = &outer->method;
+    pl_outer_schedule *sch = &outer->schedule;
+    int *ints[] = {&m->delay,   &m->inner_steps, &m->fragments,
+                   &m->overlap, &m->buffer,      &outer->staleness};
+    double *reals[] = {&m->curvature, &m->consensus, &m->gap_constant, &m->clip,
+                       &m->mix,       &m->spread,    &sch->floor};
+    m->method = (pl_method)get_choice(r, TAG_METHOD_INT, 0, PL_METHOD_COUNT);
+    m->rule = (pl_rule)get_choice(r, TAG_METHOD_INT, 1, 2);
+    m->gap = (pl_gap)get_choice(r, TAG_METHOD_INT, 2, 3);
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+        *ints[i] = get_int(r, TAG_METHOD_INT, 3 + i);
+    sch->decay = (pl_decay)get_choice(r, TAG_METHOD_INT, 9, 3);
+    sch->warmup = get_int(r, TAG_METHOD_INT, 10);
+    sch->phases = get_int(r, TAG_METHOD_INT, 11);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        *reals[i] = pl_get_f64(r, TAG_METHOD_REAL, i);
+}
+
+static void decode_codec(pl_reader *r, pl_codec_options *c)
+{
+    size_t at = PL_ROLE_COUNT;
+    for (size_t role = 0; role < PL_ROLE_COUNT; role++)
+        c->codec[role] = (uint8_t)get_choice(r, TAG_CODEC_INT, role, PL_CODEC_COUNT);
+    c->selector = (uint8_t)get_choice(r, TAG_CODEC_INT, at, PL_SELECT_COUNT);
+    c->value_bits = (uint8_t)get_choice(r, TAG_CODEC_INT, at + 1, 9);
+    c->entropy = get_int(r, TAG_CODEC_INT, at + 2) != 0;
+    c->k = get_int(r, TAG_CODEC_INT, at + 3);
+    c->small = get_int(r, TAG_CODEC_INT, at + 4);
+    c->beta = pl_get_f64(r, TAG_CODEC_REAL, 0);
+    c->cells = pl_get_f64(r, TAG_CODEC_REAL, 1);
+}
+
 static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
 {
     int *ints[] = {&in->batch,  &in->context, &in->tau,
@@ -153,7 +239,10 @@ static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     int flags = get_int(r, TAG_OUTER_FLAGS, 0);
     outer->weighted = flags & 1;
     outer->rescale = flags & 2;
-    pl_get_text(r, TAG_CODEC, 0, outer->codec, sizeof outer->codec);
+    outer->feedback = flags & 4;
+    pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
+    decode_method(r, outer);
+    decode_codec(r, &outer->codec);
 }
 
 /* The definition is used only if a topology can be made of it. */
@@ -176,6 +265,12 @@ static pl_status check_arm(const pl_arm *arm)
          arm->inner.phases < 1 || arm->inner.context > arm->shape.context))
         status =
             pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
+    if (status == PL_OK)
+        status = pl_codec_options_check(&arm->outer.codec);
+    for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
+        pl_method_settings settings = pl_arm_method(arm, topology, m);
+        status = pl_method_check(&settings);
+    }
     pl_topology_destroy(&topology);
     return status;
 }
@@ -207,13 +302,17 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     return status;
 }
 
+int pl_arm_contributors(const pl_topology *topology, int module)
+{
+    return pl_topology_module_paths(topology, module, NULL) *
+           pl_topology_n_replicas(topology);
+}
+
 pl_class pl_arm_class(const pl_topology *topology, int module)
 {
     const pl_slot *slot =
         pl_topology_slot(topology, pl_topology_module_slot(topology, module));
-    int contributors = pl_topology_module_paths(topology, module, NULL) *
-                       pl_topology_n_replicas(topology);
-    if (contributors == 1)
+    if (pl_arm_contributors(topology, module) == 1)
         return PL_CLASS_PRIVATE;
     if (slot->kind == PL_SLOT_EMBED)
         return PL_CLASS_EMBED;
@@ -221,6 +320,33 @@ pl_class pl_arm_class(const pl_topology *topology, int module)
         return PL_CLASS_HEAD;
     return slot->n_experts == 1 || slot->choice == PL_CHOICE_PRIVATE ? PL_CLASS_COMMON
                                                                      : PL_CLASS_LEVEL;
+}
+
+pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
+                                 int module)
+{
+    pl_class class = pl_arm_class(topology, module);
+    int contributors = pl_arm_contributors(topology, module);
+    pl_method_settings m =
+        contributors == 1 ? pl_method_defaults(PL_METHOD_DILOCO) : arm->outer.method;
+    m.lr = arm->outer.lr[class];
+    m.momentum = arm->outer.momentum[class];
+    m.curvature = arm->outer.method.curvature;
+    m.holders = contributors;
+    return m;
+}
+
+double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
+                    int path)
+{
+    double total = 0;
+    for (int p = 0; p < pl_topology_n_paths(topology); p++)
+        if (pl_topology_path_has(topology, p, module))
+            total += arm->weights[p];
+    int replicas = pl_topology_n_replicas(topology);
+    if (!arm->outer.weighted || total <= 0)
+        return 1.0 / pl_arm_contributors(topology, module);
+    return arm->weights[path] / (total * replicas);
 }
 
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,

@@ -8,7 +8,8 @@
  */
 #ifndef PL_OUTER_ARM_H
 #define PL_OUTER_ARM_H
-#include "modules/modules.h"
+#include "outer/codec.h"
+#include "outer/step_method.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -41,10 +42,15 @@ typedef struct pl_inner {
 
 typedef struct pl_outer {
     double lr[PL_CLASS_COUNT];       /* eta */
-    double momentum[PL_CLASS_COUNT]; /* beta of Nesterov; 0 is plain SGD */
+    double momentum[PL_CLASS_COUNT]; /* mu */
     bool weighted;                   /* alpha by shard size; else uniform */
     bool rescale;                    /* multiply the mean by sqrt(contributors) */
-    char codec[16];                  /* of updates: "f32", "bf16" */
+    pl_method_settings method;       /* of shared modules; lr and momentum are above */
+    pl_outer_schedule schedule;      /* of lr, over the rounds of a module */
+    int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
+    pl_codec_options codec; /* of updates */
+    char codec_name[16];    /* as it was asked for */
+    bool feedback;          /* what a lossy codec drops is added to the next update */
 } pl_outer;
 
 typedef struct pl_arm {
@@ -66,6 +72,15 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
 
 pl_class pl_arm_class(const pl_topology *topology, int module);
+int pl_arm_contributors(const pl_topology *topology, int module);
+/* How this module is merged: the arm's method, with its class's lr and momentum. A
+ * module with a single contributor has nobody to wait for and nothing to agree on: it
+ * is diloco under any method. */
+pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
+                                 int module);
+/* Share of a path's update in the mean of its module: alpha. */
+double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
+                    int path);
 /* "ARM/L1.E0" and "ARM/p01.r0". */
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);

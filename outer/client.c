@@ -340,17 +340,14 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
     return PL_OK;
 }
 
-/* Questions of the form "name (and number) -> hash". */
-static pl_status ask_hash(pl_client *c, uint16_t type, const char *name,
-                          const uint64_t *number, pl_hash *out)
+/* Questions of the form "name -> hash". */
+static pl_status ask_hash(pl_client *c, uint16_t type, const char *name, pl_hash *out)
 {
     pl_message q, a;
     pl_reader r;
     pl_message_init(&q, type);
     pl_message_init(&a, 0);
     pl_put_text(&q.body, PL_TAG_NAME, name);
-    if (number)
-        pl_put_u64(&q.body, PL_TAG_VERSION, *number);
     pl_status status = ask_home(c, name, &q, &a);
     if (status == PL_OK) {
         pl_reader_open(&r, "answer from home", a.body.data, a.body.len);
@@ -364,13 +361,58 @@ static pl_status ask_hash(pl_client *c, uint16_t type, const char *name,
 
 pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
 {
-    return ask_hash(c, PL_MSG_GET_OBJECT, name, NULL, blob);
+    return ask_hash(c, PL_MSG_GET_OBJECT, name, blob);
 }
 
-pl_status pl_client_get_version(pl_client *c, const char *module, uint64_t number,
-                                pl_hash *params)
+static pl_status read_facts(const pl_message *a, pl_version_facts *out)
 {
-    return ask_hash(c, PL_MSG_GET_VERSION, module, &number, params);
+    pl_reader r;
+    memset(out, 0, sizeof *out);
+    pl_reader_open(&r, "VERSION_IS", a->body.data, a->body.len);
+    out->number = pl_get_u64(&r, PL_TAG_VERSION, 0);
+    out->params = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    out->norm = pl_get_f64(&r, PL_TAG_NORM, 0);
+    if (pl_field_count(&r, PL_TAG_MOMENTUM) > 0)
+        out->momentum = pl_get_hash(&r, PL_TAG_MOMENTUM, 0);
+    return pl_reader_status(&r);
+}
+
+pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number,
+                                pl_version_facts *out)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_GET_VERSION);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_u64(&q.body, PL_TAG_VERSION, (uint64_t)number);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK)
+        status = read_facts(&a, out);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
+                               int path, int replica, pl_hash *update)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_GET_UPDATE);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_u64(&q.body, PL_TAG_PATH, (uint64_t)path);
+    pl_put_u64(&q.body, PL_TAG_REPLICA, (uint64_t)replica);
+    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)round);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);
+        *update = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
 }
 
 pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
@@ -445,6 +487,7 @@ static void put_submission(pl_buf *body, const pl_submission *s)
     pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)k->replica);
     pl_put_u64(body, PL_TAG_PHASE, (uint64_t)k->phase);
     pl_put_text(body, PL_TAG_MODULE, s->module);
+    pl_put_u64(body, PL_TAG_VERSION, s->base_version);
     pl_put_hash(body, PL_TAG_BASE, &s->base);
     pl_put_hash(body, PL_TAG_BLOB, &k->update);
     pl_put_u64(body, PL_TAG_FIRST_SAMPLE, k->first_sample);

@@ -51,8 +51,20 @@ PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
+enum { PL_NEWEST = -1 };
+typedef struct pl_version_facts {
+    uint64_t number;
+    pl_hash params, momentum; /* momentum: none if the store has none any more */
+    double norm;              /* of the update that made it */
+} pl_version_facts;
+/* number PL_NEWEST: the head. ERR_NOT_FOUND if there is no such version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
-                                              uint64_t number, pl_hash *params);
+                                              int64_t number, pl_version_facts *out);
+/* The update that (path, replica) sent in a round: pending, or merged in one of the
+ * two newest versions (noloco's mates). ERR_NOT_FOUND if it is not there yet. */
+PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
+                                             int64_t round, int path, int replica,
+                                             pl_hash *update);
 PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
                                            pl_path_state *out);
 
@@ -60,7 +72,8 @@ PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
 typedef struct pl_submission {
     const char *module;
     pl_contribution contribution; /* update hash is filled in by the call */
-    pl_hash base;                 /* params hash the update was made from */
+    uint64_t base_version;        /* that the update is relative to */
+    pl_hash base;                 /* its params */
     const void *data;
     uint64_t bytes;
 } pl_submission;

@@ -1,5 +1,6 @@
 /* The home's loop: take what has arrived, make it durable as one group, answer,
  * then merge what has become complete. */
+#include "outer/client.h"
 #include "outer/home_parts.h"
 
 enum { GROUP_MAX = 128, TICK_MS = 500 };
@@ -91,13 +92,62 @@ static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
     char name[PL_MODULE_NAME_MAX];
     pl_version version;
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    uint64_t number = pl_get_u64(r, PL_TAG_VERSION, 0);
+    int64_t number = (int64_t)pl_get_u64(r, PL_TAG_VERSION, 0);
     PL_RETURN_IF(pl_reader_status(r));
     memset(&version, 0, sizeof version);
-    PL_RETURN_IF(pl_store_get_version(h->store, name, number, &version));
+    PL_RETURN_IF(number == PL_NEWEST ? pl_store_head(h->store, name, &version)
+                                     : pl_store_get_version(
+                                           h->store, name, (uint64_t)number, &version));
     a->type = PL_MSG_VERSION_IS;
+    pl_put_u64(&a->body, PL_TAG_VERSION, version.number);
     pl_put_hash(&a->body, PL_TAG_BLOB, &version.params);
+    pl_put_f64(&a->body, PL_TAG_NORM, version.update_norm);
+    if (!pl_hash_none(&version.momentum))
+        pl_put_hash(&a->body, PL_TAG_MOMENTUM, &version.momentum);
     pl_version_clear(&version);
+    return PL_OK;
+}
+
+typedef struct update_search {
+    int64_t round, path, replica;
+    const char *module;
+    pl_hash found;
+} update_search;
+
+static pl_status match_update(void *context, const char *module,
+                              const pl_contribution *c)
+{
+    update_search *s = context;
+    if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
+        c->replica == s->replica)
+        s->found = c->update;
+    return PL_OK;
+}
+
+static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_version v;
+    update_search s = {.module = name};
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    s.path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
+    s.replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
+    s.round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_store_each_pending(h->store, name, match_update, &s));
+    memset(&v, 0, sizeof v);
+    if (pl_hash_none(&s.found) &&
+        pl_store_get_version(h->store, name, (uint64_t)s.round + 1, &v) == PL_OK)
+        for (int i = 0; i < v.n_contributions; i++)
+            (void)match_update(&s, name, &v.contributions[i]);
+    pl_version_clear(&v);
+    if (pl_hash_none(&s.found))
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "path %lld replica %lld has sent no update of %s in round %lld",
+                       (long long)s.path, (long long)s.replica, name,
+                       (long long)s.round);
+    a->type = PL_MSG_UPDATE_IS;
+    pl_put_hash(&a->body, PL_TAG_BLOB, &s.found);
     return PL_OK;
 }
 
@@ -256,7 +306,7 @@ static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
     pl_copy_text(v.method, sizeof v.method, "init");
     v.n_params = bytes / sizeof(float);
     v.wall_ms = pl_wall_ms();
-    pl_keep keep = {true, true};
+    pl_keep keep = {.updates = true, .momentum = true};
     return pl_txn_put_version(h->txn, &v, keep);
 }
 
@@ -290,6 +340,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         return home_put_blob(h, &r, m, a);
     case PL_MSG_GET_VERSION:
         return on_get_version(h, &r, a);
+    case PL_MSG_GET_UPDATE:
+        return on_get_update(h, &r, a);
     case PL_MSG_GET_PATH:
         return on_get_path(h, &r, a);
     case PL_MSG_GET_OBJECT:
@@ -325,8 +377,8 @@ static bool is_askers_fault(pl_status status)
 static bool is_read(uint16_t type)
 {
     return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
-           type == PL_MSG_GET_PATH || type == PL_MSG_GET_OBJECT ||
-           type == PL_MSG_PUT_BLOB;
+           type == PL_MSG_GET_PATH || type == PL_MSG_GET_UPDATE ||
+           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB;
 }
 
 static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)

@@ -1,6 +1,6 @@
 /* The outer step of modules whose contributors are all in. */
-#include "outer/codec.h"
 #include "outer/home_parts.h"
+#include "outer/rounds.h"
 #include "outer/step.h"
 
 #include <math.h>
@@ -9,12 +9,14 @@ typedef struct merge {
     home *h;
     home_arm *arm;
     home_module *module;
+    int index; /* of the module */
+    pl_method_settings settings;
+    pl_outer_step step;
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
     double total_weight;
-    float *params, *momentum, *mean;
-    void *update;
-    size_t update_cap;
+    float *params, *momentum, *carry, *mean; /* carry may be NULL */
+    uint8_t **updates;                       /* [n] encoded */
     pl_version version;
 } merge;
 
@@ -41,134 +43,210 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-static pl_status load(merge *g)
+/* The carry lies behind the momentum, in one blob. */
+static pl_status load_head(merge *g)
 {
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
-    pl_status status = pl_store_head(g->h->store, g->module->name, &head);
-    if (status == PL_OK)
-        status = read_floats(g->h, &head.params, n, g->params);
+    PL_RETURN_IF(pl_store_head(g->h->store, g->module->name, &head));
+    g->version.displacement = head.displacement;
+    g->version.arrivals = head.arrivals;
+    pl_status status = read_floats(g->h, &head.params, n, g->params);
     if (status == PL_OK && !pl_hash_none(&head.momentum))
-        status = read_floats(g->h, &head.momentum, n, g->momentum);
+        status = read_floats(g->h, &head.momentum, g->carry ? 2 * n : n, g->momentum);
     pl_version_clear(&head);
+    return status;
+}
+
+static pl_status read_updates(merge *g)
+{
+    g->updates = pl_alloc((size_t)g->n * sizeof *g->updates);
+    for (int i = 0; i < g->n; i++) {
+        const pl_contribution *c = &g->contributions[i];
+        PL_RETURN_IF(pl_try_alloc((size_t)c->update_bytes, "an update",
+                                  (void **)&g->updates[i]));
+        PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0,
+                                        (size_t)c->update_bytes, g->updates[i]));
+    }
+    return PL_OK;
+}
+
+/* Integers are added as such, and decoded once. */
+static pl_status add_homomorphic(merge *g)
+{
+    double norm = 0;
+    pl_codec_message *messages = pl_alloc((size_t)g->n * sizeof *messages);
+    for (int i = 0; i < g->n; i++)
+        messages[i] =
+            (pl_codec_message){g->updates[i], g->contributions[i].update_bytes};
+    pl_status status =
+        pl_codec_add_all(messages, g->n, g->module->n_params, g->mean, &norm);
+    pl_free(messages);
     return status;
 }
 
 /* mean += alpha_i * update_i, in the order of the list. */
 static pl_status add_updates(merge *g)
 {
+    if (pl_codec_is_homomorphic(&g->arm->arm.outer.codec))
+        return add_homomorphic(g);
     for (int i = 0; i < g->n; i++) {
         const pl_contribution *c = &g->contributions[i];
-        double alpha = g->arm->arm.outer.weighted && g->total_weight > 0
-                           ? c->weight / g->total_weight
-                           : 1.0 / g->n;
-        double norm = 0;
-        if (c->update_bytes > g->update_cap)
-            return pl_fail(PL_ERR_DAMAGED,
-                           "an update of %s is longer than any codec makes it",
-                           g->module->name);
-        PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0,
-                                        (size_t)c->update_bytes, g->update));
-        PL_RETURN_IF(pl_codec_add(g->update, c->update_bytes, g->module->n_params,
+        double norm = 0, alpha = g->arm->arm.outer.weighted && g->total_weight > 0
+                                     ? c->weight / g->total_weight
+                                     : 1.0 / g->n;
+        PL_RETURN_IF(pl_codec_add(g->updates[i], c->update_bytes, g->module->n_params,
                                   (float)alpha, g->mean, &norm));
     }
     return PL_OK;
 }
 
+/* noloco's updates are relative to version 0, and the mean of its holders moves as
+ * heavy ball does with the mean of their updates (outer/gossip.h): so the home can
+ * tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+static pl_status relate_to_head(merge *g)
+{
+    pl_version first;
+    float *zero = NULL;
+    size_t n = g->module->n_params;
+    pl_status status = PL_OK;
+    memset(&first, 0, sizeof first);
+    PL_TRY(pl_try_alloc(n * sizeof *zero, "version 0", (void **)&zero));
+    PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
+    PL_TRY(read_floats(g->h, &first.params, n, zero));
+    for (size_t i = 0; i < n; i++)
+        g->mean[i] += g->params[i] - zero[i];
+done:
+    pl_version_clear(&first);
+    pl_free_aligned(zero);
+    return status;
+}
+
+static pl_status apply(merge *g)
+{
+    pl_outer_report report;
+    pl_version *v = &g->version;
+    pl_outer_state state = {.params = g->params,
+                            .momentum = g->momentum,
+                            .carry = g->carry,
+                            .displacement = v->displacement,
+                            .arrivals = (int)v->arrivals};
+    if (g->settings.method == PL_METHOD_NOLOCO)
+        PL_RETURN_IF(relate_to_head(g));
+    PL_RETURN_IF(
+        pl_outer_apply(&g->step, &state, g->mean, g->module->n_params, &report));
+    v->update_norm = report.mean_norm;
+    v->params_norm = report.params_norm;
+    v->displacement = state.displacement;
+    v->arrivals = state.arrivals;
+    if (!isfinite(v->params_norm))
+        return pl_fail(PL_ERR_NUMERIC,
+                       "version %llu of %s would not be finite; lower outer.lr or "
+                       "outer.momentum",
+                       (unsigned long long)v->number, g->module->name);
+    return PL_OK;
+}
+
 static void describe(merge *g)
 {
-    const pl_outer *outer = &g->arm->arm.outer;
-    int index =
-        pl_topology_find_module(g->arm->topology, strchr(g->module->name, '/') + 1);
-    pl_class class = pl_arm_class(g->arm->topology, index);
     pl_version *v = &g->version;
     pl_copy_text(v->module, sizeof v->module, g->module->name);
     v->number = g->module->version + 1;
     v->parent = g->module->params;
     v->config = g->arm->arm.config;
-    v->lr = outer->lr[class];
-    v->outer_momentum = outer->momentum[class];
+    v->lr = g->step.lr;
+    v->outer_momentum = g->step.momentum;
     pl_copy_text(v->method, sizeof v->method,
-                 v->outer_momentum > 0 ? "nesterov" : "sgd");
+                 g->module->n_contributors > 1 ? pl_method_name(g->settings.method)
+                 : g->step.momentum > 0        ? "nesterov"
+                                               : "sgd");
     v->n_params = g->module->n_params;
     v->wall_ms = pl_wall_ms();
     v->n_contributions = g->n;
     v->contributions = g->contributions;
 }
 
-static pl_status apply(merge *g)
+static void forget_round(merge *g)
 {
-    pl_outer_report report;
-    pl_outer_state state = {.params = g->params, .momentum = g->momentum};
-    pl_outer_step step = {.lr = g->version.lr,
-                          .momentum = g->version.outer_momentum,
-                          .rescale = g->arm->arm.outer.rescale,
-                          .n_contributors = g->n};
-    PL_RETURN_IF(pl_outer_apply(&step, &state, g->mean, g->module->n_params, &report));
-    g->version.update_norm = report.mean_norm;
-    g->version.params_norm = report.params_norm;
-    return PL_OK;
+    home_module *m = g->module;
+    memset(home_flag(g->arm, m, (int64_t)m->version, 0), 0,
+           (size_t)home_n_tasks(g->arm) * sizeof *m->pending);
+    *home_count(m, (int64_t)m->version) = 0;
 }
 
 static pl_status commit(merge *g)
 {
     home *h = g->h;
     size_t bytes = g->module->n_params * sizeof(float);
-    pl_keep keep = {h->options->keep_updates, h->options->keep_momentum};
+    bool gossips = g->settings.method == PL_METHOD_NOLOCO; /* mates may still ask */
+    pl_keep keep = {.updates = h->options->keep_updates,
+                    .momentum = h->options->keep_momentum,
+                    .late = gossips};
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
-    if (g->version.outer_momentum > 0)
-        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, bytes, &g->version.momentum));
+    if (pl_outer_keeps_momentum(&g->step) || g->carry)
+        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, g->carry ? 2 * bytes : bytes,
+                                     &g->version.momentum));
     PL_RETURN_IF(pl_txn_put_version(h->txn, &g->version, keep));
+    forget_round(g);
     g->module->version = g->version.number;
     g->module->params = g->version.params;
-    g->module->n_pending = 0;
-    int n_flags = pl_topology_n_paths(g->arm->topology) *
-                  pl_topology_n_replicas(g->arm->topology);
-    memset(g->module->pending, 0, (size_t)n_flags * sizeof *g->module->pending);
+    g->module->norm = g->version.update_norm;
     return PL_OK;
+}
+
+static pl_outer_step step_of(const merge *g)
+{
+    const pl_outer *outer = &g->arm->arm.outer;
+    pl_method_settings settings = g->settings;
+    double lr = pl_outer_lr(&outer->schedule, settings.lr, (int64_t)g->module->version);
+    if (settings.method == PL_METHOD_NOLOCO)
+        settings.method = PL_METHOD_HEAVY_BALL;
+    return pl_method_step(&settings, lr, outer->rescale, g->n);
 }
 
 static pl_status prepare(merge *g)
 {
     size_t bytes = g->module->n_params * sizeof(float);
-    g->contributions =
-        pl_alloc((size_t)g->module->n_contributors * sizeof *g->contributions);
-    g->update_cap = (size_t)pl_codec_bytes("f32", g->module->n_params);
+    size_t state = pl_outer_keeps_carry(&g->step) ? 2 * bytes : bytes;
     PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
-    PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->momentum));
-    PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->mean));
-    return pl_try_alloc(g->update_cap, "an update", &g->update);
+    PL_RETURN_IF(pl_try_alloc(state, "an outer step", (void **)&g->momentum));
+    if (pl_outer_keeps_carry(&g->step))
+        g->carry = g->momentum + g->module->n_params;
+    return pl_try_alloc(bytes, "an outer step", (void **)&g->mean);
 }
 
 static void release(merge *g)
 {
+    for (int i = 0; g->updates && i < g->n; i++)
+        pl_free_aligned(g->updates[i]);
+    pl_free(g->updates);
     pl_free(g->contributions);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->mean);
-    pl_free_aligned(g->update);
 }
 
-static pl_status merge_module(home *h, home_arm *arm, home_module *module)
+static pl_status merge_module(home *h, home_arm *arm, int index)
 {
     pl_status status = PL_OK;
-    merge g = {.h = h, .arm = arm, .module = module};
-    PL_TRY(prepare(&g));
+    home_module *module = &arm->modules[index];
+    merge g = {.h = h, .arm = arm, .module = module, .index = index};
+    g.settings = pl_arm_method(&arm->arm, arm->topology, index);
+    g.contributions =
+        pl_alloc((size_t)module->n_contributors * sizeof *g.contributions);
     PL_TRY(pl_store_each_pending(h->store, module->name, collect, &g));
     if (g.n != module->n_contributors)
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d of %d contributions", module->name,
                        g.n, module->n_contributors));
-    PL_TRY(load(&g));
+    g.step = step_of(&g);
+    PL_TRY(prepare(&g));
+    PL_TRY(load_head(&g));
+    PL_TRY(read_updates(&g));
     PL_TRY(add_updates(&g));
     describe(&g);
     PL_TRY(apply(&g));
-    if (!isfinite(g.version.params_norm))
-        PL_TRY(pl_fail(PL_ERR_NUMERIC,
-                       "version %llu of %s would not be finite; lower outer.lr or "
-                       "outer.momentum",
-                       (unsigned long long)g.version.number, module->name));
     PL_TRY(commit(&g));
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
@@ -178,15 +256,17 @@ done:
     return status;
 }
 
+/* Of a module that is behind, several rounds may be whole. */
 pl_status home_merge_ready(home *h)
 {
     for (int a = 0; a < h->n_arms; a++) {
         home_arm *arm = &h->arms[a];
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             home_module *module = &arm->modules[m];
-            if (module->exists && module->n_pending == module->n_contributors) {
-                PL_RETURN_IF(merge_module(h, arm, module));
-                PL_RETURN_IF(home_end_group(h)); /* one module, one commit */
+            while (module->exists && *home_count(module, (int64_t)module->version) ==
+                                         module->n_contributors) {
+                PL_RETURN_IF(merge_module(h, arm, m));
+                PL_RETURN_IF(home_end_group(h)); /* one version, one commit */
             }
         }
     }

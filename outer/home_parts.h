@@ -13,9 +13,13 @@ typedef struct home_module {
     bool exists; /* version 0 is there */
     uint64_t version;
     pl_hash params;
+    double norm; /* of the update that made the head */
     size_t n_params;
-    int n_contributors, n_pending;
-    bool *pending; /* [P*R] by path * R + replica */
+    int n_contributors; /* that make a round whole */
+    int window;         /* rounds under way at most: version .. version + window - 1 */
+    int *n_pending;     /* [window] by round modulo window */
+    bool *pending;      /* [window, P*R] by path * R + replica */
+    uint64_t *cursor; /* [P*R] delayed-nesterov: samples merged or pending; else NULL */
 } home_module;
 
 typedef struct home_path {
@@ -82,6 +86,10 @@ pl_status home_find_module(home *h, const char *name, home_arm **arm, int *modul
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
+int home_n_tasks(const home_arm *arm);
+/* Whether (path, replica) has contributed to the round; the round is in the window. */
+bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
+int *home_count(const home_module *m, int64_t round);
 pl_status home_load(home *h); /* arms, heads, pending, paths from the store */
 void home_unload(home *h);
 /* Decoded and checked from the store or from an upload; not yet known to the home. */

@@ -1,10 +1,49 @@
 /* What the home keeps in memory, built from the store at start, and told to the
  * hub: whole on request (STATE_IS), then one EVENT a change. */
 #include "outer/home_parts.h"
+#include "outer/rounds.h"
 
-static int n_tasks(const home_arm *arm)
+int home_n_tasks(const home_arm *arm)
 {
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
+}
+
+bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index)
+{
+    return m->pending + (round % m->window) * home_n_tasks(arm) + index;
+}
+
+int *home_count(const home_module *m, int64_t round)
+{
+    return m->n_pending + round % m->window;
+}
+
+static bool counts_arrivals(const home_arm *arm, int module)
+{
+    return pl_arm_method(&arm->arm, arm->topology, module).method ==
+           PL_METHOD_DELAYED_NESTEROV;
+}
+
+/* What a path has contributed to a module that counts arrivals: its versions know. */
+typedef struct cursor_scan {
+    const home_arm *arm;
+    home_module *module;
+} cursor_scan;
+
+static void note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
+{
+    int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
+    uint64_t end = c->first_sample + c->n_samples;
+    if (index >= 0 && index < home_n_tasks(arm) && m->cursor[index] < end)
+        m->cursor[index] = end;
+}
+
+static pl_status on_version(void *context, const pl_version *v)
+{
+    cursor_scan *scan = context;
+    for (int i = 0; i < v->n_contributions; i++)
+        note_samples(scan->arm, scan->module, &v->contributions[i]);
+    return PL_OK;
 }
 
 static pl_status load_module(home *h, home_arm *arm, int index)
@@ -15,9 +54,13 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     memset(&head, 0, sizeof head);
     pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
     m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
-    m->n_contributors = pl_topology_module_paths(arm->topology, index, NULL) *
-                        pl_topology_n_replicas(arm->topology);
-    m->pending = pl_alloc((size_t)n_tasks(arm) * sizeof *m->pending);
+    size_t n_tasks = (size_t)home_n_tasks(arm);
+    m->n_contributors = pl_round_contributors(&arm->arm, arm->topology, index);
+    m->window = pl_round_window(&arm->arm, arm->topology, index);
+    m->pending = pl_alloc((size_t)m->window * n_tasks * sizeof *m->pending);
+    m->n_pending = pl_alloc((size_t)m->window * sizeof *m->n_pending);
+    if (counts_arrivals(arm, index))
+        m->cursor = pl_alloc(n_tasks * sizeof *m->cursor);
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -25,8 +68,11 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->exists = true;
     m->version = head.number;
     m->params = head.params;
+    m->norm = head.update_norm;
     pl_version_clear(&head);
-    return PL_OK;
+    cursor_scan scan = {arm, m};
+    return m->cursor ? pl_store_each_version(h->store, m->name, on_version, &scan)
+                     : PL_OK;
 }
 
 static pl_status load_path(home *h, home_arm *arm, int index)
@@ -50,8 +96,11 @@ static pl_status load_path(home *h, home_arm *arm, int index)
 static void clear_arm(home_arm *arm)
 {
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
-    for (int m = 0; arm->modules && m < n_modules; m++)
+    for (int m = 0; arm->modules && m < n_modules; m++) {
         pl_free(arm->modules[m].pending);
+        pl_free(arm->modules[m].n_pending);
+        pl_free(arm->modules[m].cursor);
+    }
     pl_free(arm->modules);
     pl_free(arm->paths);
     pl_topology_destroy(&arm->topology);
@@ -98,10 +147,10 @@ pl_status home_install_arm(home *h, home_arm *arm)
     pl_status status = PL_OK;
     int n_modules = pl_topology_n_modules(arm->topology);
     arm->modules = pl_alloc((size_t)n_modules * sizeof *arm->modules);
-    arm->paths = pl_alloc((size_t)n_tasks(arm) * sizeof *arm->paths);
+    arm->paths = pl_alloc((size_t)home_n_tasks(arm) * sizeof *arm->paths);
     for (int m = 0; m < n_modules; m++)
         PL_TRY(load_module(h, arm, m));
-    for (int i = 0; i < n_tasks(arm); i++)
+    for (int i = 0; i < home_n_tasks(arm); i++)
         PL_TRY(load_path(h, arm, i));
     h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
     h->arms[h->n_arms++] = *arm;
@@ -126,11 +175,14 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     PL_RETURN_IF(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
-    if (slot < 0 || slot >= n_tasks(arm) || c->phase != (int64_t)m->version)
+    int64_t ahead = c->phase - (int64_t)m->version;
+    if (slot < 0 || slot >= home_n_tasks(arm) || ahead < 0 || ahead >= m->window)
         return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place",
                        module);
-    m->pending[slot] = true;
-    m->n_pending++;
+    *home_flag(arm, m, c->phase, slot) = true;
+    ++*home_count(m, c->phase);
+    if (m->cursor)
+        note_samples(arm, m, c);
     return PL_OK;
 }
 
@@ -203,7 +255,7 @@ void home_snapshot(home *h, pl_buf *out)
             module_record(&arm->modules[m], &inner);
             nest(&inner, out);
         }
-        for (int i = 0; i < n_tasks(arm); i++) {
+        for (int i = 0; i < home_n_tasks(arm); i++) {
             if (arm->paths[i].phase == 0)
                 continue;
             path_record(&arm->paths[i], &inner);

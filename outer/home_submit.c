@@ -1,17 +1,19 @@
 /* Submissions: checked, made durable, acknowledged, in that order.
  *
- * The key of an update is (module, phase, path, replica). The first one accepted
+ * The key of an update is (module, round, path, replica). The first one accepted
  * wins; any later one with that key is a duplicate, also after a restart, also when
  * the phase has been merged. So an update counts exactly once however often it was
  * sent. */
 #include "outer/codec.h"
 #include "outer/home_parts.h"
+#include "outer/rounds.h"
 
 #include <math.h>
 
 typedef struct submission {
-    pl_contribution c;
+    pl_contribution c; /* c.phase is the round */
     pl_hash base;
+    uint64_t base_version;
     char module[PL_MODULE_NAME_MAX];
 } submission;
 
@@ -26,6 +28,7 @@ static pl_status read_submission(const pl_message *m, submission *s)
     s->c.replica = (int64_t)pl_get_u64(&r, PL_TAG_REPLICA, 0);
     s->c.phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_MODULE, 0, s->module, sizeof s->module);
+    s->base_version = pl_get_u64(&r, PL_TAG_VERSION, 0);
     s->base = pl_get_hash(&r, PL_TAG_BASE, 0);
     s->c.update = pl_get_hash(&r, PL_TAG_BLOB, 0);
     s->c.first_sample = pl_get_u64(&r, PL_TAG_FIRST_SAMPLE, 0);
@@ -62,23 +65,60 @@ static void refuse(home *h, const pl_peer *peer, uint64_t request, const submiss
     answer_result(h, peer, request, PL_SUBMIT_REJECTED, text);
 }
 
+/* Where an update belongs, and what it was made from. */
+typedef struct place {
+    home_arm *arm;
+    home_module *module;
+    int index; /* of the module */
+    int slot;  /* path * R + replica */
+    double base_norm;
+} place;
+
+/* What contributors of a round share must be shared, or the sum has no meaning. */
+static pl_status check_shared(const place *p, const submission *s, const void *data,
+                              uint64_t bytes)
+{
+    const pl_arm *arm = &p->arm->arm;
+    pl_codec_info info;
+    PL_RETURN_IF(pl_codec_inspect(data, bytes, p->module->n_params, &info));
+    bool wanted = pl_codec_is_homomorphic(&arm->outer.codec);
+    if (info.homomorphic != wanted)
+        return pl_fail(PL_ERR_DATA, "the update of %s is %s, its arm's are %s",
+                       s->module, wanted ? "not homomorphic" : "homomorphic",
+                       wanted ? "homomorphic" : "not");
+    if (!wanted)
+        return PL_OK;
+    pl_codec_round round = pl_round_codec(arm, p->arm->topology, p->index,
+                                          (int)s->c.path, s->c.phase, p->base_norm);
+    if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
+        info.n_contributors != round.n_contributors || info.contributors != 1)
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s was encoded for another round or scale",
+                       s->module);
+    return PL_OK;
+}
+
+static pl_status check_bytes(const place *p, submission *s, const void *data,
+                             uint64_t bytes)
+{
+    s->c.update_bytes = bytes;
+    PL_RETURN_IF(check_shared(p, s, data, bytes));
+    return pl_codec_add(data, bytes, p->module->n_params, 1.0f, NULL, &s->c.norm);
+}
+
 /* Length, finiteness and norm of the staged bytes. */
-static pl_status check_update(home *h, const home_module *module, submission *s)
+static pl_status check_update(home *h, const place *p, submission *s)
 {
     home_upload *u = home_staged(h, &s->c.update);
     pl_status status = PL_OK;
     void *bytes = NULL;
     uint64_t size = 0;
-    if (u) {
-        s->c.update_bytes = u->bytes;
-        return pl_codec_add(u->data, u->bytes, module->n_params, 1.0f, NULL,
-                            &s->c.norm);
-    }
+    if (u)
+        return check_bytes(p, s, u->data, u->bytes);
     PL_TRY(pl_store_blob_bytes(h->store, &s->c.update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
     PL_TRY(pl_store_read_blob(h->store, &s->c.update, 0, (size_t)size, bytes));
-    s->c.update_bytes = size;
-    PL_TRY(pl_codec_add(bytes, size, module->n_params, 1.0f, NULL, &s->c.norm));
+    PL_TRY(check_bytes(p, s, bytes, size));
 done:
     pl_free_aligned(bytes);
     return status;
@@ -100,54 +140,98 @@ static pl_status check_place(const home_arm *arm, int module, const submission *
     return PL_OK;
 }
 
-static pl_status check_base(const home_module *module, const submission *s)
+static pl_status check_number(const place *p, const submission *s)
 {
-    if (s->c.phase > (int64_t)module->version)
-        return pl_fail(
-            PL_ERR_DATA, "phase %lld of %s has not begun: its version is %llu",
-            (long long)s->c.phase, s->module, (unsigned long long)module->version);
-    if (!pl_hash_equal(&s->base, &module->params))
+    uint64_t head = p->module->version;
+    uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->c.phase);
+    if (p->module->cursor && s->base_version <= head)
+        return PL_OK; /* whatever was newest when the path began */
+    if (s->base_version == want && want <= head)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "an update of %s in round %lld is relative to version %llu, not "
+                   "%llu; the head is %llu",
+                   s->module, (long long)s->c.phase, (unsigned long long)want,
+                   (unsigned long long)s->base_version, (unsigned long long)head);
+}
+
+static pl_status check_base(home *h, place *p, const submission *s)
+{
+    pl_version v;
+    pl_hash params = p->module->params;
+    p->base_norm = p->module->norm;
+    PL_RETURN_IF(check_number(p, s));
+    if (s->base_version != p->module->version) {
+        memset(&v, 0, sizeof v);
+        PL_RETURN_IF(pl_store_get_version(h->store, s->module, s->base_version, &v));
+        params = v.params;
+        p->base_norm = v.update_norm;
+        pl_version_clear(&v);
+    }
+    if (!pl_hash_equal(&s->base, &params))
         return pl_fail(PL_ERR_DATA,
                        "the update of %s was made from another version %llu", s->module,
-                       (unsigned long long)module->version);
+                       (unsigned long long)s->base_version);
     return PL_OK;
 }
 
-static pl_status accept_update(home *h, home_arm *arm, home_module *module,
-                               submission *s)
+static pl_status accept_update(home *h, const place *p, submission *s)
 {
-    int slot = (int)(s->c.path * pl_topology_n_replicas(arm->topology) + s->c.replica);
-    s->c.weight = arm->arm.weights[s->c.path];
+    home_module *module = p->module;
+    s->c.weight = p->arm->arm.weights[s->c.path];
     PL_RETURN_IF(home_adopt_blob(h, &s->c.update));
     PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, &s->c));
-    module->pending[slot] = true;
-    module->n_pending++;
+    *home_flag(p->arm, module, s->c.phase, p->slot) = true;
+    int n = ++*home_count(module, s->c.phase);
+    if (module->cursor)
+        module->cursor[p->slot] = s->c.first_sample + s->c.n_samples;
     pl_log(PL_LOG_DEBUG, "update.accepted",
-           "module=%s worker=%s phase=%lld pending=%d/%d", s->module, s->c.worker,
-           (long long)s->c.phase, module->n_pending, module->n_contributors);
+           "module=%s worker=%s round=%lld pending=%d/%d", s->module, s->c.worker,
+           (long long)s->c.phase, n, module->n_contributors);
     return PL_OK;
+}
+
+/* Arrivals are numbered as they come; a path's samples tell whether it came before. */
+static bool is_duplicate(const place *p, submission *s)
+{
+    home_module *m = p->module;
+    if (!m->cursor)
+        return s->c.phase < (int64_t)m->version ||
+               (s->c.phase < (int64_t)m->version + m->window &&
+                *home_flag(p->arm, m, s->c.phase, p->slot));
+    s->c.phase = (int64_t)m->version;
+    while (s->c.phase < (int64_t)m->version + m->window && *home_count(m, s->c.phase))
+        s->c.phase++;
+    return s->c.first_sample < m->cursor[p->slot];
+}
+
+static pl_status check_round(const place *p, const submission *s)
+{
+    if (s->c.phase < (int64_t)p->module->version + p->module->window)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
+                   (long long)s->c.phase, s->module,
+                   (unsigned long long)p->module->version);
 }
 
 pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
 {
     submission s;
-    home_arm *arm = NULL;
-    int index = 0;
+    place p = {0};
     PL_RETURN_IF(read_submission(m, &s));
-    PL_RETURN_IF(home_find_module(h, s.module, &arm, &index));
-    home_module *module = &arm->modules[index];
-    if (check_place(arm, index, &s) != PL_OK) {
+    PL_RETURN_IF(home_find_module(h, s.module, &p.arm, &p.index));
+    p.module = &p.arm->modules[p.index];
+    if (check_place(p.arm, p.index, &s) != PL_OK) {
         refuse(h, peer, m->request, &s);
         return PL_OK;
     }
-    int slot = (int)(s.c.path * pl_topology_n_replicas(arm->topology) + s.c.replica);
-    if (s.c.phase < (int64_t)module->version ||
-        (s.c.phase == (int64_t)module->version && module->pending[slot])) {
+    p.slot = (int)(s.c.path * pl_topology_n_replicas(p.arm->topology) + s.c.replica);
+    if (is_duplicate(&p, &s)) {
         home_drop_upload(h, &s.c.update);
         answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
     }
-    if (m->token < arm->paths[slot].fence) {
+    if (m->token < p.arm->paths[p.slot].fence) {
         home_drop_upload(h, &s.c.update);
         answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
                       "the lease was given to another");
@@ -157,11 +241,12 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
-    if (check_base(module, &s) != PL_OK || check_update(h, module, &s) != PL_OK) {
+    if (check_round(&p, &s) != PL_OK || check_base(h, &p, &s) != PL_OK ||
+        check_update(h, &p, &s) != PL_OK) {
         refuse(h, peer, m->request, &s);
         return PL_OK;
     }
-    PL_RETURN_IF(accept_update(h, arm, module, &s));
+    PL_RETURN_IF(accept_update(h, &p, &s));
     answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }
@@ -183,23 +268,35 @@ static pl_status read_path(const pl_message *m, pl_path_state *state)
     return pl_reader_status(&r);
 }
 
-/* A task is done only when every update of it that belongs here is in. */
-static bool updates_are_in(const home *h, const home_arm *arm, int index, int64_t phase)
+static bool is_in(const home_arm *arm, int module, int index,
+                  const pl_path_state *state)
 {
-    int replicas = pl_topology_n_replicas(arm->topology);
-    (void)h;
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        int module = pl_topology_module_of_path(arm->topology, slot, index / replicas);
-        const home_module *k = &arm->modules[module];
-        if (k->exists && (int64_t)k->version == phase && !k->pending[index])
+    const home_module *m = &arm->modules[module];
+    int64_t round =
+        pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
+    if (!m->exists || round < 0) /* another home's, or nothing to send */
+        return true;
+    if (m->cursor)
+        return m->cursor[index] >= state->samples;
+    return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
+                                           *home_flag(arm, m, round, index));
+}
+
+/* A task is done only when every update of it that belongs here is in. */
+static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state)
+{
+    int path = index / pl_topology_n_replicas(arm->topology);
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
+        if (!is_in(arm, pl_topology_module_of_path(arm->topology, slot, path), index,
+                   state))
             return false;
-    }
     return true;
 }
 
 static pl_status check_moments(home *h, const home_arm *arm, const pl_path_state *state)
 {
-    uint64_t want = 2 * pl_topology_path_params(arm->topology) * sizeof(float),
+    uint64_t vectors = (uint64_t)pl_path_layout_of(&arm->arm).n_vectors;
+    uint64_t want = vectors * pl_topology_path_params(arm->topology) * sizeof(float),
              bytes = 0;
     const home_upload *u = home_staged(h, &state->moments);
     if (u)
@@ -207,7 +304,7 @@ static pl_status check_moments(home *h, const home_arm *arm, const pl_path_state
     else
         PL_RETURN_IF(pl_store_blob_bytes(h->store, &state->moments, &bytes));
     if (bytes != want)
-        return pl_fail(PL_ERR_DATA, "the moments of %s have %llu bytes instead of %llu",
+        return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
                        (unsigned long long)want);
     return PL_OK;
@@ -232,7 +329,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "the lease was given to another");
         return PL_OK;
     }
-    if (state.phase != path->phase + 1 || !updates_are_in(h, arm, index, path->phase)) {
+    if (state.phase != path->phase + 1 || !updates_are_in(arm, index, &state)) {
         answer_result(h, peer, m->request, PL_SUBMIT_REJECTED,
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;

@@ -50,7 +50,9 @@ typedef enum pl_message_type {
     PL_MSG_STATE_IS = 56,
     PL_MSG_FENCE = 57,  /* hub -> OK */
     PL_MSG_EVENT = 58,  /* home -> hub, unasked, may be lost */
-    PL_MSG_PUT_REF = 59 /* -> OK */
+    PL_MSG_PUT_REF = 59,    /* -> OK */
+    PL_MSG_GET_UPDATE = 60, /* -> UPDATE_IS */
+    PL_MSG_UPDATE_IS = 61
 } pl_message_type;
 
 /* Field tags, the same in every message. */
@@ -93,6 +95,7 @@ typedef enum pl_tag {
     PL_TAG_RATE = 49,     /* tokens per second */
     PL_TAG_OVERHEAD = 50, /* seconds that the trainer stood still for a task */
     PL_TAG_IDLE = 51,     /* seconds that there was no task for it */
+    PL_TAG_MOMENTUM = 52, /* blob of the outer optimizer's state */
     PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS */
 } pl_tag;
 

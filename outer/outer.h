@@ -17,6 +17,7 @@
 #include "outer/gossip.h"
 #include "outer/home.h"
 #include "outer/messages.h"
+#include "outer/rounds.h"
 #include "outer/step.h"
 #include "outer/step_method.h"
 #include "outer/step_overlap.h"

@@ -102,6 +102,10 @@ static void version_fields(const pl_version *v, pl_buf *fields)
         contribution_fields(&v->contributions[i], &nested);
         pl_put_bytes(fields, 15, nested.data, nested.len);
     }
+    if (v->displacement != 0)
+        pl_put_f64(fields, 16, v->displacement);
+    if (v->arrivals != 0)
+        pl_put_u64(fields, 17, (uint64_t)v->arrivals);
     pl_buf_destroy(&nested);
 }
 
@@ -152,6 +156,9 @@ pl_status version_decode(row_view *row, pl_version *out)
     out->update_norm = pl_get_f64(fields, 12, 0);
     out->wall_ms = (int64_t)pl_get_u64(fields, 13, 0);
     out->sequence = pl_get_u64(fields, 14, 0);
+    if (pl_field_count(fields, 16) > 0)
+        out->displacement = pl_get_f64(fields, 16, 0);
+    out->arrivals = (int64_t)pl_get_u64_or(fields, 17, 0);
     pl_status list = contributions_get(row, out);
     pl_status rest = row_end(row);
     if (list == PL_OK && rest == PL_OK)

@@ -71,13 +71,15 @@ typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number;  /* 0 is the initial one */
     pl_hash params;   /* blob; what "the module's hash" means */
-    pl_hash momentum; /* blob, none for version 0 */
+    pl_hash momentum; /* blob: momentum, then the method's carry if it has one */
     pl_hash parent;   /* params of number-1, none for version 0 */
     pl_hash config;   /* of the run's canonical configuration */
     char method[32];  /* "init", "nesterov", ... */
     double lr, outer_momentum;
     uint64_t n_params;
     double params_norm, update_norm; /* L2 */
+    double displacement;             /* L2 of the step that made it, 0 if not kept */
+    int64_t arrivals; /* delayed-nesterov: since the last momentum step */
     int64_t wall_ms;
     uint64_t sequence; /* commit that made it; set by the store */
     int n_contributions;
@@ -175,6 +177,7 @@ PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t 
  * `keep_momentum`. */
 typedef struct pl_keep {
     bool updates, momentum;
+    bool late; /* updates: those of the version before it go instead of its own */
 } pl_keep;
 PL_MUST_CHECK pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version,
                                            pl_keep keep);

@@ -257,6 +257,19 @@ static pl_status drop_old_momentum(pl_txn *txn, const char *module, head_record 
     return PL_OK;
 }
 
+/* The update blobs of a version that is there; its record goes on naming them. */
+static pl_status drop_updates(pl_txn *txn, const char *module, uint64_t number)
+{
+    pl_version old;
+    bool found = false;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    for (int i = 0; found && status == PL_OK && i < old.n_contributions; i++)
+        status = blob_release(txn, &old.contributions[i].update);
+    pl_version_clear(&old);
+    return status;
+}
+
 static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
                                 head_record head)
 {
@@ -267,7 +280,10 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     PL_RETURN_IF(blob_hold(txn, &v->params));
     PL_RETURN_IF(blob_hold(txn, &v->momentum));
     if (v->number > 0)
-        PL_RETURN_IF(drop_pending(txn, v->module, v->number - 1, keep.updates));
+        PL_RETURN_IF(
+            drop_pending(txn, v->module, v->number - 1, keep.updates || keep.late));
+    if (v->number > 1 && keep.late && !keep.updates)
+        PL_RETURN_IF(drop_updates(txn, v->module, v->number - 1));
     if (!keep.momentum)
         PL_RETURN_IF(drop_old_momentum(txn, v->module, &head));
     head_write(txn->batch, v->module, &head);

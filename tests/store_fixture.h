@@ -93,7 +93,7 @@ static inline void commit_version(pl_store *store, const char *module, uint64_t 
         v.momentum = put_bytes(txn, seed + 1000, n);
     }
     pl_version_clear(&parent);
-    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false}));
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     assert_ok(pl_txn_commit(&txn));
 }
 

@@ -109,7 +109,9 @@ static void define_arm(fixture *f)
         f->arm.outer.momentum[c] = 0.9;
     }
     f->arm.outer.weighted = true;
-    pl_copy_text(f->arm.outer.codec, sizeof f->arm.outer.codec, "f32");
+    pl_copy_text(f->arm.outer.codec_name, sizeof f->arm.outer.codec_name, "f32");
+    assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
+    f->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     f->arm.n_shards = 4;
     f->arm.shards = pl_alloc(4 * sizeof *f->arm.shards);
     f->arm.weights = pl_alloc(4 * sizeof *f->arm.weights);
@@ -213,9 +215,10 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase,
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
-    assert_int_equal(
-        pl_client_get_version(f->client, name, (uint64_t)phase, &submission.base),
-        PL_OK);
+    pl_version_facts base;
+    assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
+    submission.base = base.params;
+    submission.base_version = base.number;
     assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text),
                      PL_OK);
     pl_free(encoded);
@@ -234,7 +237,12 @@ static sent send_good(fixture *f, int slot, int path)
 
 static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
 {
-    return pl_client_get_version(f->client, module, number, hash) == PL_OK;
+    pl_version_facts facts;
+    pl_status status =
+        pl_client_get_version(f->client, module, (int64_t)number, &facts);
+    if (status == PL_OK)
+        *hash = facts.params;
+    return status == PL_OK;
 }
 
 /* A merge follows its last acknowledgement; it is waited for. */
@@ -404,8 +412,9 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
-    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &submission.base),
-                     PL_OK);
+    pl_version_facts base;
+    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &base), PL_OK);
+    submission.base = base.params;
     assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "does not go through"));
@@ -486,7 +495,8 @@ static void unknown_names_are_told_to_the_asker(void **state)
 {
     fixture *f = *state;
     pl_hash hash;
-    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &hash),
+    pl_version_facts facts;
+    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &facts),
                      PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "L9.E9"));
     assert_int_equal(pl_client_get_object(f->client, "router/none", &hash),

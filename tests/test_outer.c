@@ -118,7 +118,9 @@ static void make_arm(pl_arm *arm)
         arm->outer.momentum[c] = 0.1 * c;
     }
     arm->outer.weighted = true;
-    pl_copy_text(arm->outer.codec, sizeof arm->outer.codec, "bf16");
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "bf16");
+    assert_int_equal(pl_codec_options_default("bf16", &arm->outer.codec), PL_OK);
+    arm->outer.method = pl_method_defaults(PL_METHOD_CO2);
     arm->n_shards = 4;
     arm->shards = pl_alloc(4 * sizeof *arm->shards);
     arm->weights = pl_alloc(4 * sizeof *arm->weights);

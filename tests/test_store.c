@@ -124,7 +124,7 @@ static void a_version_comes_back_field_by_field(void **state)
     v.wall_ms = 1700000000123;
     v.n_contributions = 2;
     v.contributions = list;
-    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false}));
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     assert_ok(pl_txn_commit(&txn));
     assert_ok(pl_store_get_version(store, "mix/L1.E0", 1, &got));
     assert_string_equal(got.module, v.module);
@@ -330,7 +330,7 @@ static void merged_updates_and_old_momentum_are_deleted(void **state)
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 4000);
     for (uint64_t phase = 0; phase < 4; phase++)
-        run_phase(store, phase, (pl_keep){false, false});
+        run_phase(store, phase, (pl_keep){false, false, false});
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_versions, 5);
     assert_int_equal(stats.n_blobs, 5 + 2); /* parameters; momentum of 3 and 4 */
@@ -352,12 +352,12 @@ static void kept_updates_and_momentum_stay(void **state)
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 4000);
     for (uint64_t phase = 0; phase < 3; phase++)
-        run_phase(store, phase, (pl_keep){true, true});
+        run_phase(store, phase, (pl_keep){true, true, false});
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 4 + 3 + 6);
     assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
     assert_int_equal(n_pending, 0);
-    run_phase(store, 3, (pl_keep){false, false}); /* from now on they go */
+    run_phase(store, 3, (pl_keep){false, false, false}); /* from now on they go */
     assert_ok(pl_store_get_version(store, "a/x", 1, &v));
     assert_true(pl_hash_none(&v.momentum));
     pl_version_clear(&v);

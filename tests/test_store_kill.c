@@ -34,7 +34,7 @@ static pl_status commit_next(pl_store *store, uint64_t n, const pl_hash *parent,
     PL_TRY(pl_txn_put_blob(txn, data + 2, SMALL, &c.update));
     if (n > 0)
         v.momentum = path.moments;
-    PL_TRY(pl_txn_put_version(txn, &v, (pl_keep){false, false}));
+    PL_TRY(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     PL_TRY(pl_txn_put_pending(txn, "a/x", &c));
     PL_TRY(pl_txn_put_path(txn, &path));
     PL_TRY(pl_txn_put_object(txn, "newest", &v.params));

@@ -95,20 +95,80 @@ void plan_finish(plan_path *path, int64_t phase)
         memset(&path->lease, 0, sizeof path->lease);
 }
 
-bool plan_ready(const plan *p, const plan_arm *arm, int index)
+static bool versions_are_there(const plan_arm *a, int index)
 {
-    const plan_path *path = &arm->paths[index];
-    int replicas = pl_topology_n_replicas(arm->topology);
-    (void)p;
-    if (path->phase >= arm->arm.inner.phases)
-        return false;
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        uint64_t version = arm->versions[pl_topology_module_of_path(arm->topology, slot,
-                                                                    index / replicas)];
-        if (version == UINT64_MAX || version < (uint64_t)path->phase)
+    int path = index / pl_topology_n_replicas(a->topology);
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        int module = pl_topology_module_of_path(a->topology, slot, path);
+        uint64_t have = a->versions[module];
+        if (have == UINT64_MAX ||
+            have < pl_round_needs(&a->arm, a->topology, module, a->paths[index].phase))
             return false;
     }
     return true;
+}
+
+/* Everybody whom the path met after its last phase must have finished that phase. */
+static bool mates_are_done(const plan_arm *a, int index)
+{
+    int path = index / pl_topology_n_replicas(a->topology), mate = 0;
+    int64_t phase = a->paths[index].phase;
+    for (int slot = 0; phase > 0 && slot < pl_topology_n_slots(a->topology); slot++) {
+        int module = pl_topology_module_of_path(a->topology, slot, path);
+        if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1, &mate) !=
+                PL_OK ||
+            a->paths[mate].phase < phase)
+            return false;
+    }
+    return true;
+}
+
+static bool is_too_far_ahead(const plan_arm *a, int index)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < a->n_tasks; i++)
+        if (a->paths[i].phase < least)
+            least = a->paths[i].phase;
+    return a->paths[index].phase - least > a->arm.outer.staleness;
+}
+
+/* Whether (path, replica) `other` has done this phase, or somebody is at it. */
+static bool is_under_way(const plan_path *other, int64_t phase)
+{
+    return other->phase > phase || (other->phase == phase && other->lease.active);
+}
+
+/* A streaming path may begin before the version that it takes up a few steps later is
+ * there, but not before everything that version needs is under way: else it could wait
+ * for a task that nobody is left to do. */
+static bool merges_are_under_way(const plan_arm *a, int index)
+{
+    int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
+    int64_t phase = a->paths[index].phase;
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        int module = pl_topology_module_of_path(a->topology, slot, path);
+        if (a->versions[module] >= pl_round_takes(&a->arm, a->topology, module, phase))
+            continue;
+        for (int i = 0; i < a->n_tasks; i++)
+            if (pl_topology_path_has(a->topology, i / replicas, module) &&
+                !is_under_way(&a->paths[i], phase - 1))
+                return false;
+    }
+    return true;
+}
+
+bool plan_ready(const plan *p, const plan_arm *arm, int index)
+{
+    pl_method method = arm->arm.outer.method.method;
+    (void)p;
+    if (arm->paths[index].phase >= arm->arm.inner.phases ||
+        !versions_are_there(arm, index))
+        return false;
+    if (method == PL_METHOD_NOLOCO)
+        return mates_are_done(arm, index);
+    if (method == PL_METHOD_STREAMING)
+        return merges_are_under_way(arm, index);
+    return method != PL_METHOD_DELAYED_NESTEROV || !is_too_far_ahead(arm, index);
 }
 
 /* Larger is better: steps still to do one after another, then affinity. */
@@ -218,7 +278,7 @@ bool plan_arm_finished(const plan_arm *arm)
             return false;
     for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
         if (arm->versions[m] == UINT64_MAX ||
-            arm->versions[m] < (uint64_t)arm->arm.inner.phases)
+            arm->versions[m] < pl_round_count(&arm->arm, arm->topology, m))
             return false;
     return true;
 }

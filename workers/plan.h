@@ -2,7 +2,9 @@
  *
  * Pure state without sockets or clocks of its own. A task (arm, path, replica) in
  * phase t is ready when the path has finished t phases and every module of it has
- * reached version t. No other barrier exists.
+ * reached the version that the method asks for (outer/rounds.h); under noloco its mates
+ * must have finished t phases, under delayed-nesterov it may be `staleness` phases
+ * ahead of the slowest. No other barrier exists.
  */
 #ifndef PL_WORKERS_PLAN_H
 #define PL_WORKERS_PLAN_H

@@ -32,7 +32,7 @@ static void fill_contribution(const sender *s, pl_contribution *c)
     const train_job *job = &task->job;
     pl_copy_text(c->worker, sizeof c->worker, s->name);
     pl_copy_text(c->device, sizeof c->device, s->device);
-    pl_copy_text(c->codec, sizeof c->codec, task->arm->arm.outer.codec);
+    pl_copy_text(c->codec, sizeof c->codec, task->arm->arm.outer.codec_name);
     c->path = task->path;
     c->replica = task->replica;
     c->phase = task->phase;
@@ -44,68 +44,124 @@ static void fill_contribution(const sender *s, pl_contribution *c)
     c->token = task->token;
 }
 
-/* A task's updates, encoded one behind the other. */
+/* A task's updates, encoded, in the order of the slots that send. */
 typedef struct parcel {
+    int n; /* slots that send in this phase */
     pl_submission *submissions;
     pl_submit_result *results; /* of the modules, then of the path */
     char (*texts)[256];
     char (*names)[96];
-    float *update;    /* of the largest slot */
-    uint8_t *encoded; /* all slots, each from a multiple of 64 on */
+    pl_buf *encoded;
+    float *update, *sent; /* of the largest slot */
+    pl_codec_part *parts;
 } parcel;
 
-static size_t room_of(const worker_task *task, int slot)
+static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
 {
-    size_t n = pl_topology_slot(task->arm->topology, slot)->n_params;
-    return (size_t)(pl_codec_bytes("f32", n) + 63) / 64 * 64;
-}
-
-static pl_status alloc_parcel(const worker_task *task, int n, parcel *p)
-{
-    size_t most = 0, total = 0;
-    for (int slot = 0; slot < n; slot++) {
+    size_t most = 0;
+    int n_parts = 0;
+    for (int slot = 0; slot < n_slots; slot++) {
+        int module = pl_topology_module_of_path(task->arm->topology, slot, task->path);
+        int parts = pl_codec_parts(task->arm->topology, module, NULL);
         size_t params = pl_topology_slot(task->arm->topology, slot)->n_params;
         most = params > most ? params : most;
-        total += room_of(task, slot);
+        n_parts = parts > n_parts ? parts : n_parts;
     }
-    p->submissions = pl_alloc((size_t)n * sizeof *p->submissions);
-    p->results = pl_alloc((size_t)(n + 1) * sizeof *p->results);
-    p->texts = pl_alloc((size_t)(n + 1) * sizeof *p->texts);
-    p->names = pl_alloc((size_t)n * sizeof *p->names);
+    p->submissions = pl_alloc((size_t)n_slots * sizeof *p->submissions);
+    p->results = pl_alloc((size_t)(n_slots + 1) * sizeof *p->results);
+    p->texts = pl_alloc((size_t)(n_slots + 1) * sizeof *p->texts);
+    p->names = pl_alloc((size_t)n_slots * sizeof *p->names);
+    p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
+    p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    return pl_try_alloc(total, "a path's updates", (void **)&p->encoded);
+    return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
 }
 
-static void free_parcel(parcel *p)
+static void free_parcel(parcel *p, int n_slots)
 {
+    for (int slot = 0; p->encoded && slot < n_slots; slot++)
+        pl_buf_destroy(&p->encoded[slot]);
+    pl_free(p->encoded);
     pl_free(p->submissions);
     pl_free(p->results);
     pl_free(p->texts);
     pl_free(p->names);
+    pl_free(p->parts);
     pl_free_aligned(p->update);
-    pl_free_aligned(p->encoded);
+    pl_free_aligned(p->sent);
 }
 
-/* The pseudo-gradient of one slot: module at phase start minus module now. */
-static pl_status pack_module(sender *s, int slot, parcel *p, uint8_t *room)
+/* The residual lies in the state that the job leaves: e in, e' out. */
+static float *residual_of(const worker_task *task, int slot)
+{
+    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    if (task->layout.residual < 0)
+        return NULL;
+    return task->job.state + (size_t)task->layout.residual * task->n_params +
+           place->offset;
+}
+
+static pl_status encode(const worker_task *task, const local_slot *s, int slot,
+                        int64_t round, parcel *p, float *residual)
+{
+    const pl_arm *arm = s->arm;
+    int n_parts = pl_codec_parts(s->topology, s->module, p->parts);
+    double norm = task->bases[slot].norm;
+    pl_codec_round shared =
+        pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
+    return pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
+                                  p->update, residual, &p->encoded[slot]);
+}
+
+static void address(sender *s, int slot, int64_t round, int module, parcel *p)
 {
     const worker_task *task = s->task;
-    const pl_topology *t = task->arm->topology;
-    const pl_slot *place = pl_topology_slot(t, slot);
-    const float *start = task->start + place->offset;
-    const float *now = task->job.params + place->offset;
-    const char *codec = task->arm->arm.outer.codec;
-    pl_submission *out = &p->submissions[slot];
-    for (size_t i = 0; i < place->n_params; i++)
-        p->update[i] = start[i] - now[i];
-    pl_arm_module_name(&task->arm->arm, t,
-                       pl_topology_module_of_path(t, slot, task->path), p->names[slot]);
+    pl_submission *out = &p->submissions[p->n];
+    pl_arm_module_name(&task->arm->arm, task->arm->topology, module, p->names[p->n]);
     fill_contribution(s, &out->contribution);
-    out->module = p->names[slot];
-    out->base = task->bases[slot];
-    out->data = room;
-    out->bytes = pl_codec_bytes(codec, place->n_params);
-    return pl_codec_encode(codec, p->update, place->n_params, room);
+    out->contribution.phase = round;
+    out->module = p->names[p->n];
+    out->base_version = task->bases[slot].number;
+    out->base = task->bases[slot].params;
+    out->data = p->encoded[slot].data;
+    out->bytes = p->encoded[slot].len;
+    p->n++;
+}
+
+/* What the path keeps is changed in the job's state, which begins as a copy. */
+static pl_status pack_slot(sender *s, int slot, parcel *p)
+{
+    worker_task *task = s->task;
+    local_slot place = worker_slot(task, slot, task->job.state);
+    size_t at = pl_topology_slot(place.topology, slot)->offset;
+    const float *start = task->start + at, *now = task->job.params + at;
+    float *residual = residual_of(task, slot);
+    int64_t round = pl_round_of(place.arm, place.topology, place.module, task->phase);
+    double norm = 0;
+    if (round >= 0) {
+        local_update(&place, start, now, p->update);
+        PL_RETURN_IF(encode(task, &place, slot, round, p, residual));
+        address(s, slot, round, place.module, p);
+    }
+    if (place.last && !place.before && round >= 0) { /* noloco keeps what it offered */
+        memset(p->sent, 0, place.n * sizeof *p->sent);
+        PL_RETURN_IF(pl_codec_add(p->encoded[slot].data, p->encoded[slot].len, place.n,
+                                  1.0f, p->sent, &norm));
+    }
+    local_keep(&place, start, now, p->sent);
+    return PL_OK;
+}
+
+/* The path's vectors behind m and v, as they were before the phase. */
+static void carry_over(worker_task *task)
+{
+    size_t first = 2 * task->n_params,
+           all = (size_t)task->layout.n_vectors * task->n_params;
+    if (task->state)
+        memcpy(task->job.state + first, task->state + first,
+               (all - first) * sizeof *task->state);
+    else
+        memset(task->job.state + first, 0, (all - first) * sizeof *task->state);
 }
 
 static void describe_path(const sender *s, pl_path_state *state)
@@ -120,31 +176,30 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->n_tokens = task->n_tokens_before + job->n_tokens;
     state->loss = job->loss;
     state->seconds = task->seconds_before + job->seconds;
-    state->moments = task->moments_hash;
+    state->moments = task->state_hash;
 }
 
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
-    const pl_topology *t = task->arm->topology;
-    uint64_t bytes = 2 * pl_topology_path_params(t) * sizeof(float);
-    int n = pl_topology_n_slots(t);
+    uint64_t bytes = (uint64_t)task->layout.n_vectors * task->n_params * sizeof(float);
+    int n_slots = pl_topology_n_slots(task->arm->topology);
     pl_status status = PL_OK;
     pl_path_state state;
     parcel p = {0};
-    PL_TRY(alloc_parcel(task, n, &p));
-    uint8_t *room = p.encoded;
-    for (int slot = 0; slot < n; room += room_of(task, slot), slot++)
-        PL_TRY(pack_module(s, slot, &p, room));
-    pl_blob_hash(task->job.moments_out, bytes, &task->moments_hash);
+    carry_over(task);
+    PL_TRY(alloc_parcel(task, n_slots, &p));
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_TRY(pack_slot(s, slot, &p));
+    pl_blob_hash(task->job.state, bytes, &task->state_hash);
     describe_path(s, &state);
-    PL_TRY(pl_client_submit_task(s->homes, p.submissions, n, &state, task->token,
-                                 task->job.moments_out, bytes, p.results, p.texts));
-    for (int slot = 0; slot < n; slot++)
-        PL_TRY(judge(p.names[slot], p.results[slot], p.texts[slot]));
-    PL_TRY(judge(task->name, p.results[n], p.texts[n]));
+    PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state, task->token,
+                                 task->job.state, bytes, p.results, p.texts));
+    for (int i = 0; i < p.n; i++)
+        PL_TRY(judge(p.names[i], p.results[i], p.texts[i]));
+    PL_TRY(judge(task->name, p.results[p.n], p.texts[p.n]));
 done:
-    free_parcel(&p);
+    free_parcel(&p, n_slots);
     return status;
 }
 

@@ -12,6 +12,7 @@ struct trainer {
     /* written by the trainer's thread, read by the worker's */
     atomic_int step;
     atomic_int cancelled;
+    _Atomic(const float *) merged; /* for the running job; NULL until it is there */
     _Atomic double loss, rate;
 };
 
@@ -94,19 +95,47 @@ static void report(trainer *t, const train_job *job, int step, double loss,
         atomic_store(&t->rate, (double)job->n_tokens / elapsed);
 }
 
+static pl_status check_cancelled(trainer *t)
+{
+    if (atomic_load(&t->cancelled))
+        return pl_fail(PL_ERR_CANCELLED, "the task was cancelled");
+    return PL_OK;
+}
+
+/* Merged parameters are taken up after a fixed number of steps, whenever they came:
+ * the result depends on no clock. */
+static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
+{
+    double start = pl_now();
+    const float *merged;
+    while (!(merged = atomic_load(&t->merged))) {
+        PL_RETURN_IF(check_cancelled(t));
+        pl_sleep_ms(1);
+    }
+    *waited_s += pl_now() - start;
+    PL_RETURN_IF(pl_model_save(t->model, job->params));
+    for (int slot = 0; slot < pl_topology_n_slots(job->topology); slot++) {
+        const pl_slot *place = pl_topology_slot(job->topology, slot);
+        if (job->mixed[slot])
+            pl_streaming_mix(job->params + place->offset, merged + place->offset,
+                             job->mix, place->n_params);
+    }
+    return pl_model_load(t->model, job->params);
+}
+
 static pl_status run_steps(trainer *t, train_job *job, batch *b)
 {
     const pl_inner *in = &job->arm->inner;
-    double start = pl_now(), nats = 0;
-    int64_t first_step = job->phase * in->tau;
-    job->first_sample = (uint64_t)first_step * (uint64_t)in->batch;
-    job->n_samples = (uint64_t)in->tau * (uint64_t)in->batch;
-    for (int i = 0; i < in->tau; i++) {
+    double start = pl_now(), nats = 0, waited_s = 0;
+    job->first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
+    job->n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
+    for (int i = 0; i < job->steps; i++) {
         pl_step_result r;
-        pl_adamw adam = adam_at(in, first_step + i);
+        pl_adamw adam = adam_at(in, job->first_step + i);
         uint64_t sample = job->first_sample + (uint64_t)i * (uint64_t)in->batch;
-        if (atomic_load(&t->cancelled))
-            return pl_fail(PL_ERR_CANCELLED, "the task was cancelled");
+        PL_RETURN_IF(check_cancelled(t));
+        if (i == job->mix_step)
+            PL_RETURN_IF(take_merged(t, job, &waited_s));
         pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
         PL_RETURN_IF(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
                                          in->context, &adam, (float)in->clip, &r));
@@ -115,7 +144,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         report(t, job, i + 1, r.loss, start);
     }
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
-    job->seconds = pl_now() - start;
+    job->seconds = pl_now() - start - waited_s;
     return PL_OK;
 }
 
@@ -128,13 +157,14 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(fit_model(t, job));
     PL_TRY(open_batch(job, &b));
     PL_TRY(pl_try_alloc(n * sizeof(float), "a path", (void **)&job->params));
-    PL_TRY(pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&job->moments_out));
+    PL_TRY(pl_try_alloc((size_t)job->n_vectors * n * sizeof(float), "a path's state",
+                        (void **)&job->state));
     PL_TRY(pl_model_load(t->model, job->start));
     PL_TRY(pl_model_load_moments(t->model, job->moments,
                                  job->moments ? job->moments + n : NULL));
     PL_TRY(run_steps(t, job, &b));
     PL_TRY(pl_model_save(t->model, job->params));
-    PL_TRY(pl_model_save_moments(t->model, job->moments_out, job->moments_out + n));
+    PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
     close_batch(&b);
@@ -198,6 +228,7 @@ void trainer_start(trainer *t, train_job *job)
 {
     atomic_store(&t->cancelled, 0);
     atomic_store(&t->step, 0);
+    atomic_store(&t->merged, NULL);
     pl_queue_push(t->jobs, job);
 }
 
@@ -216,6 +247,11 @@ void trainer_cancel(trainer *t)
     atomic_store(&t->cancelled, 1);
 }
 
+void trainer_give_merged(trainer *t, const float *merged)
+{
+    atomic_store(&t->merged, merged);
+}
+
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second)
 {
@@ -227,6 +263,6 @@ void trainer_progress(const trainer *t, int *step, double *loss,
 void train_job_clear(train_job *job)
 {
     pl_free_aligned(job->params);
-    pl_free_aligned(job->moments_out);
-    job->params = job->moments_out = NULL;
+    pl_free_aligned(job->state);
+    job->params = job->state = NULL;
 }

@@ -12,17 +12,22 @@ typedef struct train_job {
     const pl_topology *topology;
     const pl_tokens *shard;
     int path, replica;
-    int64_t phase;
-    const float *start;   /* parameters at the phase's start, [path_params] */
-    const float *moments; /* m then v; NULL at phase 0 */
+    int64_t first_step;   /* of the path's life: where its data and schedule are */
+    int steps;            /* to do */
+    const float *start;   /* parameters, [path_params] */
+    const float *moments; /* m then v; NULL before the first phase */
+    int n_vectors;        /* of the state that the job leaves; m and v are the first */
+    int mix_step;         /* after so many steps merged parameters come in; -1: never */
+    double mix;           /* local = mix local + (1 - mix) merged */
+    const bool *mixed;    /* [n_slots] which slots that concerns */
     /* output */
     pl_status status;
     char error[1024];
-    float *params;      /* after tau steps, [path_params]; owned */
-    float *moments_out; /* m then v; owned */
-    double loss;        /* mean over the phase's tokens */
-    double seconds;     /* of inner steps */
-    double overhead_s;  /* and around them: loading, saving */
+    float *params;     /* after the steps, [path_params]; owned */
+    float *state;      /* [n_vectors, path_params], m and v filled in; owned */
+    double loss;       /* mean over the phase's tokens */
+    double seconds;    /* of inner steps */
+    double overhead_s; /* and around them: loading, saving */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 
@@ -36,7 +41,9 @@ void trainer_destroy(trainer **t); /* stops a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* a finished job, or NULL */
 int trainer_fd(const trainer *t);    /* readable when a job is finished */
-void trainer_cancel(trainer *t);     /* the job ends early with ERR_CANCELLED */
+/* What mix_step waits for: parameters of the path, borrowed until the job is taken. */
+void trainer_give_merged(trainer *t, const float *merged);
+void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
 /* What the running job has reached. */
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second);

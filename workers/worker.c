@@ -2,7 +2,7 @@
  * fetched, so that the trainer's thread hardly ever waits. */
 #include "workers/worker_parts.h"
 
-enum { WAIT_MS = 100, NO_HURRY_MS = 200, EARLY_MS = 250 };
+enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
 static bool must_stop(const worker *w)
 {
@@ -100,14 +100,20 @@ static void start_next(worker *w)
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
     task->exposed_s = now - w->free_since - task->idle_s;
-    task->job = (train_job){.arm = &task->arm->arm,
-                            .topology = task->arm->topology,
-                            .shard = task->shard->tokens,
-                            .path = task->path,
-                            .replica = task->replica,
-                            .phase = task->phase,
-                            .start = task->start,
-                            .moments = task->moments};
+    task->job =
+        (train_job){.arm = &task->arm->arm,
+                    .topology = task->arm->topology,
+                    .shard = task->shard->tokens,
+                    .path = task->path,
+                    .replica = task->replica,
+                    .first_step = task->first_step,
+                    .steps = task->steps,
+                    .start = task->start,
+                    .moments = task->state,
+                    .n_vectors = task->layout.n_vectors,
+                    .mix_step = task->mixed ? task->arm->arm.outer.method.overlap : -1,
+                    .mix = task->arm->arm.outer.method.mix,
+                    .mixed = task->mixed};
     w->next = NULL;
     w->training = task;
     trainer_start(w->inner, &task->job);
@@ -118,7 +124,7 @@ static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
     pl_status status = PL_OK;
-    if (!task || !trainer_take(w->inner))
+    if (!task || w->merging || !trainer_take(w->inner))
         return PL_OK;
     w->training = NULL;
     w->free_since = pl_now();
@@ -126,8 +132,6 @@ static pl_status take_trained(worker *w)
     if (worker_task_lost(task))
         task->job.status = PL_ERR_STALE;
     if (task->job.status == PL_OK) {
-        pl_free_aligned(task->moments); /* what the next phase needs is in the job */
-        task->moments = NULL;
         w->sending[w->n_sending++] = task;
         sender_push(w->out, task);
         return PL_OK;
@@ -148,8 +152,8 @@ static pl_status take_sent(worker *w)
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
     if (task->status == PL_OK) {
         /* Most likely this worker goes on with the path. */
-        cache_put(w->blobs, &task->moments_hash, task->job.moments_out,
-                  2 * pl_topology_path_params(task->arm->topology) * sizeof(float));
+        cache_put(w->blobs, &task->state_hash, task->job.state,
+                  (uint64_t)task->layout.n_vectors * task->n_params * sizeof(float));
         status = worker_tell_done(w, task);
     } else {
         status = give_up(w, task, task->status, task->error);
@@ -256,27 +260,72 @@ static bool ends_soon(const worker *w)
     double loss = 0, rate = 0;
     const pl_inner *in = &w->training->arm->arm.inner;
     trainer_progress(w->inner, &step, &loss, &rate);
-    if (step >= in->tau)
+    if (step >= w->training->steps)
         return true;
     if (step == 0 || rate <= 0)
         return false;
-    double left_s = (double)(in->tau - step) * in->batch * in->context / rate;
+    double left_s =
+        (double)(w->training->steps - step) * in->batch * in->context / rate;
     return left_s < EARLY_MS * 1e-3 + 2 * w->fetch_s;
 }
 
+static bool wants_merged(const worker *w)
+{
+    return w->training && w->training->mixed && !w->training->merged;
+}
+
+/* Nothing is taken that would wait behind a task that itself waits for others. */
 static bool wants_task(const worker *w)
 {
-    if (must_stop(w) || w->next || n_held(w) == WORKER_TASKS_MAX ||
+    if (must_stop(w) || wants_merged(w) || w->next || n_held(w) == WORKER_TASKS_MAX ||
         pl_now_ms() < w->ask_after_ms)
         return false;
     return !w->training || ends_soon(w);
+}
+
+static bool waits_too_long(const worker *w)
+{
+    double now = pl_now();
+    int step = 0;
+    double loss = 0, rate = 0;
+    trainer_progress(w->inner, &step, &loss, &rate);
+    if (step < w->training->job.mix_step || w->training->waits_since == 0)
+        w->training->waits_since = now;
+    return now - w->training->waits_since > 3e-3 * w->ttl_ms;
+}
+
+/* Streaming: the versions that the trainer will wait for, as soon as they are there. */
+static pl_status bring_merged(worker *w)
+{
+    worker_task *task = w->training;
+    char text[1024];
+    if (!wants_merged(w) || worker_task_lost(task))
+        return PL_OK;
+    w->merging = true; /* the task must not go away meanwhile */
+    pl_status status = worker_fetch_merged(w, task);
+    w->merging = false;
+    if (w->broken != PL_OK)
+        return w->broken;
+    if (status == PL_OK && task->merged)
+        trainer_give_merged(w->inner, task->base);
+    if (status == PL_OK && (task->merged || !waits_too_long(w)))
+        return PL_OK;
+    if (worker_task_lost(task))
+        return PL_OK;
+    if (status == PL_OK) /* whoever had to send them may be gone: others must come on */
+        status = pl_fail(PL_ERR_BUSY, "the versions that %s takes up do not come",
+                         task->name);
+    pl_copy_text(text, sizeof text, pl_last_error());
+    worker_task_lose(task); /* nothing comes of it without them */
+    trainer_cancel(w->inner);
+    return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
 
 static void wait_for_news(worker *w)
 {
     bool ready[3];
     int fds[] = {trainer_fd(w->inner), sender_fd(w->out)};
-    pl_wire_poll(&w->hub, 1, fds, 2, WAIT_MS, ready);
+    pl_wire_poll(&w->hub, 1, fds, 2, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
 }
 
 static pl_status turn(worker *w)
@@ -288,6 +337,7 @@ static pl_status turn(worker *w)
     PL_RETURN_IF(take_trained(w));
     start_next(w);
     PL_RETURN_IF(take_sent(w));
+    PL_RETURN_IF(bring_merged(w));
     PL_RETURN_IF(worker_keep_leases(w));
     return w->question || n_held(w) > 0 ? check_hub(w) : PL_OK;
 }

@@ -104,41 +104,211 @@ done:
     return status;
 }
 
+static int module_of(const worker_task *task, int slot)
+{
+    return pl_topology_module_of_path(task->arm->topology, slot, task->path);
+}
+
+local_slot worker_slot(const worker_task *task, int slot, float *state)
+{
+    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    const pl_path_layout *l = &task->layout;
+    size_t n = task->n_params, at = place->offset;
+    return (local_slot){
+        .arm = &task->arm->arm,
+        .topology = task->arm->topology,
+        .module = module_of(task, slot),
+        .path = task->path,
+        .phase = task->phase,
+        .n = place->n_params,
+        .base = task->base + at,
+        .params = l->params < 0 ? NULL : state + (size_t)l->params * n + at,
+        .velocity = l->velocity < 0 ? NULL : state + (size_t)l->velocity * n + at,
+        .last = l->last < 0 ? NULL : state + (size_t)l->last * n + at,
+        .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
+}
+
+/* Version `number` of a slot's module, into its place in task->base. */
+static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t number)
+{
+    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    char name[96];
+    pl_arm_module_name(&task->arm->arm, task->arm->topology, module_of(task, slot),
+                       name);
+    PL_RETURN_IF(pl_client_get_version(w->homes, name, number, &task->bases[slot]));
+    return fetch_floats(w, name, &task->bases[slot].params, place->n_params,
+                        task->base + place->offset);
+}
+
+/* The version that this phase's update is relative to; that it starts from, too, unless
+ * the path has parameters of its own. A slot that sends nothing needs none. */
+static pl_status fetch_base(worker *w, worker_task *task, int slot)
+{
+    const pl_arm *arm = &task->arm->arm;
+    const pl_topology *t = task->arm->topology;
+    int module = module_of(task, slot);
+    int64_t round = pl_round_of(arm, t, module, task->phase);
+    if (pl_arm_method(arm, t, module).method == PL_METHOD_DELAYED_NESTEROV)
+        return fetch_version(w, task, slot, PL_NEWEST);
+    if (task->phase == 0) /* also what streaming starts from */
+        return fetch_version(w, task, slot, 0);
+    if (round < 0)
+        return PL_OK;
+    uint64_t number = pl_round_base(arm, t, module, round);
+    if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
+        return PL_OK; /* one fragment: it comes in while the phase goes on */
+    return fetch_version(w, task, slot, (int64_t)number);
+}
+
 static pl_status fetch_modules(worker *w, worker_task *task)
 {
-    const pl_topology *t = task->arm->topology;
-    int n_slots = pl_topology_n_slots(t);
+    int n_slots = pl_topology_n_slots(task->arm->topology);
     task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(t) * sizeof(float),
-                              "a path's modules", (void **)&task->start));
-    for (int slot = 0; slot < n_slots; slot++) {
-        const pl_slot *s = pl_topology_slot(t, slot);
-        char name[96];
-        pl_arm_module_name(&task->arm->arm, t,
-                           pl_topology_module_of_path(t, slot, task->path), name);
-        PL_RETURN_IF(pl_client_get_version(w->homes, name, (uint64_t)task->phase,
-                                           &task->bases[slot]));
-        PL_RETURN_IF(fetch_floats(w, name, &task->bases[slot], s->n_params,
-                                  task->start + s->offset));
-    }
+    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
+                              (void **)&task->base));
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_RETURN_IF(fetch_base(w, task, slot));
     return PL_OK;
 }
 
-static pl_status fetch_moments(worker *w, worker_task *task)
+static pl_status fetch_state(worker *w, worker_task *task)
 {
     pl_path_state state;
-    size_t n = pl_topology_path_params(task->arm->topology);
+    size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
     if (state.phase != task->phase)
         return pl_fail(PL_ERR_STALE, "%s has finished phase %lld already", task->name,
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
+    task->samples_before = state.samples;
     if (pl_hash_none(&state.moments))
         return PL_OK;
     PL_RETURN_IF(
-        pl_try_alloc(2 * n * sizeof(float), "moments", (void **)&task->moments));
-    return fetch_floats(w, task->name, &state.moments, 2 * n, task->moments);
+        pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
+    return fetch_floats(w, task->name, &state.moments, floats, task->state);
+}
+
+/* ---- where training begins ---- */
+/* What the home of a module has as the mean of the round before: behind the momentum.
+ */
+static pl_status step_eager(worker *w, const worker_task *task, int slot,
+                            const local_slot *s)
+{
+    const pl_version_facts *facts = &task->bases[slot];
+    float *momentum = NULL;
+    pl_status status = PL_OK;
+    char name[96];
+    pl_arm_module_name(s->arm, s->topology, s->module, name);
+    if (task->phase > 1) {
+        PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer state",
+                            (void **)&momentum));
+        PL_TRY(fetch_floats(w, name, &facts->momentum, 2 * s->n, momentum));
+    }
+    PL_TRY(local_step_eager(s, momentum ? momentum + s->n : NULL));
+done:
+    pl_free_aligned(momentum);
+    return status;
+}
+
+static pl_status fetch_update(worker *w, const char *name, const local_slot *s,
+                              int path, int replica, float *out)
+{
+    pl_hash hash;
+    pl_buf bytes = {0};
+    double norm = 0;
+    pl_status status = PL_OK;
+    PL_TRY(pl_client_get_update(w->homes, name, s->phase - 1, path, replica, &hash));
+    PL_TRY(pl_client_get_blob(w->homes, name, &hash, &bytes));
+    PL_TRY(pl_codec_add(bytes.data, bytes.len, s->n, 1.0f, out, &norm));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status step_gossip(worker *w, const worker_task *task, const local_slot *s)
+{
+    int replicas = pl_topology_n_replicas(s->topology), mate = 0;
+    int own = task->path * replicas + task->replica;
+    float *update = NULL;
+    pl_status status = PL_OK;
+    char name[96];
+    pl_arm_module_name(s->arm, s->topology, s->module, name);
+    PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
+    if (mate != own) {
+        PL_TRY(
+            pl_try_alloc(s->n * sizeof *update, "a mate's update", (void **)&update));
+        PL_TRY(fetch_update(w, name, s, mate / replicas, mate % replicas, update));
+    }
+    PL_TRY(local_step_gossip(s, update));
+done:
+    pl_free_aligned(update);
+    return status;
+}
+
+static pl_status begin_slot(worker *w, worker_task *task, int slot)
+{
+    local_slot s = worker_slot(task, slot, task->state);
+    pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
+    size_t at = pl_topology_slot(s.topology, slot)->offset;
+    bool own = task->state && s.params &&
+               (method == PL_METHOD_EAGER || method == PL_METHOD_NOLOCO ||
+                s.arm->outer.method.method == PL_METHOD_STREAMING);
+    if (own && method == PL_METHOD_EAGER)
+        PL_RETURN_IF(step_eager(w, task, slot, &s));
+    if (own && method == PL_METHOD_NOLOCO)
+        PL_RETURN_IF(step_gossip(w, task, &s));
+    memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
+    return PL_OK;
+}
+
+/* Streaming: slots whose fragment was sent in the phase before. Who has no company
+ * goes on with its own. */
+static bool takes_up(const worker_task *task, int slot)
+{
+    int module = module_of(task, slot);
+    return pl_arm_contributors(task->arm->topology, module) > 1 &&
+           pl_round_takes(&task->arm->arm, task->arm->topology, module, task->phase) >
+               0;
+}
+
+pl_status worker_fetch_merged(worker *w, worker_task *task)
+{
+    const pl_topology *t = task->arm->topology;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        uint64_t number =
+            pl_round_takes(&task->arm->arm, t, module_of(task, slot), task->phase);
+        if (number == 0)
+            continue;
+        pl_status status = fetch_version(w, task, slot, (int64_t)number);
+        if (status == PL_ERR_NOT_FOUND) /* asked again in a moment */
+            return PL_OK;
+        PL_RETURN_IF(status);
+    }
+    task->merged = true;
+    return PL_OK;
+}
+
+static void mark_mixed(worker_task *task)
+{
+    int n = pl_topology_n_slots(task->arm->topology), marked = 0;
+    task->mixed = pl_alloc((size_t)n * sizeof *task->mixed);
+    for (int slot = 0; slot < n; slot++)
+        marked += task->mixed[slot] = takes_up(task, slot);
+    if (marked == 0) {
+        pl_free(task->mixed);
+        task->mixed = NULL;
+    }
+}
+
+static pl_status begin(worker *w, worker_task *task)
+{
+    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's parameters",
+                              (void **)&task->start));
+    for (int slot = 0; slot < pl_topology_n_slots(task->arm->topology); slot++)
+        PL_RETURN_IF(begin_slot(w, task, slot));
+    mark_mixed(task);
+    return PL_OK;
 }
 
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
@@ -153,8 +323,15 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     pl_arm_path_name(&task->arm->arm, task->arm->topology, task->path, task->replica,
                      task->name);
     PL_RETURN_IF(fetch_shard(w, task));
+    task->layout = pl_path_layout_of(&task->arm->arm);
+    task->n_params = pl_topology_path_params(task->arm->topology);
+    if (task->steps == 0)
+        task->steps = task->arm->arm.inner.tau;
     PL_RETURN_IF(fetch_modules(w, task));
-    return fetch_moments(w, task);
+    PL_RETURN_IF(fetch_state(w, task));
+    task->first_step =
+        (int64_t)(task->samples_before / (uint64_t)task->arm->arm.inner.batch);
+    return begin(w, task);
 }
 
 void worker_task_free(worker_task **task_)
@@ -163,9 +340,11 @@ void worker_task_free(worker_task **task_)
     if (!task)
         return;
     train_job_clear(&task->job);
+    pl_free_aligned(task->base);
     pl_free_aligned(task->start);
-    pl_free_aligned(task->moments);
+    pl_free_aligned(task->state);
     pl_free(task->bases);
+    pl_free(task->mixed);
     pl_free(task);
     *task_ = NULL;
 }

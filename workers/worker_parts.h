@@ -6,6 +6,7 @@
 #ifndef PL_WORKERS_WORKER_PARTS_H
 #define PL_WORKERS_WORKER_PARTS_H
 #include "workers/cache.h"
+#include "workers/local.h"
 #include "workers/train.h"
 #include "workers/workers.h"
 
@@ -36,14 +37,23 @@ typedef struct worker_task {
     double idle_s;      /* and before that, because there was no task */
     const worker_arm *arm;
     const worker_shard *shard;
-    float *start;   /* parameters, slot after slot */
-    pl_hash *bases; /* hash of each slot's module */
-    float *moments; /* m then v; NULL at phase 0 */
+    pl_path_layout layout;
+    size_t n_params; /* of the path */
+    float *base;     /* versions that updates are relative to, slot after slot */
+    float *start;    /* where training begins: base, or the path's own */
+    float *state;    /* [n_vectors, n_params]; NULL before the first phase */
+    pl_version_facts *bases; /* of each slot */
+    uint64_t samples_before;
+    int64_t first_step;
+    int steps;
+    bool *mixed; /* [n_slots] streaming: slots that merged versions come in for */
+    double waits_since; /* for them; 0: does not yet */
+    bool merged;        /* streaming: what the trainer waits for has been fetched */
     uint64_t n_tokens_before;
     double seconds_before;
     train_job job;
-    pl_hash moments_hash; /* by the sender */
-    pl_status status;     /* of sending */
+    pl_hash state_hash; /* of what the job leaves; by the sender */
+    pl_status status;   /* of sending */
     char error[1024];
 } worker_task;
 
@@ -69,6 +79,7 @@ typedef struct worker {
     int n_sending;
     uint64_t question; /* the open TASK_REQ; 0: none */
     int64_t asked_ms, ask_after_ms;
+    bool merging;      /* versions for the running task are being fetched */
     pl_status broken;  /* why the worker ends, found while it fetched */
     double fetch_s;    /* what the last fetch took */
     double free_since; /* the trainer has no job since then */
@@ -86,6 +97,9 @@ static inline void worker_task_lose(worker_task *task)
 
 /* worker_fetch.c: everything the task depends on, by hash */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
+/* Streaming: versions that came while the task trains, if they are there. */
+pl_status worker_fetch_merged(worker *w, worker_task *task);
+local_slot worker_slot(const worker_task *task, int slot, float *state);
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
 

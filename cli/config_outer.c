@@ -1,0 +1,138 @@
+/* Outer method and codec from their keys. */
+#include "cli/config.h"
+
+static double chosen(double value, double otherwise)
+{
+    return value < 0 ? otherwise : value;
+}
+
+static pl_status read_method(const config *c, pl_outer *out)
+{
+    pl_method method;
+    PL_RETURN_IF(pl_method_parse(c->method, &method));
+    pl_method_settings *m = &out->method;
+    *m = pl_method_defaults(method);
+    m->lr = chosen(c->outer_lr, m->lr);
+    m->momentum = chosen(c->outer_momentum, m->momentum);
+    m->curvature = c->curvature;
+    if (method == PL_METHOD_NOLOCO)
+        m->consensus = chosen(c->consensus, m->lr);
+    if (method == PL_METHOD_CO2) {
+        m->delay = (int)c->delay;
+        PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));
+        m->gap_constant = c->gap_constant;
+        m->clip = c->outer_clip;
+    }
+    m->inner_steps = (int)c->tau;
+    if (method == PL_METHOD_STREAMING) {
+        m->fragments = (int)c->fragments;
+        m->overlap = (int)c->outer_overlap;
+        m->mix = c->mix;
+    } else {
+        m->fragments = 1;
+    }
+    m->buffer = (int)c->buffer;
+    m->spread = c->spread;
+    out->staleness = (int)c->staleness;
+    return pl_method_check(m);
+}
+
+static void read_classes(const config *c, pl_outer *out)
+{
+    for (int k = 0; k < PL_CLASS_COUNT; k++) {
+        out->lr[k] = chosen(c->lr_of[k], out->method.lr);
+        out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
+    }
+}
+
+/* What is said of one class holds for the modules that are in it. */
+static pl_status check_classes(const pl_outer *out)
+{
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+        pl_method_settings m = out->method;
+        m.lr = out->lr[k];
+        m.momentum = out->momentum[k];
+        PL_RETURN_IF(pl_method_check(&m));
+    }
+    return PL_OK;
+}
+
+static pl_status set_role(const char *name, pl_codec_options *out, int first, int last)
+{
+    pl_codec_options of;
+    if (!name[0])
+        return PL_OK;
+    PL_RETURN_IF(pl_codec_options_default(name, &of));
+    for (int role = first; role <= last; role++)
+        out->codec[role] = of.codec[role];
+    return PL_OK;
+}
+
+static bool drops_much(const pl_codec_options *o)
+{
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_TOPK)
+            return true;
+    return pl_codec_is_homomorphic(o);
+}
+
+/* A mate's offer is whole: nothing of it may be left for later. */
+static pl_status check_gossip_codec(const pl_outer *out)
+{
+    bool partial = pl_codec_is_homomorphic(&out->codec);
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
+    if (out->method.method != PL_METHOD_NOLOCO)
+        return PL_OK;
+    if (partial)
+        return pl_fail(PL_ERR_CONFIG,
+                       "noloco's mates exchange whole parameters, which codec %s does "
+                       "not carry; use f32, bf16, i8 or i4",
+                       out->codec_name);
+    if (out->method.consensus != out->method.lr)
+        return pl_fail(PL_ERR_CONFIG,
+                       "noloco sends one vector, for which outer.consensus (%g) must "
+                       "be outer.lr (%g)",
+                       out->method.consensus, out->method.lr);
+    return PL_OK;
+}
+
+static pl_status read_codec(const config *c, pl_outer *out)
+{
+    pl_codec_options *o = &out->codec;
+    PL_RETURN_IF(pl_codec_options_default(c->codec, o));
+    PL_RETURN_IF(
+        set_role(c->codec_attention, o, PL_ROLE_ATTENTION_IN, PL_ROLE_ATTENTION_OUT));
+    PL_RETURN_IF(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
+    PL_RETURN_IF(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
+    PL_RETURN_IF(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
+    if (strcmp(c->selector, "exact") != 0)
+        PL_RETURN_IF(pl_codec_selector(c->selector, &o->selector));
+    o->k = (int32_t)c->codec_k;
+    o->value_bits = (uint8_t)c->value_bits;
+    o->entropy = c->entropy;
+    o->beta = c->ef_beta;
+    o->cells = c->cells;
+    pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
+    bool wanted = strcmp(c->feedback, "on") == 0;
+    if (strcmp(c->feedback, "auto") == 0)
+        wanted = drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
+    out->feedback = wanted;
+    PL_RETURN_IF(pl_codec_options_check(o));
+    return check_gossip_codec(out);
+}
+
+pl_status config_outer(const config *c, pl_outer *out)
+{
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(read_method(c, out));
+    read_classes(c, out);
+    PL_RETURN_IF(check_classes(out));
+    out->weighted = strcmp(c->weighting, "tokens") == 0;
+    out->rescale = c->rescale;
+    out->schedule.warmup = c->outer_warmup;
+    out->schedule.phases = c->phases;
+    out->schedule.floor = c->outer_floor;
+    PL_RETURN_IF(pl_decay_parse(c->decay, &out->schedule.decay));
+    return read_codec(c, out);
+}

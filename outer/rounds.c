@@ -1,0 +1,155 @@
+#include "outer/rounds.h"
+#include "outer/gossip.h"
+
+static pl_method method_of(const pl_arm *arm, const pl_topology *t, int module)
+{
+    return pl_arm_contributors(t, module) == 1 ? PL_METHOD_DILOCO
+                                               : arm->outer.method.method;
+}
+
+static bool streams(const pl_arm *arm)
+{
+    return arm->outer.method.method == PL_METHOD_STREAMING;
+}
+
+/* Fragments are strided over slots; whoever has no company streams along. */
+static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
+{
+    return pl_topology_module_slot(t, module) % arm->outer.method.fragments;
+}
+
+static int delay_of(const pl_arm *arm, const pl_topology *t, int module)
+{
+    pl_method method = method_of(arm, t, module);
+    if (method == PL_METHOD_EAGER)
+        return 1;
+    return method == PL_METHOD_CO2 ? arm->outer.method.delay : 0;
+}
+
+int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase)
+{
+    int fragments = arm->outer.method.fragments;
+    if (!streams(arm))
+        return phase;
+    return phase % fragments == fragment_of(arm, t, module) ? phase / fragments : -1;
+}
+
+uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
+                       int64_t round)
+{
+    int delay = delay_of(arm, t, module);
+    if (method_of(arm, t, module) == PL_METHOD_NOLOCO)
+        return 0;
+    return round > delay ? (uint64_t)(round - delay) : 0;
+}
+
+/* Rounds of a fragment that were sent in phases before `phase`. */
+static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int module,
+                              int64_t phase)
+{
+    int64_t fragments = arm->outer.method.fragments,
+            first = fragment_of(arm, t, module);
+    return phase > first ? (uint64_t)((phase - 1 - first) / fragments + 1) : 0;
+}
+
+uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
+                        int64_t phase)
+{
+    pl_method method = method_of(arm, t, module);
+    if (streams(arm))
+        return rounds_before(arm, t, module,
+                             arm->outer.method.overlap > 0 ? phase - 1 : phase);
+    if (method == PL_METHOD_NOLOCO || method == PL_METHOD_DELAYED_NESTEROV)
+        return 0;
+    return pl_round_base(arm, t, module, phase);
+}
+
+uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
+                        int64_t phase)
+{
+    if (!streams(arm) || phase < 1 || pl_round_of(arm, t, module, phase - 1) < 0)
+        return 0;
+    return (uint64_t)pl_round_of(arm, t, module, phase - 1) + 1;
+}
+
+uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module)
+{
+    uint64_t phases = (uint64_t)arm->inner.phases;
+    if (streams(arm))
+        return rounds_before(arm, t, module, arm->inner.phases);
+    if (method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV)
+        return phases * (uint64_t)pl_arm_contributors(t, module);
+    return phases;
+}
+
+int pl_round_window(const pl_arm *arm, const pl_topology *t, int module)
+{
+    pl_method method = method_of(arm, t, module);
+    if (method == PL_METHOD_NOLOCO)
+        return arm->inner.phases;
+    if (method == PL_METHOD_DELAYED_NESTEROV)
+        return 2 * pl_arm_contributors(t, module);
+    return delay_of(arm, t, module) + 1;
+}
+
+int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module)
+{
+    bool arrivals = method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV;
+    return arrivals ? 1 : pl_arm_contributors(t, module);
+}
+
+pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
+                              int path, int64_t round, double norm)
+{
+    int slot = pl_topology_module_slot(t, module);
+    uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
+    return (pl_codec_round){
+        .seed = pl_stream("sketch", (uint64_t)round, stream),
+        .scale_exponent = pl_codec_exponent(norm, pl_topology_slot(t, slot)->n_params),
+        .n_contributors = pl_round_contributors(arm, t, module),
+        .weight = (float)pl_arm_share(arm, t, module, path)};
+}
+
+pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int index,
+                        int64_t phase, int *mate)
+{
+    int replicas = pl_topology_n_replicas(t), n = 0, own = 0;
+    char name[96];
+    *mate = index;
+    if (method_of(arm, t, module) != PL_METHOD_NOLOCO)
+        return PL_OK;
+    int n_members = pl_arm_contributors(t, module);
+    uint64_t *members = pl_alloc((size_t)n_members * sizeof *members);
+    int *partner = pl_alloc((size_t)n_members * sizeof *partner);
+    for (int p = 0; p < pl_topology_n_paths(t); p++)
+        for (int r = 0; r < replicas && pl_topology_path_has(t, p, module); r++) {
+            own = p * replicas + r == index ? n : own;
+            members[n++] = (uint64_t)(p * replicas + r);
+        }
+    pl_arm_module_name(arm, t, module, name);
+    pl_status status =
+        pl_gossip_match(arm->seed, name, (uint64_t)phase, n_members, members, partner);
+    if (status == PL_OK)
+        *mate = (int)members[partner[own]];
+    pl_free(members);
+    pl_free(partner);
+    return status;
+}
+
+pl_path_layout pl_path_layout_of(const pl_arm *arm)
+{
+    pl_path_layout l = {2, -1, -1, -1, -1, -1};
+    pl_method method = arm->outer.method.method;
+    bool gossips = method == PL_METHOD_NOLOCO, eager = method == PL_METHOD_EAGER;
+    if (arm->outer.feedback && pl_codec_is_lossy(&arm->outer.codec))
+        l.residual = l.n_vectors++;
+    if (gossips || eager || method == PL_METHOD_STREAMING)
+        l.params = l.n_vectors++;
+    if (gossips || eager) {
+        l.velocity = l.n_vectors++;
+        l.last = l.n_vectors++;
+    }
+    if (eager)
+        l.before = l.n_vectors++;
+    return l;
+}

@@ -1,0 +1,68 @@
+/* Which versions a path's phases start from and which merges they contribute to.
+ *
+ * A merge of a module is a round; round r makes version r + 1. Phases count what a
+ * path has done. For most methods phase and round are the same number, and what
+ * differs is how old a version may be:
+ *
+ *   diloco, fedavg, heavy-ball   phase p starts from version p
+ *   co2, eager (delay D)         from version max(0, p - D)
+ *   noloco                       from the path's own parameters; updates are relative
+ * to version 0, which everybody has streaming (F fragments)      one phase is H/F inner
+ * steps; phase p sends fragment p mod F, in that fragment's round p / F
+ *   delayed-nesterov             from whatever version is newest; rounds are arrivals
+ *
+ * A module with a single contributor is merged as in diloco under every method.
+ */
+#ifndef PL_OUTER_ROUNDS_H
+#define PL_OUTER_ROUNDS_H
+#include "outer/arm.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The round of `module` to which a path's phase contributes; -1: to none. Not for
+ * delayed-nesterov, whose home numbers the arrivals. */
+int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase);
+/* The version that an update of this round is relative to. */
+uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
+                       int64_t round);
+/* The version that must be there before the phase can begin. */
+uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
+                        int64_t phase);
+/* Streaming: the version that a path takes up `overlap` steps into the phase; 0: none
+ * (version 0 is never taken up). */
+uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
+                        int64_t phase);
+/* Versions when all phases are done. */
+uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module);
+/* Rounds of which contributions may be waiting at the same time. */
+int pl_round_window(const pl_arm *arm, const pl_topology *t, int module);
+/* Contributions that make a round whole. */
+int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
+
+/* What the contributors of a round share for encoding; `norm` is the update norm of
+ * the version that pl_round_base names. */
+pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
+                              int path, int64_t round, double norm);
+
+/* Who exchanges with training (path, replica) of `module` after `phase` (noloco): the
+ * index path * R + replica of the mate, or its own. Other methods: its own. */
+PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
+                                      int module, int index, int64_t phase, int *mate);
+
+/* What travels with a path from phase to phase: fp32 vectors over its slots, in this
+ * order. -1: the arm has none. */
+typedef struct pl_path_layout {
+    int n_vectors;
+    int residual; /* of lossy codecs: what was not sent yet */
+    int params;   /* own parameters: noloco and eager x_i, streaming theta */
+    int velocity; /* noloco v_i, eager m_i */
+    int last;     /* noloco: own offer; eager: own last update */
+    int before;   /* eager: the update before that */
+} pl_path_layout; /* vectors 0 and 1 are AdamW's m and v */
+pl_path_layout pl_path_layout_of(const pl_arm *arm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

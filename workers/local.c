@@ -1,0 +1,81 @@
+#include "workers/local.h"
+
+static pl_method_settings settings_of(const local_slot *s)
+{
+    return pl_arm_method(s->arm, s->topology, s->module);
+}
+
+static double lr_of(const local_slot *s, const pl_method_settings *m, int64_t round)
+{
+    return pl_outer_lr(&s->arm->outer.schedule, m->lr, round);
+}
+
+pl_status local_step_eager(const local_slot *s, const float *mean_before)
+{
+    pl_method_settings m = settings_of(s);
+    float *g = NULL;
+    bool first = s->phase == 1;
+    PL_RETURN_IF(pl_try_alloc(s->n * sizeof *g, "an eager step", (void **)&g));
+    pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
+                    m.holders, s->n, g);
+    m.method = m.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
+    pl_outer_step step =
+        pl_method_step(&m, lr_of(s, &m, s->phase - 1), s->arm->outer.rescale, 1);
+    pl_outer_state state = {.params = s->params, .momentum = s->velocity};
+    pl_status status = pl_outer_apply(&step, &state, g, s->n, NULL);
+    pl_free_aligned(g);
+    return status;
+}
+
+pl_status local_step_gossip(const local_slot *s, const float *mate)
+{
+    pl_method_settings m = settings_of(s);
+    pl_gossip_step step = pl_method_gossip(&m, lr_of(s, &m, s->phase - 1));
+    float *offer = NULL;
+    if (mate)
+        PL_RETURN_IF(
+            pl_try_alloc(s->n * sizeof *offer, "a mate's offer", (void **)&offer));
+    for (size_t i = 0; mate && i < s->n; i++)
+        offer[i] = s->base[i] - mate[i];
+    pl_status status =
+        pl_gossip_apply_one(&step, s->params, s->velocity, s->last, offer, s->n, 1);
+    pl_free_aligned(offer);
+    return status;
+}
+
+/* noloco offers x - share (x - now), and sends how far that is from version 0. */
+void local_update(const local_slot *s, const float *start, const float *now,
+                  float *update)
+{
+    pl_method method = settings_of(s).method;
+    if (method == PL_METHOD_NOLOCO) {
+        int holders = pl_arm_contributors(s->topology, s->module);
+        float share =
+            (float)(holders * pl_arm_share(s->arm, s->topology, s->module, s->path));
+        for (size_t i = 0; i < s->n; i++)
+            update[i] = s->base[i] - (start[i] - share * (start[i] - now[i]));
+        return;
+    }
+    const float *from = method == PL_METHOD_EAGER ? start : s->base;
+    for (size_t i = 0; i < s->n; i++)
+        update[i] = from[i] - now[i];
+}
+
+void local_keep(const local_slot *s, const float *start, const float *now,
+                const float *sent)
+{
+    pl_method method = settings_of(s).method;
+    size_t bytes = s->n * sizeof *start;
+    if (method == PL_METHOD_NOLOCO) {
+        memcpy(s->params, start, bytes);
+        for (size_t i = 0; i < s->n; i++)
+            s->last[i] = s->base[i] - sent[i];
+    } else if (method == PL_METHOD_EAGER) {
+        memcpy(s->params, start, bytes);
+        memcpy(s->before, s->last, bytes);
+        for (size_t i = 0; i < s->n; i++)
+            s->last[i] = start[i] - now[i];
+    } else if (s->params) {
+        memcpy(s->params, now, bytes);
+    }
+}

@@ -1,0 +1,32 @@
+/* Private to the worker: what a path keeps between its phases besides the modules'
+ * versions (outer/rounds.h, pl_path_layout), and how it changes. Pure arithmetic: the
+ * same input gives the same bytes on every worker. */
+#ifndef PL_WORKERS_LOCAL_H
+#define PL_WORKERS_LOCAL_H
+#include "outer/outer.h"
+
+/* One slot of one path: regions of the path's vectors, [n] each. */
+typedef struct local_slot {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    int module, path;
+    int64_t phase;
+    size_t n;
+    const float *base; /* the version that updates are relative to */
+    float *params, *velocity, *last, *before; /* of the state; NULL where it has none */
+} local_slot;
+
+/* eager and noloco, from the second phase on: the step that ends the phase before.
+ * `params` becomes what this phase starts from. */
+PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
+/* mate: what its update decodes to, or NULL for nobody. */
+PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate);
+
+/* The update that training from `start` to `now` makes. */
+void local_update(const local_slot *s, const float *start, const float *now,
+                  float *update);
+/* After training: `sent` is what the update was decoded to by whoever receives it. */
+void local_keep(const local_slot *s, const float *start, const float *now,
+                const float *sent);
+
+#endif
