@@ -1,5 +1,6 @@
 #include "outer/rounds.h"
 #include "outer/gossip.h"
+#include "outer/step.h"
 
 static pl_method method_of(const pl_arm *arm, const pl_topology *t, int module)
 {
@@ -133,6 +134,39 @@ pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int
         *mate = (int)members[partner[own]];
     pl_free(members);
     pl_free(partner);
+    return status;
+}
+
+bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module)
+{
+    return pl_arm_contributors(t, module) == 1 && !streams(arm) &&
+           arm->outer.momentum[PL_CLASS_PRIVATE] == 0;
+}
+
+pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t, int module,
+                           int64_t round, const void *data, uint64_t bytes,
+                           float *params, double *norm)
+{
+    size_t n = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params;
+    pl_method_settings settings = pl_arm_method(arm, t, module);
+    pl_outer_step step =
+        pl_method_step(&settings, pl_outer_lr(&arm->outer.schedule, settings.lr, round),
+                       arm->outer.rescale, 1);
+    pl_outer_state state = {.params = params};
+    pl_codec_message message = {data, bytes};
+    pl_outer_report report;
+    pl_status status = PL_OK;
+    float *mean = NULL;
+    PL_TRY(pl_try_alloc(n * sizeof *mean, "an update", (void **)&mean));
+    memset(mean, 0, n * sizeof *mean);
+    if (pl_codec_is_homomorphic(&arm->outer.codec))
+        PL_TRY(pl_codec_add_all(&message, 1, n, mean, norm));
+    else
+        PL_TRY(pl_codec_add(data, bytes, n, 1.0f, mean, norm));
+    PL_TRY(pl_outer_apply(&step, &state, mean, n, &report));
+    *norm = report.mean_norm;
+done:
+    pl_free_aligned(mean);
     return status;
 }
 

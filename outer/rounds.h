@@ -50,6 +50,15 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
 PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
                                       int module, int index, int64_t phase, int *mate);
 
+/* Whether a worker can tell a module's next version from its own update: it is the
+ * only contributor, and no momentum is kept. */
+bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module);
+/* The version that the home will make of this message: params, version `round` in, next
+ * out, by the home's own arithmetic. *norm is the update norm it will record. */
+PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t,
+                                         int module, int64_t round, const void *data,
+                                         uint64_t bytes, float *params, double *norm);
+
 /* What travels with a path from phase to phase: fp32 vectors over its slots, in this
  * order. -1: the arm has none. */
 typedef struct pl_path_layout {

@@ -78,31 +78,52 @@ static pl_status send_task(hub *h, hub_worker *w)
     pl_put_hash(&a.body, PL_TAG_ARM_BLOB, &arm->blob);
     pl_put_u64(&a.body, PL_TAG_PATH, (uint64_t)(w->given.index / replicas));
     pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
-    pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)path->phase);
+    pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)w->given_phase);
     pl_put_text(&a.body, PL_TAG_TASK, path->name);
     return answer(h, &w->peer, &a);
 }
 
-static pl_status give_task(hub *h, int worker, plan_task task)
+static pl_status note_given(hub *h, hub_worker *w, plan_task task)
 {
-    plan_arm *arm = &h->tasks.arms[task.arm];
-    plan_path *path = &arm->paths[task.index];
-    hub_worker *w = &h->workers[worker];
-    if (plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms))
-        PL_RETURN_IF(hub_fence(h, path));
+    const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = false;
     w->answered = w->request;
     w->given = task;
     w->given_token = path->lease.token;
+    w->given_phase = path->lease.phase;
     if (!w->task[0]) { /* else it still trains another */
         pl_copy_text(w->task, sizeof w->task, path->name);
-        w->phase = path->phase;
+        w->phase = path->lease.phase;
         w->step = 0;
     }
     pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu",
-           path->name, (long long)path->phase, w->name,
+           path->name, (long long)path->lease.phase, w->name,
            (unsigned long long)path->lease.token);
     return send_task(h, w);
+}
+
+static pl_status give_task(hub *h, int worker, plan_task task)
+{
+    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    if (plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms))
+        PL_RETURN_IF(hub_fence(h, path));
+    return note_given(h, &h->workers[worker], task);
+}
+
+/* A ready task, or the next phase of the one that the worker holds. */
+static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *served)
+{
+    hub_worker *w = &h->workers[worker];
+    plan_task task;
+    bool found = plan_choose(&h->tasks, worker, now_ms, &task);
+    bool goes_on = w->held_token != 0 &&
+                   plan_continues(&h->tasks, w->held, w->held_phase, w->held_token);
+    *served = found || goes_on;
+    if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
+        plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
+        return note_given(h, w, w->held);
+    }
+    return found ? give_task(h, worker, task) : PL_OK;
 }
 
 static pl_status say_no_work(hub *h, hub_worker *w)
@@ -127,15 +148,15 @@ static bool may_grant(const hub *h, int64_t now_ms)
 /* Every waiting worker for which there is a task by now. */
 static pl_status serve_waiting(hub *h)
 {
-    plan_task task;
     int64_t now = pl_now_ms();
     for (int i = 0; i < h->n_workers; i++) {
         hub_worker *w = &h->workers[i];
+        bool served = false;
         if (!w->waiting)
             continue;
-        if (may_grant(h, now) && plan_choose(&h->tasks, i, now, &task))
-            PL_RETURN_IF(give_task(h, i, task));
-        else if (now - w->waiting_since_ms > PARK_MS)
+        if (may_grant(h, now))
+            PL_RETURN_IF(serve_worker(h, i, now, &served));
+        if (!served && now - w->waiting_since_ms > PARK_MS)
             PL_RETURN_IF(say_no_work(h, w));
     }
     return PL_OK;
@@ -146,7 +167,8 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
     if (w->given_token == 0)
         return say_no_work(h, w);
     const plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
-    if (path->lease.active && path->lease.token == w->given_token)
+    if (path->lease.active && path->lease.token == w->given_token &&
+        path->lease.phase == w->given_phase)
         return send_task(h, w);
     w->given_token = 0; /* that lease is over: the next question gets another */
     return say_no_work(h, w);
@@ -155,14 +177,19 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
 static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
                              pl_reader *r)
 {
-    char name[PL_TEXT_MAX];
+    char name[PL_TEXT_MAX], held[PL_MODULE_NAME_MAX] = "";
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    uint64_t held_phase = pl_get_u64_or(r, PL_TAG_PHASE, 0);
+    if (pl_field_count(r, PL_TAG_TASK) > 0)
+        pl_get_text(r, PL_TAG_TASK, 0, held, sizeof held);
     PL_RETURN_IF(pl_reader_status(r));
     int index = find_worker(h, name);
     if (index < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has started again */
     hub_worker *w = &h->workers[index];
     note_peer(h, index, peer);
+    w->held_token = plan_find_task(&h->tasks, held, &w->held) ? m->token : 0;
+    w->held_phase = (int64_t)held_phase;
     if (m->request == w->answered) { /* the answer was lost, or crossed the question */
         w->request = m->request;
         return repeat_answer(h, w);

@@ -16,6 +16,11 @@ typedef struct hub_worker {
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* and what it gave, if given_token is not 0 */
     uint64_t given_token;
+    int64_t given_phase;
+    /* the task that it could go on from, said with the open question; token 0: none */
+    plan_task held;
+    uint64_t held_token;
+    int64_t held_phase;
     int64_t waiting_since_ms;
     char task[PL_MODULE_NAME_MAX]; /* that it trains; "" when idle */
     int64_t phase;

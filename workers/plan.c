@@ -76,14 +76,22 @@ void plan_set_version(plan *p, const char *module, uint64_t version)
         a->versions[m] = version;
 }
 
-plan_path *plan_find_path(plan *p, const char *name)
+bool plan_find_task(plan *p, const char *name, plan_task *out)
 {
     const char *slash = strchr(name, '/');
     plan_arm *a = slash ? arm_of(p, name, (size_t)(slash - name)) : NULL;
     for (int i = 0; a && i < a->n_tasks; i++)
-        if (strcmp(a->paths[i].name, name) == 0)
-            return &a->paths[i];
-    return NULL;
+        if (strcmp(a->paths[i].name, name) == 0) {
+            *out = (plan_task){(int)(a - p->arms), i};
+            return true;
+        }
+    return false;
+}
+
+plan_path *plan_find_path(plan *p, const char *name)
+{
+    plan_task task;
+    return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
 }
 
 void plan_finish(plan_path *path, int64_t phase)
@@ -95,41 +103,45 @@ void plan_finish(plan_path *path, int64_t phase)
         memset(&path->lease, 0, sizeof path->lease);
 }
 
-static bool versions_are_there(const plan_arm *a, int index)
+/* `ahead`: the phase before has not arrived yet, so what only it contributes to is not
+ * there, but its worker knows it. */
+static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
         int module = pl_topology_module_of_path(a->topology, slot, path);
         uint64_t have = a->versions[module];
-        if (have == UINT64_MAX ||
-            have < pl_round_needs(&a->arm, a->topology, module, a->paths[index].phase))
+        if (have == UINT64_MAX)
+            return false;
+        if (ahead && pl_round_predicts(&a->arm, a->topology, module))
+            continue;
+        if (have < pl_round_needs(&a->arm, a->topology, module, phase))
             return false;
     }
     return true;
 }
 
 /* Everybody whom the path met after its last phase must have finished that phase. */
-static bool mates_are_done(const plan_arm *a, int index)
+static bool mates_are_done(const plan_arm *a, int index, int64_t phase)
 {
     int path = index / pl_topology_n_replicas(a->topology), mate = 0;
-    int64_t phase = a->paths[index].phase;
     for (int slot = 0; phase > 0 && slot < pl_topology_n_slots(a->topology); slot++) {
         int module = pl_topology_module_of_path(a->topology, slot, path);
         if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1, &mate) !=
                 PL_OK ||
-            a->paths[mate].phase < phase)
+            (mate != index && a->paths[mate].phase < phase))
             return false;
     }
     return true;
 }
 
-static bool is_too_far_ahead(const plan_arm *a, int index)
+static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < a->n_tasks; i++)
         if (a->paths[i].phase < least)
             least = a->paths[i].phase;
-    return a->paths[index].phase - least > a->arm.outer.staleness;
+    return phase - least > a->arm.outer.staleness;
 }
 
 /* Whether (path, replica) `other` has done this phase, or somebody is at it. */
@@ -141,10 +153,9 @@ static bool is_under_way(const plan_path *other, int64_t phase)
 /* A streaming path may begin before the version that it takes up a few steps later is
  * there, but not before everything that version needs is under way: else it could wait
  * for a task that nobody is left to do. */
-static bool merges_are_under_way(const plan_arm *a, int index)
+static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
-    int64_t phase = a->paths[index].phase;
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
         int module = pl_topology_module_of_path(a->topology, slot, path);
         if (a->versions[module] >= pl_round_takes(&a->arm, a->topology, module, phase))
@@ -157,24 +168,39 @@ static bool merges_are_under_way(const plan_arm *a, int index)
     return true;
 }
 
+static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead)
+{
+    if (phase >= a->arm.inner.phases || !versions_are_there(a, index, phase, ahead))
+        return false;
+    switch (a->arm.outer.method.method) {
+    case PL_METHOD_NOLOCO:
+        return mates_are_done(a, index, phase);
+    case PL_METHOD_STREAMING:
+        return merges_are_under_way(a, index, phase);
+    case PL_METHOD_DELAYED_NESTEROV:
+        return !is_too_far_ahead(a, phase);
+    case PL_METHOD_DILOCO:
+    case PL_METHOD_FEDAVG:
+    case PL_METHOD_HEAVY_BALL:
+    case PL_METHOD_CO2:
+    case PL_METHOD_EAGER:
+    case PL_METHOD_COUNT:
+    default:
+        return true;
+    }
+}
+
 bool plan_ready(const plan *p, const plan_arm *arm, int index)
 {
-    pl_method method = arm->arm.outer.method.method;
     (void)p;
-    if (arm->paths[index].phase >= arm->arm.inner.phases ||
-        !versions_are_there(arm, index))
-        return false;
-    if (method == PL_METHOD_NOLOCO)
-        return mates_are_done(arm, index);
-    if (method == PL_METHOD_STREAMING)
-        return merges_are_under_way(arm, index);
-    return method != PL_METHOD_DELAYED_NESTEROV || !is_too_far_ahead(arm, index);
+    return may_begin(arm, index, arm->paths[index].phase, false);
 }
 
 /* Larger is better: steps still to do one after another, then affinity. */
-static int64_t score_of(const plan_arm *arm, const plan_path *path, int worker)
+static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
+                        int worker)
 {
-    int64_t steps = (arm->arm.inner.phases - path->phase) * arm->arm.inner.tau;
+    int64_t steps = (arm->arm.inner.phases - phase) * arm->arm.inner.tau;
     int affinity = path->last_worker == worker ? 2 : path->last_worker < 0 ? 1 : 0;
     return steps * 4 + affinity;
 }
@@ -188,13 +214,38 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->lease.active && path->lease.deadline_ms > now_ms;
             if (held || !plan_ready(p, &p->arms[a], i))
                 continue;
-            int64_t score = score_of(&p->arms[a], path, worker);
+            int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             if (score > best) {
                 best = score;
                 *out = (plan_task){a, i};
             }
         }
     return best >= 0;
+}
+
+bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token)
+{
+    const plan_arm *arm = &p->arms[task.arm];
+    const plan_path *path = &arm->paths[task.index];
+    return path->phase == phase && path->lease.active && path->lease.token == token &&
+           path->lease.phase == phase && may_begin(arm, task.index, phase + 1, true);
+}
+
+bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
+{
+    const plan_arm *a = &p->arms[task.arm], *b = &p->arms[held.arm];
+    const plan_path *x = &a->paths[task.index], *y = &b->paths[held.index];
+    return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
+}
+
+void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
+{
+    plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
+    lease->phase++;
+    lease->step = 0;
+    lease->failures = 0;
+    lease->deadline_ms = now_ms + ttl_ms;
+    p->n_granted++;
 }
 
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
@@ -218,7 +269,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
                 int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &path->lease;
-    if (phase != path->phase || token >> 32 > p->epoch)
+    bool ahead = phase == path->phase + 1 && lease->active && lease->token == token;
+    if ((phase != path->phase && !ahead) || token >> 32 > p->epoch)
         return false;
     if (lease->token != token) {
         if (lease->active || lease->token > token)
@@ -229,6 +281,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
         if (token >> 32 == p->epoch && low > p->counter)
             p->counter = low;
     }
+    if (phase > lease->phase)
+        lease->phase = phase;
     lease->active = true;
     lease->worker = worker;
     lease->deadline_ms = now_ms + ttl_ms;

@@ -56,7 +56,8 @@ plan_arm *plan_find_arm(plan *p, const char *name);
 /* Takes ownership of the arm's contents. Adding one twice is fine. */
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version);
-plan_path *plan_find_path(plan *p, const char *name);
+bool plan_find_task(plan *p, const char *name, plan_task *out);
+plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
 /* Progress that a home or a worker reports; older news is ignored. */
 void plan_finish(plan_path *path, int64_t phase);
 
@@ -64,9 +65,17 @@ bool plan_ready(const plan *p, const plan_arm *arm, int index);
 /* The best ready task for this worker: longest remaining chain first, then the path
  * the worker knows, then one that nobody knows. False if there is none. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
+/* Whether the holder of a lease may go on with the next phase before this one has
+ * arrived: nothing that it needs depends on that. */
+bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token);
+/* Does plan_choose's task come before such a next phase? */
+bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
+/* The lease goes on into its next phase, under the same token. */
+void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
 /* True if the task was taken from another holder: homes must then be told. */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
-/* A lease held under `token`, or a free task that may be taken up again under it. */
+/* A lease held under `token`, or a free task that may be taken up again under it;
+ * `phase` is the path's, or the next if the lease went on. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
 void plan_release(plan *p, plan_path *path, uint64_t token, bool failed);

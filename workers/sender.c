@@ -7,7 +7,7 @@ struct sender {
     const char *name, *device; /* of the worker */
     pl_client *homes;
     worker_task *task; /* being sent */
-    pl_queue *tasks, *sent;
+    pl_queue *tasks, *packed, *sent;
     pl_thread *thread;
 };
 
@@ -143,6 +143,12 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         PL_RETURN_IF(encode(task, &place, slot, round, p, residual));
         address(s, slot, round, place.module, p);
     }
+    if (task->predicted && pl_round_predicts(place.arm, place.topology, place.module)) {
+        memcpy(task->predicted + at, place.base, place.n * sizeof *place.base);
+        PL_RETURN_IF(pl_round_predict(
+            place.arm, place.topology, place.module, round, p->encoded[slot].data,
+            p->encoded[slot].len, task->predicted + at, &task->predicted_norm[slot]));
+    }
     if (place.last && !place.before && round >= 0) { /* noloco keeps what it offered */
         memset(p->sent, 0, place.n * sizeof *p->sent);
         PL_RETURN_IF(pl_codec_add(p->encoded[slot].data, p->encoded[slot].len, place.n,
@@ -179,6 +185,19 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->moments = task->state_hash;
 }
 
+static pl_status pack(sender *s, int n_slots, parcel *p)
+{
+    worker_task *task = s->task;
+    carry_over(task);
+    PL_RETURN_IF(alloc_parcel(task, n_slots, p));
+    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "next versions",
+                              (void **)&task->predicted));
+    task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_RETURN_IF(pack_slot(s, slot, p));
+    return PL_OK;
+}
+
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
@@ -187,10 +206,8 @@ static pl_status send_task(sender *s)
     pl_status status = PL_OK;
     pl_path_state state;
     parcel p = {0};
-    carry_over(task);
-    PL_TRY(alloc_parcel(task, n_slots, &p));
-    for (int slot = 0; slot < n_slots; slot++)
-        PL_TRY(pack_slot(s, slot, &p));
+    PL_TRY(pack(s, n_slots, &p));
+    pl_queue_push(s->packed, task);
     pl_blob_hash(task->job.state, bytes, &task->state_hash);
     describe_path(s, &state);
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state, task->token,
@@ -247,6 +264,7 @@ pl_status sender_create(const worker *w, sender **out)
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));
     PL_TRY(pl_queue_create(&s->tasks));
+    PL_TRY(pl_queue_create(&s->packed));
     PL_TRY(pl_queue_create(&s->sent));
     PL_TRY(pl_thread_start("sender", run, s, &s->thread));
     *out = s;
@@ -266,6 +284,7 @@ void sender_destroy(sender *s)
     }
     pl_client_destroy(&s->homes);
     pl_queue_destroy(&s->tasks);
+    pl_queue_destroy(&s->packed);
     pl_queue_destroy(&s->sent);
     pl_free(s);
 }
@@ -283,4 +302,14 @@ worker_task *sender_take(sender *s)
 int sender_fd(const sender *s)
 {
     return pl_queue_fd(s->sent);
+}
+
+worker_task *sender_take_packed(sender *s)
+{
+    return pl_queue_pop(s->packed, 0);
+}
+
+int sender_packed_fd(const sender *s)
+{
+    return pl_queue_fd(s->packed);
 }

@@ -28,14 +28,48 @@ static bool is_fatal(pl_status why)
     return why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED;
 }
 
+static bool follows(const worker_task *task, const worker_task *other)
+{
+    return task && task->token == other->token && task->phase > other->phase;
+}
+
+/* What goes on from a task cannot stand without it; both are one lease. */
+static void drop_after(worker *w, const worker_task *task)
+{
+    if (follows(w->next, task))
+        worker_task_free(&w->next);
+    if (follows(w->training, task)) {
+        worker_task_lose(w->training);
+        trainer_cancel(w->inner);
+    }
+    if (follows(w->fetching, task))
+        worker_task_lose(w->fetching);
+    for (int i = 0; i < w->n_sending; i++)
+        if (follows(w->sending[i], task))
+            worker_task_lose(w->sending[i]);
+}
+
+/* The phase before is still on its way under the same lease: that must not be given
+ * back. If nobody renews it for the new phase, it ends by itself. */
+static bool shares_lease(const worker *w, const worker_task *task)
+{
+    bool shared = w->training && follows(task, w->training);
+    for (int i = 0; i < w->n_sending; i++)
+        shared = shared || follows(task, w->sending[i]);
+    return shared;
+}
+
 /* A lost lease, a restarted home, a rejected update: the task is given up and the
  * worker asks for another. Only what makes every further task fail ends it. */
 static pl_status give_up(worker *w, worker_task *task, pl_status why, const char *text)
 {
     pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
            task->name, (long long)task->phase, text);
+    drop_after(w, task);
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
+    if (shares_lease(w, task))
+        return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
     PL_RETURN_IF(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
@@ -62,6 +96,38 @@ static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_
     return PL_OK;
 }
 
+static bool goes_on_from(const worker_task *task, const worker_task *before)
+{
+    return before && follows(task, before) && task->phase == before->phase + 1 &&
+           !worker_task_lost(before);
+}
+
+/* The task that this one goes on from, if it is still here: else the home has it. */
+static worker_task *find_before(const worker *w, const worker_task *task)
+{
+    if (goes_on_from(task, w->training))
+        return w->training;
+    for (int i = 0; i < w->n_sending; i++)
+        if (goes_on_from(task, w->sending[i]))
+            return w->sending[i];
+    return NULL;
+}
+
+static pl_status begin_after(worker *w)
+{
+    worker_task *task = w->next;
+    char text[1024];
+    if (!task || task->begun || !task->after->packed)
+        return PL_OK;
+    pl_status status = worker_begin_after(task, task->after);
+    if (status == PL_OK)
+        return PL_OK;
+    pl_copy_text(text, sizeof text, pl_last_error());
+    status = give_up(w, task, status, text);
+    worker_task_free(&w->next);
+    return status;
+}
+
 static pl_status take_task(worker *w, const pl_message *m)
 {
     pl_hash arm_blob;
@@ -72,14 +138,17 @@ static pl_status take_task(worker *w, const pl_message *m)
     if (status == PL_OK)
         status = check_stop(w);
     if (status == PL_OK) {
+        task->after = find_before(w, task);
         w->fetching = task;
         status = worker_fetch(w, task, &arm_blob);
         w->fetching = NULL;
         w->fetch_s = pl_now() - task->granted;
     }
+    if (status == PL_OK && worker_task_lost(task))
+        status = pl_fail(PL_ERR_STALE, "the task before %s is gone", task->name);
     if (status == PL_OK) {
         w->next = task;
-        return PL_OK;
+        return begin_after(w);
     }
     pl_copy_text(text, sizeof text, pl_last_error());
     if (w->broken != PL_OK) /* the task is not to blame */
@@ -95,7 +164,7 @@ static void start_next(worker *w)
 {
     worker_task *task = w->next;
     double now = pl_now();
-    if (w->training || !task || must_stop(w))
+    if (w->training || !task || !task->begun || must_stop(w))
         return;
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
@@ -142,12 +211,24 @@ static pl_status take_trained(worker *w)
 }
 
 /* ---- sent ---- */
+static pl_status take_packed(worker *w)
+{
+    worker_task *task;
+    while ((task = sender_take_packed(w->out)))
+        task->packed = true;
+    return begin_after(w);
+}
+
+/* What goes on from a task takes what it needs before the task goes away. */
 static pl_status take_sent(worker *w)
 {
-    worker_task *task = sender_take(w->out);
     pl_status status = PL_OK;
+    if (w->fetching && w->n_sending > 0 && w->fetching->after == w->sending[0])
+        return PL_OK;
+    worker_task *task = sender_take(w->out);
     if (!task)
         return PL_OK;
+    PL_RETURN_IF(take_packed(w));
     w->n_sending--;
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
     if (task->status == PL_OK) {
@@ -168,6 +249,7 @@ static void lose(worker *w, worker_task *task)
     if (!task)
         return;
     worker_task_lose(task);
+    drop_after(w, task);
     if (task == w->training)
         trainer_cancel(w->inner);
     if (task == w->next) { /* nothing was done for it yet */
@@ -229,6 +311,7 @@ static pl_status do_others(worker *w)
 {
     PL_RETURN_IF(hear_hub(w));
     PL_RETURN_IF(take_trained(w));
+    PL_RETURN_IF(take_packed(w));
     PL_RETURN_IF(take_sent(w));
     return worker_keep_leases(w);
 }
@@ -323,9 +406,9 @@ static pl_status bring_merged(worker *w)
 
 static void wait_for_news(worker *w)
 {
-    bool ready[3];
-    int fds[] = {trainer_fd(w->inner), sender_fd(w->out)};
-    pl_wire_poll(&w->hub, 1, fds, 2, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
+    bool ready[4];
+    int fds[] = {trainer_fd(w->inner), sender_packed_fd(w->out), sender_fd(w->out)};
+    pl_wire_poll(&w->hub, 1, fds, 3, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
 }
 
 static pl_status turn(worker *w)
@@ -335,6 +418,7 @@ static pl_status turn(worker *w)
     wait_for_news(w);
     PL_RETURN_IF(hear_hub(w));
     PL_RETURN_IF(take_trained(w));
+    PL_RETURN_IF(take_packed(w));
     start_next(w);
     PL_RETURN_IF(take_sent(w));
     PL_RETURN_IF(bring_merged(w));
@@ -347,7 +431,8 @@ static pl_status drain(worker *w)
 {
     for (;;) {
         if (w->next) {
-            PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
+            if (!shares_lease(w, w->next))
+                PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
             worker_task_free(&w->next);
         }
         if (n_held(w) == 0)

@@ -150,6 +150,8 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     int64_t round = pl_round_of(arm, t, module, task->phase);
     if (pl_arm_method(arm, t, module).method == PL_METHOD_DELAYED_NESTEROV)
         return fetch_version(w, task, slot, PL_NEWEST);
+    if (task->after && pl_round_predicts(arm, t, module))
+        return PL_OK;     /* the task before makes it */
     if (task->phase == 0) /* also what streaming starts from */
         return fetch_version(w, task, slot, 0);
     if (round < 0)
@@ -189,75 +191,87 @@ static pl_status fetch_state(worker *w, worker_task *task)
     return fetch_floats(w, task->name, &state.moments, floats, task->state);
 }
 
-/* ---- where training begins ---- */
-/* What the home of a module has as the mean of the round before: behind the momentum.
- */
-static pl_status step_eager(worker *w, const worker_task *task, int slot,
-                            const local_slot *s)
+/* ---- what else a beginning needs ---- */
+/* eager: what the home of a module has as the mean of the round before: behind the
+ * momentum of the version that was fetched. */
+static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
+                            const char *name)
 {
-    const pl_version_facts *facts = &task->bases[slot];
     float *momentum = NULL;
     pl_status status = PL_OK;
-    char name[96];
-    pl_arm_module_name(s->arm, s->topology, s->module, name);
-    if (task->phase > 1) {
-        PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer state",
-                            (void **)&momentum));
-        PL_TRY(fetch_floats(w, name, &facts->momentum, 2 * s->n, momentum));
-    }
-    PL_TRY(local_step_eager(s, momentum ? momentum + s->n : NULL));
+    if (task->phase < 2)
+        return PL_OK;
+    PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer state",
+                        (void **)&momentum));
+    PL_TRY(fetch_floats(w, name, &task->bases[slot].momentum, 2 * s->n, momentum));
+    memcpy(task->other + pl_topology_slot(s->topology, slot)->offset, momentum + s->n,
+           s->n * sizeof *momentum);
+    task->has_other[slot] = true;
 done:
     pl_free_aligned(momentum);
     return status;
 }
 
-static pl_status fetch_update(worker *w, const char *name, const local_slot *s,
-                              int path, int replica, float *out)
+/* noloco: the update of whomever the path met after its last phase. */
+static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
+                            const char *name)
 {
+    int replicas = pl_topology_n_replicas(s->topology), mate = 0;
+    int own = task->path * replicas + task->replica;
+    float *out = task->other + pl_topology_slot(s->topology, slot)->offset;
     pl_hash hash;
     pl_buf bytes = {0};
     double norm = 0;
     pl_status status = PL_OK;
-    PL_TRY(pl_client_get_update(w->homes, name, s->phase - 1, path, replica, &hash));
+    PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
+    if (mate == own)
+        goto done;
+    PL_TRY(pl_client_get_update(w->homes, name, task->phase - 1, mate / replicas,
+                                mate % replicas, &hash));
     PL_TRY(pl_client_get_blob(w->homes, name, &hash, &bytes));
+    memset(out, 0, s->n * sizeof *out);
     PL_TRY(pl_codec_add(bytes.data, bytes.len, s->n, 1.0f, out, &norm));
+    task->has_other[slot] = true;
 done:
     pl_buf_destroy(&bytes);
     return status;
 }
 
-static pl_status step_gossip(worker *w, const worker_task *task, const local_slot *s)
+static pl_status fetch_others(worker *w, worker_task *task)
 {
-    int replicas = pl_topology_n_replicas(s->topology), mate = 0;
-    int own = task->path * replicas + task->replica;
-    float *update = NULL;
-    pl_status status = PL_OK;
-    char name[96];
-    pl_arm_module_name(s->arm, s->topology, s->module, name);
-    PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
-    if (mate != own) {
-        PL_TRY(
-            pl_try_alloc(s->n * sizeof *update, "a mate's update", (void **)&update));
-        PL_TRY(fetch_update(w, name, s, mate / replicas, mate % replicas, update));
+    int n_slots = pl_topology_n_slots(task->arm->topology);
+    task->has_other = pl_alloc((size_t)n_slots * sizeof *task->has_other);
+    if (task->layout.last < 0 || task->phase == 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "others' updates",
+                              (void **)&task->other));
+    for (int slot = 0; slot < n_slots; slot++) {
+        local_slot s = worker_slot(task, slot, task->base); /* only its place */
+        pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
+        char name[96];
+        pl_arm_module_name(s.arm, s.topology, s.module, name);
+        if (method == PL_METHOD_EAGER)
+            PL_RETURN_IF(fetch_mean(w, task, slot, &s, name));
+        if (method == PL_METHOD_NOLOCO)
+            PL_RETURN_IF(fetch_mate(w, task, slot, &s, name));
     }
-    PL_TRY(local_step_gossip(s, update));
-done:
-    pl_free_aligned(update);
-    return status;
+    return PL_OK;
 }
 
-static pl_status begin_slot(worker *w, worker_task *task, int slot)
+/* ---- where training begins ---- */
+static pl_status begin_slot(worker_task *task, int slot)
 {
     local_slot s = worker_slot(task, slot, task->state);
     pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
     size_t at = pl_topology_slot(s.topology, slot)->offset;
+    const float *other = task->has_other[slot] ? task->other + at : NULL;
     bool own = task->state && s.params &&
                (method == PL_METHOD_EAGER || method == PL_METHOD_NOLOCO ||
                 s.arm->outer.method.method == PL_METHOD_STREAMING);
     if (own && method == PL_METHOD_EAGER)
-        PL_RETURN_IF(step_eager(w, task, slot, &s));
+        PL_RETURN_IF(local_step_eager(&s, other));
     if (own && method == PL_METHOD_NOLOCO)
-        PL_RETURN_IF(step_gossip(w, task, &s));
+        PL_RETURN_IF(local_step_gossip(&s, other));
     memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
     return PL_OK;
 }
@@ -301,14 +315,45 @@ static void mark_mixed(worker_task *task)
     }
 }
 
-static pl_status begin(worker *w, worker_task *task)
+static pl_status begin(worker_task *task)
 {
+    task->first_step =
+        (int64_t)(task->samples_before / (uint64_t)task->arm->arm.inner.batch);
     PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's parameters",
                               (void **)&task->start));
     for (int slot = 0; slot < pl_topology_n_slots(task->arm->topology); slot++)
-        PL_RETURN_IF(begin_slot(w, task, slot));
+        PL_RETURN_IF(begin_slot(task, slot));
     mark_mixed(task);
+    task->begun = true;
     return PL_OK;
+}
+
+static void take_prediction(worker_task *task, const worker_task *before, int slot)
+{
+    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    pl_version_facts *facts = &task->bases[slot];
+    uint64_t bytes = place->n_params * sizeof *task->base;
+    memcpy(task->base + place->offset, before->predicted + place->offset,
+           (size_t)bytes);
+    facts->number = before->bases[slot].number + 1;
+    facts->norm = before->predicted_norm[slot];
+    pl_blob_hash(task->base + place->offset, bytes, &facts->params);
+}
+
+pl_status worker_begin_after(worker_task *task, const worker_task *before)
+{
+    const pl_topology *t = task->arm->topology;
+    size_t bytes = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
+    const train_job *job = &before->job;
+    PL_RETURN_IF(pl_try_alloc(bytes, "a path's state", (void **)&task->state));
+    memcpy(task->state, job->state, bytes);
+    task->n_tokens_before = before->n_tokens_before + job->n_tokens;
+    task->seconds_before = before->seconds_before + job->seconds;
+    task->samples_before = job->first_sample + job->n_samples;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+        if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
+            take_prediction(task, before, slot);
+    return begin(task);
 }
 
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
@@ -328,10 +373,11 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     if (task->steps == 0)
         task->steps = task->arm->arm.inner.tau;
     PL_RETURN_IF(fetch_modules(w, task));
+    PL_RETURN_IF(fetch_others(w, task));
+    if (task->after)
+        return PL_OK; /* begun when the one before is packed */
     PL_RETURN_IF(fetch_state(w, task));
-    task->first_step =
-        (int64_t)(task->samples_before / (uint64_t)task->arm->arm.inner.batch);
-    return begin(w, task);
+    return begin(task);
 }
 
 void worker_task_free(worker_task **task_)
@@ -343,6 +389,10 @@ void worker_task_free(worker_task **task_)
     pl_free_aligned(task->base);
     pl_free_aligned(task->start);
     pl_free_aligned(task->state);
+    pl_free_aligned(task->other);
+    pl_free_aligned(task->predicted);
+    pl_free(task->predicted_norm);
+    pl_free(task->has_other);
     pl_free(task->bases);
     pl_free(task->mixed);
     pl_free(task);

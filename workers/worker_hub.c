@@ -57,6 +57,15 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
     return PL_OK;
 }
 
+/* The newest task that is held: its path may go on here before it has arrived. */
+static const worker_task *newest(const worker *w)
+{
+    const worker_task *task = w->training;
+    if (!task && w->n_sending > 0)
+        task = w->sending[w->n_sending - 1];
+    return task && !worker_task_lost(task) ? task : NULL;
+}
+
 /* One question at a time, said again until it is answered. */
 pl_status worker_ask_task(worker *w)
 {
@@ -70,6 +79,11 @@ pl_status worker_ask_task(worker *w)
     pl_message_init(&m, PL_MSG_TASK_REQ);
     m.request = w->question;
     pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
+    if (newest(w)) {
+        m.token = newest(w)->token;
+        pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)newest(w)->phase);
+        pl_put_text(&m.body, PL_TAG_TASK, newest(w)->name);
+    }
     return send_hub(w, &m);
 }
 
@@ -110,12 +124,12 @@ static pl_status renew_late(worker *w, worker_task *task)
 
 pl_status worker_keep_leases(worker *w)
 {
-    PL_RETURN_IF(renew_late(w, w->fetching));
-    PL_RETURN_IF(renew_late(w, w->next));
-    PL_RETURN_IF(renew_late(w, w->training));
+    /* Earlier phases first: a hub that has started again takes a lease up in order. */
     for (int i = 0; i < w->n_sending; i++)
         PL_RETURN_IF(renew_late(w, w->sending[i]));
-    return PL_OK;
+    PL_RETURN_IF(renew_late(w, w->training));
+    PL_RETURN_IF(renew_late(w, w->next));
+    return renew_late(w, w->fetching);
 }
 
 static bool is_renewal(const worker_task *task, uint64_t request)

@@ -25,6 +25,11 @@ typedef struct worker_shard {
 
 /* A lease being worked on. It belongs to one thread at a time, but for `lost`. */
 typedef struct worker_task {
+    /* A lease may go on into the next phase before the one before has arrived: then
+     * the state comes from there. NULL: from the home. Only compared once begun. */
+    struct worker_task *after;
+    bool begun;  /* may be trained */
+    bool packed; /* what comes after it may begin */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
     int path, replica;
@@ -43,6 +48,10 @@ typedef struct worker_task {
     float *start;    /* where training begins: base, or the path's own */
     float *state;    /* [n_vectors, n_params]; NULL before the first phase */
     pl_version_facts *bases; /* of each slot */
+    float *other; /* what else a slot's beginning needs: a mate's update, a mean */
+    bool *has_other;
+    float *predicted; /* next versions that nobody else contributes to; by the sender */
+    double *predicted_norm; /* [n_slots] */
     uint64_t samples_before;
     int64_t first_step;
     int steps;
@@ -99,6 +108,8 @@ static inline void worker_task_lose(worker_task *task)
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 /* Streaming: versions that came while the task trains, if they are there. */
 pl_status worker_fetch_merged(worker *w, worker_task *task);
+/* A task that was fetched while the one before trained: pure, but for hashing. */
+pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
@@ -122,5 +133,9 @@ void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* or NULL */
 int sender_fd(const sender *s);
+/* A task whose state and predictions are complete, long before it is sent; the sender
+ * goes on reading it. Take these before sender_take's. */
+worker_task *sender_take_packed(sender *s);
+int sender_packed_fd(const sender *s);
 
 #endif
