@@ -297,7 +297,7 @@ static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
     }
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    home_upload *u = home_staged(h, &v.params);
+    const staging_blob *u = staging_find(&h->uploads, &v.params);
     if (u)
         bytes = u->bytes;
     else
@@ -337,7 +337,7 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     case PL_MSG_GET_BLOB:
         return on_get_blob(h, &r, a);
     case PL_MSG_PUT_BLOB:
-        return home_put_blob(h, &r, m, a);
+        return home_put_blob(h, m, a);
     case PL_MSG_GET_VERSION:
         return on_get_version(h, &r, a);
     case PL_MSG_GET_UPDATE:
@@ -452,7 +452,7 @@ static pl_status serve(home *h)
         pl_wire_poll(&h->socket, 1, NULL, 0, TICK_MS, &ready);
         PL_TRY(take_group(h, &m));
         if (pl_now_ms() - swept > 10000) {
-            home_expire_uploads(h, false);
+            staging_expire(&h->uploads, false);
             swept = pl_now_ms();
         }
     }
@@ -465,7 +465,9 @@ pl_status pl_home_run(const pl_home_options *options)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
-    home h = {.options = options};
+    home h = {
+        .options = options,
+        .uploads = {"the home", "store.staging", options->staging_bytes, 0, NULL}};
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
     h.epoch = pl_store_epoch(h.store);
     PL_TRY(home_load(&h));
@@ -481,7 +483,7 @@ done:
         pl_message_destroy(&h.answers[i].message);
     pl_free(h.answers);
     pl_buf_destroy(&h.state);
-    home_expire_uploads(&h, true);
+    staging_expire(&h.uploads, true);
     home_unload(&h);
     pl_wire_close(&h.socket);
     pl_store_close(&h.store);

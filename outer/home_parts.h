@@ -4,6 +4,7 @@
 #include "outer/arm.h"
 #include "outer/home.h"
 #include "outer/messages.h"
+#include "outer/staging.h"
 #include "store/store.h"
 
 /* What the home knows of one module: its head, and who has contributed to the
@@ -38,17 +39,6 @@ typedef struct home_arm {
     home_path *paths;     /* [P*R] */
 } home_arm;
 
-/* An upload: bytes that no record names yet. */
-typedef struct home_upload {
-    pl_hash hash;
-    uint8_t *data;
-    uint64_t bytes, received;
-    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
-    bool complete;
-    int64_t touched_ms;
-    struct home_upload *next;
-} home_upload;
-
 /* An answer that waits for the commit of its group. */
 typedef struct home_answer {
     pl_peer peer;
@@ -62,9 +52,8 @@ typedef struct home {
     uint64_t epoch;
     home_arm *arms;
     int n_arms;
-    home_upload *uploads;
-    uint64_t staged_bytes;
-    pl_txn *txn; /* of the current group; NULL if nothing is to be written */
+    staging uploads; /* blobs that no record names yet */
+    pl_txn *txn;     /* of the current group; NULL if nothing is to be written */
     home_answer *answers;
     size_t n_answers, cap_answers;
     pl_peer hub;  /* whoever asked for the state last; len 0: none */
@@ -103,12 +92,9 @@ void home_tell_path(home *h, const home_path *path);
 void home_tell_arm(home *h, const home_arm *arm);
 
 /* home_upload.c */
-pl_status home_put_blob(home *h, pl_reader *r, const pl_message *m, pl_message *answer);
-home_upload *home_staged(home *h, const pl_hash *hash); /* complete ones only */
+pl_status home_put_blob(home *h, const pl_message *m, pl_message *answer);
 /* The staged upload (or a blob that the store has) becomes part of the group. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
-void home_drop_upload(home *h, const pl_hash *hash);
-void home_expire_uploads(home *h, bool all);
 
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m);

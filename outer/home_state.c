@@ -110,7 +110,7 @@ static void clear_arm(home_arm *arm)
 static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
 {
     uint64_t size = 0;
-    const home_upload *u = home_staged(h, blob);
+    const staging_blob *u = staging_find(&h->uploads, blob);
     if (u) {
         pl_buf_append(out, u->data, (size_t)u->bytes);
         return PL_OK;

@@ -61,7 +61,7 @@ static void refuse(home *h, const pl_peer *peer, uint64_t request, const submiss
     pl_log(PL_LOG_WARN, "update.rejected",
            "module=%s worker=%s phase=%lld reason=\"%s\"", s->module, s->c.worker,
            (long long)s->c.phase, text);
-    home_drop_upload(h, &s->c.update);
+    staging_drop(&h->uploads, &s->c.update);
     answer_result(h, peer, request, PL_SUBMIT_REJECTED, text);
 }
 
@@ -109,7 +109,7 @@ static pl_status check_bytes(const place *p, submission *s, const void *data,
 /* Length, finiteness and norm of the staged bytes. */
 static pl_status check_update(home *h, const place *p, submission *s)
 {
-    home_upload *u = home_staged(h, &s->c.update);
+    const staging_blob *u = staging_find(&h->uploads, &s->c.update);
     pl_status status = PL_OK;
     void *bytes = NULL;
     uint64_t size = 0;
@@ -227,17 +227,18 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     }
     p.slot = (int)(s.c.path * pl_topology_n_replicas(p.arm->topology) + s.c.replica);
     if (is_duplicate(&p, &s)) {
-        home_drop_upload(h, &s.c.update);
+        staging_drop(&h->uploads, &s.c.update);
         answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
     }
     if (m->token < p.arm->paths[p.slot].fence) {
-        home_drop_upload(h, &s.c.update);
+        staging_drop(&h->uploads, &s.c.update);
         answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
                       "the lease was given to another");
         return PL_OK;
     }
-    if (!home_staged(h, &s.c.update) && !pl_store_has_blob(h->store, &s.c.update)) {
+    if (!staging_find(&h->uploads, &s.c.update) &&
+        !pl_store_has_blob(h->store, &s.c.update)) {
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
@@ -298,7 +299,7 @@ static pl_status check_moments(home *h, const home_arm *arm, const pl_path_state
     uint64_t vectors = (uint64_t)pl_path_layout_of(&arm->arm).n_vectors;
     uint64_t want = vectors * pl_topology_path_params(arm->topology) * sizeof(float),
              bytes = 0;
-    const home_upload *u = home_staged(h, &state->moments);
+    const staging_blob *u = staging_find(&h->uploads, &state->moments);
     if (u)
         bytes = u->bytes;
     else
@@ -319,12 +320,12 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     PL_RETURN_IF(home_find_path(h, state.name, &arm, &index));
     home_path *path = &arm->paths[index];
     if (state.phase <= path->phase) {
-        home_drop_upload(h, &state.moments);
+        staging_drop(&h->uploads, &state.moments);
         answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
     }
     if (m->token < path->fence) {
-        home_drop_upload(h, &state.moments);
+        staging_drop(&h->uploads, &state.moments);
         answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
                       "the lease was given to another");
         return PL_OK;
@@ -334,7 +335,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
-    if (!home_staged(h, &state.moments) &&
+    if (!staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;

@@ -1,0 +1,44 @@
+/* Private to outer: blobs on their way in, in memory, until somebody names the whole.
+ *
+ * One thread. Whoever takes a blob out owns it, but it goes on counting against the
+ * limit until it is given to staging_free. */
+#ifndef PL_OUTER_STAGING_H
+#define PL_OUTER_STAGING_H
+#include "base/base.h"
+
+typedef struct staging_blob {
+    pl_hash hash;
+    uint8_t *data;
+    uint64_t bytes;
+    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
+    bool complete;
+    int64_t touched_ms;
+    struct staging_blob *next;
+} staging_blob;
+
+typedef struct staging {
+    const char *keeper, *key; /* "the home", and what raises its limit: for errors */
+    uint64_t limit, bytes;
+    staging_blob *first;
+} staging;
+
+/* What PUT_BLOB says; `data` is the message's. */
+typedef struct staging_piece {
+    pl_hash hash;
+    uint64_t total, offset;
+    const pl_buf *data;
+} staging_piece;
+
+/* ERR_PROTO: fields are missing, or the piece does not fit its blob. */
+pl_status staging_read(const pl_message *put_blob, staging_piece *out);
+/* A piece that is there already is dropped. ERR_CONFIG: larger than the limit;
+ * ERR_BUSY: no room now; ERR_PROTO: two sizes for one blob. */
+pl_status staging_put(staging *s, const staging_piece *piece);
+bool staging_has(const staging *s, const pl_hash *hash);           /* any piece of it */
+staging_blob *staging_find(const staging *s, const pl_hash *hash); /* complete ones */
+staging_blob *staging_take(staging *s, const pl_hash *hash);       /* or NULL */
+void staging_free(staging *s, staging_blob *taken);                /* accepts NULL */
+void staging_drop(staging *s, const pl_hash *hash);
+void staging_expire(staging *s, bool all); /* untouched for long, or all */
+
+#endif
