@@ -1,5 +1,6 @@
 /* Questions to homes, resent until they are answered. */
 #include "outer/client.h"
+#include "outer/submission.h"
 
 struct pl_client {
     pl_socket *sockets[PL_HOMES_MAX];
@@ -478,24 +479,17 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
 }
 
 /* ---- submissions ---- */
-static void put_submission(pl_buf *body, const pl_submission *s)
+static void put_submission(pl_message *q, const pl_submission *s)
 {
-    const pl_contribution *k = &s->contribution;
-    pl_put_text(body, PL_TAG_NAME, k->worker);
-    pl_put_text(body, PL_TAG_DEVICE, k->device);
-    pl_put_u64(body, PL_TAG_PATH, (uint64_t)k->path);
-    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)k->replica);
-    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)k->phase);
-    pl_put_text(body, PL_TAG_MODULE, s->module);
-    pl_put_u64(body, PL_TAG_VERSION, s->base_version);
-    pl_put_hash(body, PL_TAG_BASE, &s->base);
-    pl_put_hash(body, PL_TAG_BLOB, &k->update);
-    pl_put_u64(body, PL_TAG_FIRST_SAMPLE, k->first_sample);
-    pl_put_u64(body, PL_TAG_SAMPLES, k->n_samples);
-    pl_put_u64(body, PL_TAG_TOKENS, k->n_tokens);
-    pl_put_f64(body, PL_TAG_LOSS, k->loss);
-    pl_put_f64(body, PL_TAG_SECONDS, k->seconds);
-    pl_put_text(body, PL_TAG_CODEC, k->codec);
+    pl_contribution one = s->contribution;
+    submission out = {.round = one.phase,
+                      .base_version = s->base_version,
+                      .base = s->base,
+                      .update = one.update,
+                      .n = 1,
+                      .contributors = &one};
+    pl_copy_text(out.module, sizeof out.module, s->module);
+    submission_write(&out, q);
 }
 
 /* Submits; sends the blob first whenever the home says that it lacks it. */
@@ -528,16 +522,24 @@ done:
     return status;
 }
 
+pl_status pl_client_submit_as(pl_client *c, const char *module, pl_message *q,
+                              const void *data, uint64_t bytes,
+                              pl_submit_result *result, char text[256])
+{
+    pl_hash blob;
+    PL_RETURN_IF(pl_client_put_blob(c, module, data, bytes, &blob));
+    return submit(c, module, q, data, bytes, result, text);
+}
+
 pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
                            char text[256])
 {
     pl_message q;
-    pl_contribution *k = &s->contribution;
-    PL_RETURN_IF(pl_client_put_blob(c, s->module, s->data, s->bytes, &k->update));
     pl_message_init(&q, PL_MSG_SUBMIT);
-    q.token = k->token;
-    put_submission(&q.body, s);
-    pl_status status = submit(c, s->module, &q, s->data, s->bytes, result, text);
+    pl_blob_hash(s->data, s->bytes, &s->contribution.update);
+    put_submission(&q, s);
+    pl_status status =
+        pl_client_submit_as(c, s->module, &q, s->data, s->bytes, result, text);
     pl_message_destroy(&q);
     return status;
 }
@@ -739,10 +741,7 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         pl_hash *update = &s[i].contribution.update;
         pl_blob_hash(s[i].data, s[i].bytes, update);
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
-        put_submission(
-            &put_question(&p, PL_MSG_SUBMIT, s[i].module, s[i].contribution.token)
-                 ->body,
-            &s[i]);
+        put_submission(put_question(&p, PL_MSG_SUBMIT, s[i].module, 0), &s[i]);
     }
     if (together) {
         PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));

@@ -80,6 +80,11 @@ typedef struct pl_submission {
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
+/* The same with a SUBMIT that is made already: a relay's. */
+PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
+                                            pl_message *submit, const void *data,
+                                            uint64_t bytes, pl_submit_result *result,
+                                            char text[256]);
 /* state->moments is the hash of the moments if the caller knows it, else none. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               uint64_t token, const void *moments,

@@ -59,11 +59,27 @@ static pl_status load_head(merge *g)
     return status;
 }
 
+static bool same_update(const merge *g, int a, int b)
+{
+    return pl_hash_equal(&g->contributions[a].update, &g->contributions[b].update);
+}
+
+/* The first that names the same update: its bytes are read once. */
+static int first_of(const merge *g, int i)
+{
+    int first = 0;
+    while (!same_update(g, first, i))
+        first++;
+    return first;
+}
+
 static pl_status read_updates(merge *g)
 {
     g->updates = pl_alloc((size_t)g->n * sizeof *g->updates);
     for (int i = 0; i < g->n; i++) {
         const pl_contribution *c = &g->contributions[i];
+        if (first_of(g, i) != i)
+            continue;
         PL_RETURN_IF(pl_try_alloc((size_t)c->update_bytes, "an update",
                                   (void **)&g->updates[i]));
         PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0,
@@ -72,16 +88,45 @@ static pl_status read_updates(merge *g)
     return PL_OK;
 }
 
+/* How many contributions before this one name the same update. */
+static int n_before(const merge *g, int i)
+{
+    int n = 0;
+    for (int k = 0; k < i; k++)
+        n += same_update(g, k, i);
+    return n;
+}
+
+/* An update of c contributors stands in the list c times, or 2c times if it is, byte
+ * for byte, that of others too: the first of every c stands for it. */
+static pl_status take_sums(const merge *g, pl_codec_message *messages, int *n)
+{
+    int contributors = 0;
+    for (int i = 0; i < g->n; i++) {
+        pl_codec_info info;
+        pl_codec_message m = {g->updates[first_of(g, i)],
+                              g->contributions[i].update_bytes};
+        PL_RETURN_IF(pl_codec_inspect(m.data, m.bytes, g->module->n_params, &info));
+        if (n_before(g, i) % info.contributors != 0)
+            continue;
+        messages[(*n)++] = m;
+        contributors += info.contributors;
+    }
+    if (contributors == g->n)
+        return PL_OK;
+    return pl_fail(PL_ERR_INTERNAL, "%s has updates of %d contributors, not of %d",
+                   g->module->name, contributors, g->n);
+}
+
 /* Integers are added as such, and decoded once. */
 static pl_status add_homomorphic(merge *g)
 {
     double norm = 0;
+    int n = 0;
     pl_codec_message *messages = pl_alloc((size_t)g->n * sizeof *messages);
-    for (int i = 0; i < g->n; i++)
-        messages[i] =
-            (pl_codec_message){g->updates[i], g->contributions[i].update_bytes};
-    pl_status status =
-        pl_codec_add_all(messages, g->n, g->module->n_params, g->mean, &norm);
+    pl_status status = take_sums(g, messages, &n);
+    if (status == PL_OK)
+        status = pl_codec_add_all(messages, n, g->module->n_params, g->mean, &norm);
     pl_free(messages);
     return status;
 }
@@ -96,8 +141,8 @@ static pl_status add_updates(merge *g)
         double norm = 0, alpha = g->arm->arm.outer.weighted && g->total_weight > 0
                                      ? c->weight / g->total_weight
                                      : 1.0 / g->n;
-        PL_RETURN_IF(pl_codec_add(g->updates[i], c->update_bytes, g->module->n_params,
-                                  (float)alpha, g->mean, &norm));
+        PL_RETURN_IF(pl_codec_add(g->updates[first_of(g, i)], c->update_bytes,
+                                  g->module->n_params, (float)alpha, g->mean, &norm));
     }
     return PL_OK;
 }

@@ -7,39 +7,9 @@
 #include "outer/codec.h"
 #include "outer/home_parts.h"
 #include "outer/rounds.h"
+#include "outer/submission.h"
 
 #include <math.h>
-
-typedef struct submission {
-    pl_contribution c; /* c.phase is the round */
-    pl_hash base;
-    uint64_t base_version;
-    char module[PL_MODULE_NAME_MAX];
-} submission;
-
-static pl_status read_submission(const pl_message *m, submission *s)
-{
-    pl_reader r;
-    memset(s, 0, sizeof *s);
-    pl_reader_open(&r, "SUBMIT", m->body.data, m->body.len);
-    pl_get_text(&r, PL_TAG_NAME, 0, s->c.worker, sizeof s->c.worker);
-    pl_get_text(&r, PL_TAG_DEVICE, 0, s->c.device, sizeof s->c.device);
-    s->c.path = (int64_t)pl_get_u64(&r, PL_TAG_PATH, 0);
-    s->c.replica = (int64_t)pl_get_u64(&r, PL_TAG_REPLICA, 0);
-    s->c.phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    pl_get_text(&r, PL_TAG_MODULE, 0, s->module, sizeof s->module);
-    s->base_version = pl_get_u64(&r, PL_TAG_VERSION, 0);
-    s->base = pl_get_hash(&r, PL_TAG_BASE, 0);
-    s->c.update = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    s->c.first_sample = pl_get_u64(&r, PL_TAG_FIRST_SAMPLE, 0);
-    s->c.n_samples = pl_get_u64(&r, PL_TAG_SAMPLES, 0);
-    s->c.n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
-    s->c.loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
-    s->c.seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
-    pl_get_text(&r, PL_TAG_CODEC, 0, s->c.codec, sizeof s->c.codec);
-    s->c.token = m->token;
-    return pl_reader_status(&r);
-}
 
 static void answer_result(home *h, const pl_peer *peer, uint64_t request,
                           pl_submit_result result, const char *text)
@@ -53,28 +23,21 @@ static void answer_result(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* A refusal is counted, logged and told; nothing is written. */
-static void refuse(home *h, const pl_peer *peer, uint64_t request, const submission *s)
-{
-    char text[256];
-    pl_copy_text(text, sizeof text, pl_last_error());
-    pl_log(PL_LOG_WARN, "update.rejected",
-           "module=%s worker=%s phase=%lld reason=\"%s\"", s->module, s->c.worker,
-           (long long)s->c.phase, text);
-    staging_drop(&h->uploads, &s->c.update);
-    answer_result(h, peer, request, PL_SUBMIT_REJECTED, text);
-}
-
 /* Where an update belongs, and what it was made from. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
     int index; /* of the module */
-    int slot;  /* path * R + replica */
     double base_norm;
 } place;
 
-/* What contributors of a round share must be shared, or the sum has no meaning. */
+static int task_of(const place *p, const pl_contribution *c)
+{
+    return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
+}
+
+/* What contributors of a round share must be shared, or the sum has no meaning; and it
+ * must be of as many as are named. */
 static pl_status check_shared(const place *p, const submission *s, const void *data,
                               uint64_t bytes)
 {
@@ -86,64 +49,88 @@ static pl_status check_shared(const place *p, const submission *s, const void *d
         return pl_fail(PL_ERR_DATA, "the update of %s is %s, its arm's are %s",
                        s->module, wanted ? "not homomorphic" : "homomorphic",
                        wanted ? "homomorphic" : "not");
+    if (info.contributors != s->n)
+        return pl_fail(PL_ERR_DATA, "the update of %s is a sum of %d, not of %d",
+                       s->module, info.contributors, s->n);
     if (!wanted)
         return PL_OK;
-    pl_codec_round round = pl_round_codec(arm, p->arm->topology, p->index,
-                                          (int)s->c.path, s->c.phase, p->base_norm);
+    pl_codec_round round =
+        pl_round_codec(arm, p->arm->topology, p->index, (int)s->contributors[0].path,
+                       s->round, p->base_norm);
     if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
-        info.n_contributors != round.n_contributors || info.contributors != 1)
+        info.n_contributors != round.n_contributors)
         return pl_fail(PL_ERR_DATA,
                        "the update of %s was encoded for another round or scale",
                        s->module);
     return PL_OK;
 }
 
+/* Size and norm of a sum stand with each of its contributors. */
 static pl_status check_bytes(const place *p, submission *s, const void *data,
                              uint64_t bytes)
 {
-    s->c.update_bytes = bytes;
+    double norm = 0;
     PL_RETURN_IF(check_shared(p, s, data, bytes));
-    return pl_codec_add(data, bytes, p->module->n_params, 1.0f, NULL, &s->c.norm);
+    PL_RETURN_IF(pl_codec_add(data, bytes, p->module->n_params, 1.0f, NULL, &norm));
+    for (int i = 0; i < s->n; i++) {
+        s->contributors[i].update_bytes = bytes;
+        s->contributors[i].norm = norm;
+    }
+    return PL_OK;
 }
 
 /* Length, finiteness and norm of the staged bytes. */
 static pl_status check_update(home *h, const place *p, submission *s)
 {
-    const staging_blob *u = staging_find(&h->uploads, &s->c.update);
+    const staging_blob *u = staging_find(&h->uploads, &s->update);
     pl_status status = PL_OK;
     void *bytes = NULL;
     uint64_t size = 0;
     if (u)
         return check_bytes(p, s, u->data, u->bytes);
-    PL_TRY(pl_store_blob_bytes(h->store, &s->c.update, &size));
+    PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
-    PL_TRY(pl_store_read_blob(h->store, &s->c.update, 0, (size_t)size, bytes));
+    PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
     PL_TRY(check_bytes(p, s, bytes, size));
 done:
     pl_free_aligned(bytes);
     return status;
 }
 
-static pl_status check_place(const home_arm *arm, int module, const submission *s)
+static pl_status check_place(const place *p, const submission *s,
+                             const pl_contribution *c)
 {
+    const home_arm *arm = p->arm;
     int n_paths = pl_topology_n_paths(arm->topology);
     int n_replicas = pl_topology_n_replicas(arm->topology);
-    if (s->c.path < 0 || s->c.path >= n_paths || s->c.replica < 0 ||
-        s->c.replica >= n_replicas)
+    if (c->path < 0 || c->path >= n_paths || c->replica < 0 || c->replica >= n_replicas)
         return pl_fail(PL_ERR_DATA, "there is no path %lld replica %lld in %s",
-                       (long long)s->c.path, (long long)s->c.replica, arm->arm.name);
-    if (!pl_topology_path_has(arm->topology, (int)s->c.path, module))
+                       (long long)c->path, (long long)c->replica, arm->arm.name);
+    if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
         return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
-                       (long long)s->c.path, s->module);
-    if (!isfinite(s->c.loss))
+                       (long long)c->path, s->module);
+    if (!isfinite(c->loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss is not finite");
+    return PL_OK;
+}
+
+/* Mates of noloco read one another's updates, and arrivals count one by one. */
+static pl_status check_places(const place *p, const submission *s)
+{
+    for (int i = 0; i < s->n; i++)
+        PL_RETURN_IF(check_place(p, s, &s->contributors[i]));
+    if (s->n > 1 && p->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+        return pl_fail(PL_ERR_DATA, "updates of noloco are not summed on their way");
+    if (s->n > 1 && p->module->cursor)
+        return pl_fail(PL_ERR_DATA, "arrivals at %s are not summed on their way",
+                       s->module);
     return PL_OK;
 }
 
 static pl_status check_number(const place *p, const submission *s)
 {
     uint64_t head = p->module->version;
-    uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->c.phase);
+    uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
         return PL_OK; /* whatever was newest when the path began */
     if (s->base_version == want && want <= head)
@@ -151,7 +138,7 @@ static pl_status check_number(const place *p, const submission *s)
     return pl_fail(PL_ERR_DATA,
                    "an update of %s in round %lld is relative to version %llu, not "
                    "%llu; the head is %llu",
-                   s->module, (long long)s->c.phase, (unsigned long long)want,
+                   s->module, (long long)s->round, (unsigned long long)want,
                    (unsigned long long)s->base_version, (unsigned long long)head);
 }
 
@@ -175,81 +162,137 @@ static pl_status check_base(home *h, place *p, const submission *s)
     return PL_OK;
 }
 
-static pl_status accept_update(home *h, const place *p, submission *s)
+static pl_status check_round(const place *p, const submission *s)
+{
+    if (s->round < (int64_t)p->module->version + p->module->window)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
+                   (long long)s->round, s->module,
+                   (unsigned long long)p->module->version);
+}
+
+/* Arrivals are numbered as they come. */
+static void number_arrival(const place *p, submission *s)
+{
+    const home_module *m = p->module;
+    s->round = (int64_t)m->version;
+    while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
+        s->round++;
+    s->contributors[0].phase = s->round;
+}
+
+/* A path's samples tell whether an arrival came before. */
+static bool is_in_round(const place *p, const submission *s, const pl_contribution *c)
+{
+    const home_module *m = p->module;
+    if (m->cursor)
+        return c->first_sample < m->cursor[task_of(p, c)];
+    return s->round < (int64_t)m->version ||
+           (s->round < (int64_t)m->version + m->window &&
+            *home_flag(p->arm, m, s->round, task_of(p, c)));
+}
+
+static int n_duplicates(const place *p, const submission *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += is_in_round(p, s, &s->contributors[i]);
+    return n;
+}
+
+static bool is_fenced(const place *p, const submission *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->contributors[i].token <
+            p->arm->paths[task_of(p, &s->contributors[i])].fence)
+            return true;
+    return false;
+}
+
+/* The first rule that matches; the last error is the reason for 3 and 4. Of a sum all
+ * or nothing is taken: what cannot be, its relay sends part by part. */
+static pl_submit_result judge(home *h, place *p, submission *s)
+{
+    if (check_places(p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    if (p->module->cursor)
+        number_arrival(p, s);
+    int n_in = n_duplicates(p, s);
+    if (n_in == s->n)
+        return PL_SUBMIT_DUPLICATE;
+    if (is_fenced(p, s)) {
+        (void)pl_fail(PL_ERR_STALE, "the lease was given to another");
+        return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
+    }
+    if (n_in > 0) {
+        (void)pl_fail(PL_ERR_DATA, "%d of the %d updates in the sum are here already",
+                      n_in, s->n);
+        return PL_SUBMIT_REJECTED;
+    }
+    if (!staging_find(&h->uploads, &s->update) &&
+        !pl_store_has_blob(h->store, &s->update))
+        return PL_SUBMIT_UNKNOWN_BLOB;
+    if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK ||
+        check_update(h, p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    return PL_SUBMIT_ACCEPTED;
+}
+
+static pl_status accept_contributor(home *h, const place *p, const submission *s,
+                                    pl_contribution *c)
 {
     home_module *module = p->module;
-    s->c.weight = p->arm->arm.weights[s->c.path];
-    PL_RETURN_IF(home_adopt_blob(h, &s->c.update));
-    PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, &s->c));
-    *home_flag(p->arm, module, s->c.phase, p->slot) = true;
-    int n = ++*home_count(module, s->c.phase);
+    c->weight = p->arm->arm.weights[c->path];
+    PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, c));
+    *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
+    int n = ++*home_count(module, s->round);
     if (module->cursor)
-        module->cursor[p->slot] = s->c.first_sample + s->c.n_samples;
+        module->cursor[task_of(p, c)] = c->first_sample + c->n_samples;
     pl_log(PL_LOG_DEBUG, "update.accepted",
-           "module=%s worker=%s round=%lld pending=%d/%d", s->module, s->c.worker,
-           (long long)s->c.phase, n, module->n_contributors);
+           "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
+           (long long)s->round, n, module->n_contributors);
     return PL_OK;
 }
 
-/* Arrivals are numbered as they come; a path's samples tell whether it came before. */
-static bool is_duplicate(const place *p, submission *s)
+static pl_status accept_update(home *h, const place *p, submission *s)
 {
-    home_module *m = p->module;
-    if (!m->cursor)
-        return s->c.phase < (int64_t)m->version ||
-               (s->c.phase < (int64_t)m->version + m->window &&
-                *home_flag(p->arm, m, s->c.phase, p->slot));
-    s->c.phase = (int64_t)m->version;
-    while (s->c.phase < (int64_t)m->version + m->window && *home_count(m, s->c.phase))
-        s->c.phase++;
-    return s->c.first_sample < m->cursor[p->slot];
+    PL_RETURN_IF(home_adopt_blob(h, &s->update));
+    for (int i = 0; i < s->n; i++)
+        PL_RETURN_IF(accept_contributor(h, p, s, &s->contributors[i]));
+    return PL_OK;
 }
 
-static pl_status check_round(const place *p, const submission *s)
+/* A refusal is logged and told; nothing is written. That of a sum is no news: its parts
+ * follow. */
+static void log_refusal(const submission *s)
 {
-    if (s->c.phase < (int64_t)p->module->version + p->module->window)
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
-                   (long long)s->c.phase, s->module,
-                   (unsigned long long)p->module->version);
+    pl_log(s->n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
+           "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s->module,
+           s->contributors[0].worker, s->n, (long long)s->round, pl_last_error());
 }
 
 pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
 {
+    pl_status status = PL_OK;
     submission s;
     place p = {0};
-    PL_RETURN_IF(read_submission(m, &s));
-    PL_RETURN_IF(home_find_module(h, s.module, &p.arm, &p.index));
+    char reason[256];
+    PL_TRY(submission_read(m, &s));
+    PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
-    if (check_place(p.arm, p.index, &s) != PL_OK) {
-        refuse(h, peer, m->request, &s);
-        return PL_OK;
-    }
-    p.slot = (int)(s.c.path * pl_topology_n_replicas(p.arm->topology) + s.c.replica);
-    if (is_duplicate(&p, &s)) {
-        staging_drop(&h->uploads, &s.c.update);
-        answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
-        return PL_OK;
-    }
-    if (m->token < p.arm->paths[p.slot].fence) {
-        staging_drop(&h->uploads, &s.c.update);
-        answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
-                      "the lease was given to another");
-        return PL_OK;
-    }
-    if (!staging_find(&h->uploads, &s.c.update) &&
-        !pl_store_has_blob(h->store, &s.c.update)) {
-        answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
-        return PL_OK;
-    }
-    if (check_round(&p, &s) != PL_OK || check_base(h, &p, &s) != PL_OK ||
-        check_update(h, &p, &s) != PL_OK) {
-        refuse(h, peer, m->request, &s);
-        return PL_OK;
-    }
-    PL_RETURN_IF(accept_update(h, &p, &s));
-    answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
-    return PL_OK;
+    pl_submit_result result = judge(h, &p, &s);
+    bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED;
+    pl_copy_text(reason, sizeof reason, pl_last_error());
+    if (result == PL_SUBMIT_REJECTED)
+        log_refusal(&s);
+    if (result == PL_SUBMIT_ACCEPTED)
+        PL_TRY(accept_update(h, &p, &s));
+    else if (result != PL_SUBMIT_UNKNOWN_BLOB)
+        staging_drop(&h->uploads, &s.update);
+    answer_result(h, peer, m->request, result, refused ? reason : NULL);
+done:
+    submission_clear(&s);
+    return status;
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */

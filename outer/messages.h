@@ -48,8 +48,8 @@ typedef enum pl_message_type {
     PL_MSG_PATH_IS = 54,
     PL_MSG_GET_STATE = 55, /* hub -> STATE_IS (data: records at offset) */
     PL_MSG_STATE_IS = 56,
-    PL_MSG_FENCE = 57,  /* hub -> OK */
-    PL_MSG_EVENT = 58,  /* home -> hub, unasked, may be lost */
+    PL_MSG_FENCE = 57,      /* hub -> OK */
+    PL_MSG_EVENT = 58,      /* home -> hub, unasked, may be lost */
     PL_MSG_PUT_REF = 59,    /* -> OK */
     PL_MSG_GET_UPDATE = 60, /* -> UPDATE_IS */
     PL_MSG_UPDATE_IS = 61
@@ -96,7 +96,8 @@ typedef enum pl_tag {
     PL_TAG_OVERHEAD = 50, /* seconds that the trainer stood still for a task */
     PL_TAG_IDLE = 51,     /* seconds that there was no task for it */
     PL_TAG_MOMENTUM = 52, /* blob of the outer optimizer's state */
-    PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS */
+    PL_TAG_TOKEN = 53,    /* of a contributor in a sum */
+    PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS and SUBMIT */
 } pl_tag;
 
 /* Results of SUBMIT and SUBMIT_PATH. */

@@ -1,0 +1,135 @@
+/* SUBMIT, field by field. A single contributor's fields stand beside the update's; of a
+ * sum each contributor has a record of its own, with its own token. */
+#include "outer/submission.h"
+
+int submission_order(const pl_contribution *a, const pl_contribution *b)
+{
+    if (a->path != b->path)
+        return a->path < b->path ? -1 : 1;
+    return (a->replica > b->replica) - (a->replica < b->replica);
+}
+
+/* ---- reading ---- */
+static void read_contributor(pl_reader *r, pl_contribution *c)
+{
+    pl_get_text(r, PL_TAG_NAME, 0, c->worker, sizeof c->worker);
+    pl_get_text(r, PL_TAG_DEVICE, 0, c->device, sizeof c->device);
+    c->path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
+    c->replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
+    c->first_sample = pl_get_u64(r, PL_TAG_FIRST_SAMPLE, 0);
+    c->n_samples = pl_get_u64(r, PL_TAG_SAMPLES, 0);
+    c->n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
+    c->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
+    c->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    pl_get_text(r, PL_TAG_CODEC, 0, c->codec, sizeof c->codec);
+}
+
+static pl_status read_record(pl_reader *outer, size_t i, pl_contribution *c)
+{
+    pl_reader r;
+    size_t len = 0;
+    const uint8_t *record = pl_get_bytes(outer, PL_TAG_RECORD, i, &len);
+    PL_RETURN_IF(pl_reader_status(outer));
+    pl_reader_open(&r, "a contributor of SUBMIT", record, len);
+    read_contributor(&r, c);
+    c->token = pl_get_u64(&r, PL_TAG_TOKEN, 0);
+    return pl_reader_status(&r);
+}
+
+static pl_status read_contributors(pl_reader *r, submission *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        PL_RETURN_IF(read_record(r, (size_t)i, &s->contributors[i]));
+        if (i > 0 &&
+            submission_order(&s->contributors[i - 1], &s->contributors[i]) >= 0)
+            return pl_fail(PL_ERR_PROTO,
+                           "contributors of an update of %s are out of order, or one "
+                           "stands there twice",
+                           s->module);
+    }
+    return PL_OK;
+}
+
+pl_status submission_read(const pl_message *m, submission *s)
+{
+    pl_reader r;
+    memset(s, 0, sizeof *s);
+    pl_reader_open(&r, "SUBMIT", m->body.data, m->body.len);
+    s->round = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+    pl_get_text(&r, PL_TAG_MODULE, 0, s->module, sizeof s->module);
+    s->base_version = pl_get_u64(&r, PL_TAG_VERSION, 0);
+    s->base = pl_get_hash(&r, PL_TAG_BASE, 0);
+    s->update = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    PL_RETURN_IF(pl_reader_status(&r));
+    size_t n = pl_field_count(&r, PL_TAG_RECORD);
+    if (n > SUBMISSION_MAX)
+        return pl_fail(PL_ERR_PROTO, "an update of %s has %zu contributors; %d fit",
+                       s->module, n, SUBMISSION_MAX);
+    s->n = n > 0 ? (int)n : 1;
+    s->contributors = pl_alloc((size_t)s->n * sizeof *s->contributors);
+    if (n > 0) {
+        PL_RETURN_IF(read_contributors(&r, s));
+    } else {
+        read_contributor(&r, &s->contributors[0]);
+        s->contributors[0].token = m->token;
+    }
+    for (int i = 0; i < s->n; i++) {
+        s->contributors[i].phase = s->round;
+        s->contributors[i].update = s->update;
+    }
+    return pl_reader_status(&r);
+}
+
+void submission_clear(submission *s)
+{
+    pl_free(s->contributors);
+    s->contributors = NULL;
+    s->n = 0;
+}
+
+/* ---- writing: tags rise, so the update's fields stand among the contributor's ---- */
+static void put_who(pl_buf *body, const pl_contribution *c)
+{
+    pl_put_text(body, PL_TAG_NAME, c->worker);
+    pl_put_text(body, PL_TAG_DEVICE, c->device);
+    pl_put_u64(body, PL_TAG_PATH, (uint64_t)c->path);
+    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)c->replica);
+}
+
+static void put_what(pl_buf *body, const submission *s)
+{
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)s->round);
+    pl_put_text(body, PL_TAG_MODULE, s->module);
+    pl_put_u64(body, PL_TAG_VERSION, s->base_version);
+    pl_put_hash(body, PL_TAG_BASE, &s->base);
+    pl_put_hash(body, PL_TAG_BLOB, &s->update);
+}
+
+static void put_work(pl_buf *body, const pl_contribution *c)
+{
+    pl_put_u64(body, PL_TAG_FIRST_SAMPLE, c->first_sample);
+    pl_put_u64(body, PL_TAG_SAMPLES, c->n_samples);
+    pl_put_u64(body, PL_TAG_TOKENS, c->n_tokens);
+    pl_put_f64(body, PL_TAG_LOSS, c->loss);
+    pl_put_f64(body, PL_TAG_SECONDS, c->seconds);
+    pl_put_text(body, PL_TAG_CODEC, c->codec);
+}
+
+void submission_write(const submission *s, pl_message *out)
+{
+    pl_buf record = {0};
+    out->token = s->n == 1 ? s->contributors[0].token : 0;
+    if (s->n == 1)
+        put_who(&out->body, &s->contributors[0]);
+    put_what(&out->body, s);
+    if (s->n == 1)
+        put_work(&out->body, &s->contributors[0]);
+    for (int i = 0; s->n > 1 && i < s->n; i++) {
+        pl_buf_clear(&record);
+        put_who(&record, &s->contributors[i]);
+        put_work(&record, &s->contributors[i]);
+        pl_put_u64(&record, PL_TAG_TOKEN, s->contributors[i].token);
+        pl_put_bytes(&out->body, PL_TAG_RECORD, record.data, record.len);
+    }
+    pl_buf_destroy(&record);
+}
