@@ -162,10 +162,14 @@ attempt() { # run, command ...
     [ "$code" -eq 0 ] || echo "    $(tail -n 1 "$run.log")" >&2
 }
 
+# What is timed is timed in one sitting.
+begin_anew() { finished "$1" || rm -rf "$1"; }
+
 on_link() { # rate, run, command ...
     rate=$1
     run=$2
     shift 2
+    begin_anew "$run"
     if [ -n "$linkable" ]; then
         attempt "$run" sh "$root/bench/link.sh" "$rate" sh "$0" --counted "$run" "$@"
     elif [ "$rate" = free ]; then
@@ -189,6 +193,8 @@ with_straggler() { # run, command ...
     run=$1
     shift
     finished "$run" && return
+    begin_anew "$run"
+    mkdir -p "$(dirname "$run")"
     echo "compare-outer: ${run#"$out/"}" >&2
     "$@" --out "$run" >"$run.log" 2>&1 &
     job=$!
