@@ -27,6 +27,7 @@ typedef enum pl_message_type {
     PL_MSG_LEASE_LOST = 25,
     PL_MSG_DONE = 26,    /* task submitted -> OK */
     PL_MSG_RELEASE = 27, /* lease given back -> OK */
+    PL_MSG_OFFER = 30,   /* a phase's updates can be had from the worker -> OK */
     PL_MSG_STATUS = 28,  /* anyone -> STATUS_IS (data: JSON) */
     PL_MSG_STATUS_IS = 29,
 
@@ -97,6 +98,7 @@ typedef enum pl_tag {
     PL_TAG_IDLE = 51,     /* seconds that there was no task for it */
     PL_TAG_MOMENTUM = 52, /* blob of the outer optimizer's state */
     PL_TAG_TOKEN = 53,    /* of a contributor in a sum */
+    PL_TAG_PEER = 53,     /* repeated: ADDRESS of who offers the phase of TASK */
     PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS and SUBMIT */
 } pl_tag;
 

@@ -44,8 +44,10 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
 /* ---- questions ---- */
 static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
-    char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    char name[PL_TEXT_MAX], device[PL_TEXT_MAX], address[PL_ADDRESS_MAX] = "";
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    if (pl_field_count(r, PL_TAG_ADDRESS) > 0)
+        pl_get_text(r, PL_TAG_ADDRESS, 0, address, sizeof address);
     pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
     uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
     PL_RETURN_IF(pl_reader_status(r));
@@ -53,17 +55,40 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     note_peer(h, w, peer);
     if (h->workers[w].pid != pid) { /* a new process: what the old one held is free */
         plan_release_worker(&h->tasks, w);
+        plan_withdraw(&h->tasks, w);
         h->workers[w].task[0] = '\0';
         h->workers[w].waiting = false;
     }
     h->workers[w].pid = pid;
     pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
+    pl_copy_text(h->workers[w].offers_at, sizeof h->workers[w].offers_at, address);
     pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", name, device);
     a->type = PL_MSG_WELCOME;
     for (int i = 0; i < h->options->n_homes; i++)
         pl_put_text(&a->body, PL_TAG_ADDRESS, h->options->homes[i]);
     pl_put_u64(&a->body, PL_TAG_TTL_MS, (uint64_t)h->options->ttl_ms);
     return PL_OK;
+}
+
+/* Where this task's mates can be met without the home. */
+static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
+                      pl_buf *out)
+{
+    int path = index / pl_topology_n_replicas(arm->topology), mate = 0;
+    pl_buf nested = {0};
+    for (int slot = 0; phase > 0 && slot < pl_topology_n_slots(arm->topology); slot++) {
+        int module = pl_topology_module_of_path(arm->topology, slot, path);
+        if (pl_round_mate(&arm->arm, arm->topology, module, index, phase - 1, &mate) !=
+                PL_OK ||
+            mate == index || arm->paths[mate].offered < phase)
+            continue;
+        pl_buf_clear(&nested);
+        pl_put_text(&nested, PL_TAG_ADDRESS,
+                    h->workers[arm->paths[mate].offered_by].offers_at);
+        pl_put_text(&nested, PL_TAG_TASK, arm->paths[mate].name);
+        pl_put_bytes(out, PL_TAG_PEER, nested.data, nested.len);
+    }
+    pl_buf_destroy(&nested);
 }
 
 static pl_status send_task(hub *h, hub_worker *w)
@@ -80,6 +105,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
     pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)w->given_phase);
     pl_put_text(&a.body, PL_TAG_TASK, path->name);
+    put_peers(h, arm, w->given.index, w->given_phase, &a.body);
     return answer(h, &w->peer, &a);
 }
 
@@ -338,6 +364,17 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
+static pl_status on_offer(hub *h, const pl_peer *peer, const pl_message *m,
+                          pl_reader *r, pl_message *a)
+{
+    report rep;
+    PL_RETURN_IF(read_report(h, peer, r, &rep));
+    a->type = PL_MSG_OK;
+    if (rep.path && m->token == rep.path->lease.token && rep.phase >= rep.path->phase)
+        plan_offer(rep.path, rep.phase + 1, rep.worker);
+    return PL_OK;
+}
+
 static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
                           pl_message *a)
 {
@@ -350,6 +387,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
         return on_renew(h, peer, m, &r, a);
     case PL_MSG_DONE:
         return on_done(h, peer, m, &r, a);
+    case PL_MSG_OFFER:
+        return on_offer(h, peer, m, &r, a);
     case PL_MSG_RELEASE:
         return on_release(h, peer, m, &r, a);
     case PL_MSG_STATUS:

@@ -8,6 +8,7 @@
  * back under its name is the same worker. */
 typedef struct hub_worker {
     char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    char offers_at[PL_ADDRESS_MAX]; /* where other workers get its updates */
     uint64_t pid;
     pl_peer peer;
     int64_t seen_ms;

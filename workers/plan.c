@@ -121,7 +121,22 @@ static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool
     return true;
 }
 
-/* Everybody whom the path met after its last phase must have finished that phase. */
+void plan_offer(plan_path *path, int64_t phase, int worker)
+{
+    path->offered = phase;
+    path->offered_by = worker;
+}
+
+void plan_withdraw(plan *p, int worker)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++)
+            if (p->arms[a].paths[i].offered_by == worker)
+                p->arms[a].paths[i].offered = 0;
+}
+
+/* Everybody whom the path met after its last phase must have finished that phase, or
+ * offer what it made of it. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase)
 {
     int path = index / pl_topology_n_replicas(a->topology), mate = 0;
@@ -129,7 +144,8 @@ static bool mates_are_done(const plan_arm *a, int index, int64_t phase)
         int module = pl_topology_module_of_path(a->topology, slot, path);
         if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1, &mate) !=
                 PL_OK ||
-            (mate != index && a->paths[mate].phase < phase))
+            (mate != index && a->paths[mate].phase < phase &&
+             a->paths[mate].offered < phase))
             return false;
     }
     return true;

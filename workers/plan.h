@@ -27,6 +27,8 @@ typedef struct plan_path {
     uint64_t n_tokens;
     double loss, seconds;
     int last_worker; /* -1: nobody yet */
+    int64_t offered; /* phases whose updates can be had from a worker (noloco) */
+    int offered_by;
     plan_lease lease;
 } plan_path;
 
@@ -60,6 +62,10 @@ bool plan_find_task(plan *p, const char *name, plan_task *out);
 plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
 /* Progress that a home or a worker reports; older news is ignored. */
 void plan_finish(plan_path *path, int64_t phase);
+
+/* A worker has this phase's updates ready; when it goes, its offers go with it. */
+void plan_offer(plan_path *path, int64_t phase, int worker);
+void plan_withdraw(plan *p, int worker);
 
 bool plan_ready(const plan *p, const plan_arm *arm, int index);
 /* The best ready task for this worker: longest remaining chain first, then the path

@@ -6,6 +6,7 @@
 struct sender {
     const char *name, *device; /* of the worker */
     pl_client *homes;
+    peer *offers;
     worker_task *task; /* being sent */
     pl_queue *tasks, *packed, *sent;
     pl_thread *thread;
@@ -185,6 +186,24 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->moments = task->state_hash;
 }
 
+/* noloco: mates may come for their updates before the home has them. */
+static void offer(const sender *s, const parcel *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const pl_submission *from = &p->submissions[i];
+        peer_offer *o = pl_alloc(sizeof *o);
+        pl_copy_text(o->module, sizeof o->module, from->module);
+        o->round = from->contribution.phase;
+        o->path = (int)from->contribution.path;
+        o->replica = (int)from->contribution.replica;
+        o->bytes = from->bytes;
+        o->data = pl_alloc((size_t)from->bytes);
+        memcpy(o->data, from->data, (size_t)from->bytes);
+        pl_blob_hash(o->data, o->bytes, &o->hash);
+        peer_put(s->offers, o);
+    }
+}
+
 static pl_status pack(sender *s, int n_slots, parcel *p)
 {
     worker_task *task = s->task;
@@ -207,6 +226,8 @@ static pl_status send_task(sender *s)
     pl_path_state state;
     parcel p = {0};
     PL_TRY(pack(s, n_slots, &p));
+    if (task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+        offer(s, &p);
     pl_queue_push(s->packed, task);
     pl_blob_hash(task->job.state, bytes, &task->state_hash);
     describe_path(s, &state);
@@ -255,6 +276,7 @@ pl_status sender_create(const worker *w, sender **out)
     sender *s = pl_alloc(sizeof *s);
     s->name = w->options->name;
     s->device = w->device;
+    s->offers = w->offers;
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,

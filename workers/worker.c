@@ -76,6 +76,23 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
 }
 
 /* ---- fetched ---- */
+static pl_status read_peers(pl_reader *r, worker_task *task)
+{
+    size_t n = pl_field_count(r, PL_TAG_PEER);
+    task->peers = pl_alloc((n ? n : 1) * sizeof *task->peers);
+    for (; task->n_peers < n; task->n_peers++) {
+        struct task_peer *p = &task->peers[task->n_peers];
+        size_t len = 0;
+        pl_reader nested;
+        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_PEER, task->n_peers, &len);
+        pl_reader_open(&nested, "a peer", bytes, len);
+        pl_get_text(&nested, PL_TAG_ADDRESS, 0, p->address, sizeof p->address);
+        pl_get_text(&nested, PL_TAG_TASK, 0, p->task, sizeof p->task);
+        PL_RETURN_IF(pl_reader_status(&nested));
+    }
+    return PL_OK;
+}
+
 static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_blob)
 {
     pl_reader r;
@@ -86,6 +103,7 @@ static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_
     task->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, task->name, sizeof task->name);
     PL_RETURN_IF(pl_reader_status(&r));
+    PL_RETURN_IF(read_peers(&r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
         return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
     task->path = (int)path;
@@ -214,8 +232,11 @@ static pl_status take_trained(worker *w)
 static pl_status take_packed(worker *w)
 {
     worker_task *task;
-    while ((task = sender_take_packed(w->out)))
+    while ((task = sender_take_packed(w->out))) {
         task->packed = true;
+        if (task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+            PL_RETURN_IF(worker_tell_offer(w, task));
+    }
     return begin_after(w);
 }
 
@@ -475,6 +496,7 @@ static void release(worker *w)
         worker_task_lose(w->sending[i]);
     trainer_destroy(&w->inner);
     sender_destroy(w->out);
+    peer_destroy(w->offers);
     for (int i = 0; i < w->n_sending; i++)
         worker_task_free(&w->sending[i]);
     worker_task_free(&w->training);
@@ -492,6 +514,7 @@ pl_status pl_worker_run(const pl_worker_options *options)
     w.blobs = cache_create(options->cache_bytes);
     PL_TRY(trainer_create(&options->backend, &w.inner, w.device));
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
+    PL_TRY(peer_create(&w.offers, w.offers_at));
     PL_TRY(join(&w));
     pl_log(PL_LOG_INFO, "worker.ready", "hub=%s device=\"%s\"", options->hub, w.device);
     w.free_since = pl_now();

@@ -212,6 +212,30 @@ done:
     return status;
 }
 
+/* From the worker that trained it, else from the home. */
+static pl_status fetch_update(worker *w, const worker_task *task, const local_slot *s,
+                              const char *name, int mate, pl_buf *out)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    char path[96];
+    pl_hash hash;
+    pl_arm_path_name(s->arm, s->topology, mate / replicas, mate % replicas, path);
+    for (size_t i = 0; i < task->n_peers; i++)
+        if (strcmp(task->peers[i].task, path) == 0 &&
+            peer_get(task->peers[i].address, name, task->phase - 1, mate / replicas,
+                     mate % replicas, out) == PL_OK) {
+            pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name, path,
+                   (long long)task->phase - 1);
+            return PL_OK;
+        }
+    pl_status status = pl_client_get_update(w->homes, name, task->phase - 1,
+                                            mate / replicas, mate % replicas, &hash);
+    if (status == PL_ERR_NOT_FOUND) /* whoever offered it is gone; it will come again */
+        return pl_fail(PL_ERR_BUSY, "%s's update of %s is not there yet", path, name);
+    PL_RETURN_IF(status);
+    return pl_client_get_blob(w->homes, name, &hash, out);
+}
+
 /* noloco: the update of whomever the path met after its last phase. */
 static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
@@ -219,16 +243,13 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_
     int replicas = pl_topology_n_replicas(s->topology), mate = 0;
     int own = task->path * replicas + task->replica;
     float *out = task->other + pl_topology_slot(s->topology, slot)->offset;
-    pl_hash hash;
     pl_buf bytes = {0};
     double norm = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
     if (mate == own)
         goto done;
-    PL_TRY(pl_client_get_update(w->homes, name, task->phase - 1, mate / replicas,
-                                mate % replicas, &hash));
-    PL_TRY(pl_client_get_blob(w->homes, name, &hash, &bytes));
+    PL_TRY(fetch_update(w, task, s, name, mate, &bytes));
     memset(out, 0, s->n * sizeof *out);
     PL_TRY(pl_codec_add(bytes.data, bytes.len, s->n, 1.0f, out, &norm));
     task->has_other[slot] = true;
@@ -393,6 +414,7 @@ void worker_task_free(worker_task **task_)
     pl_free_aligned(task->predicted);
     pl_free(task->predicted_norm);
     pl_free(task->has_other);
+    pl_free(task->peers);
     pl_free(task->bases);
     pl_free(task->mixed);
     pl_free(task);

@@ -22,6 +22,7 @@ pl_status worker_say_hello(worker *w)
     pl_put_text(&m.body, PL_TAG_ROLE, "worker");
     pl_put_text(&m.body, PL_TAG_DEVICE, w->device);
     pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
+    pl_put_text(&m.body, PL_TAG_ADDRESS, w->offers_at);
     return send_hub(w, &m);
 }
 
@@ -147,6 +148,14 @@ worker_task *worker_task_of_renewal(worker *w, uint64_t request)
         if (is_renewal(w->sending[i], request))
             return w->sending[i];
     return NULL;
+}
+
+pl_status worker_tell_offer(worker *w, const worker_task *task)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_OFFER);
+    put_report(w, task, &m);
+    return send_hub(w, &m);
 }
 
 pl_status worker_tell_done(worker *w, const worker_task *task)

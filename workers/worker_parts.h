@@ -7,6 +7,7 @@
 #define PL_WORKERS_WORKER_PARTS_H
 #include "workers/cache.h"
 #include "workers/local.h"
+#include "workers/peer.h"
 #include "workers/train.h"
 #include "workers/workers.h"
 
@@ -48,6 +49,10 @@ typedef struct worker_task {
     float *start;    /* where training begins: base, or the path's own */
     float *state;    /* [n_vectors, n_params]; NULL before the first phase */
     pl_version_facts *bases; /* of each slot */
+    struct task_peer {
+        char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
+    } * peers; /* who offers what mates have trained */
+    size_t n_peers;
     float *other; /* what else a slot's beginning needs: a mate's update, a mean */
     bool *has_other;
     float *predicted; /* next versions that nobody else contributes to; by the sender */
@@ -79,6 +84,8 @@ typedef struct worker {
     pl_client *homes; /* of this thread: fetches */
     trainer *inner;
     sender *out;
+    peer *offers;
+    char offers_at[PL_ADDRESS_MAX];
     cache *blobs;
     worker_arm **arms;
     int n_arms;
@@ -119,6 +126,7 @@ pl_status worker_say_hello(worker *w);
 pl_status worker_read_welcome(worker *w, const pl_message *answer);
 pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
+pl_status worker_tell_offer(worker *w, const worker_task *task);
 pl_status worker_tell_done(worker *w, const worker_task *task);
 /* `why` PL_OK: given back, not failed. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,

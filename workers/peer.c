@@ -1,0 +1,235 @@
+#include "workers/peer.h"
+
+enum { WAIT_MS = 200, RETRY_MS = 250, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
+
+struct peer {
+    pl_socket *socket;
+    pl_queue *offers; /* from the sender */
+    pl_thread *thread;
+    peer_offer **kept;
+    size_t n_kept;
+};
+
+static void free_offer(peer_offer *o)
+{
+    pl_free(o->data);
+    pl_free(o);
+}
+
+/* Newer rounds push out those that no mate can ask for any more. */
+static void keep(peer *p, peer_offer *o)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_kept; i++) {
+        peer_offer *old = p->kept[i];
+        bool same = old->path == o->path && old->replica == o->replica &&
+                    strcmp(old->module, o->module) == 0;
+        if (same && (old->round == o->round || old->round <= o->round - ROUNDS_KEPT))
+            free_offer(old);
+        else
+            p->kept[n++] = old;
+    }
+    p->kept = pl_grow(p->kept, (n + 1) * sizeof(peer_offer *));
+    p->kept[n] = o;
+    p->n_kept = n + 1;
+}
+
+static pl_status on_get_update(const peer *p, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int64_t path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
+    int64_t replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
+    int64_t round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    for (size_t i = 0; i < p->n_kept; i++) {
+        const peer_offer *o = p->kept[i];
+        if (o->path != path || o->replica != replica || o->round != round ||
+            strcmp(o->module, name) != 0)
+            continue;
+        a->type = PL_MSG_UPDATE_IS;
+        pl_put_hash(&a->body, PL_TAG_BLOB, &o->hash);
+        return PL_OK;
+    }
+    return pl_fail(PL_ERR_NOT_FOUND, "this worker has no update of %s in round %lld",
+                   name, (long long)round);
+}
+
+static pl_status on_get_blob(const peer *p, pl_reader *r, pl_message *a)
+{
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    for (size_t i = 0; i < p->n_kept; i++) {
+        const peer_offer *o = p->kept[i];
+        if (!pl_hash_equal(&o->hash, &hash))
+            continue;
+        if (offset > o->bytes)
+            break;
+        uint64_t left = o->bytes - offset;
+        a->type = PL_MSG_BLOB;
+        pl_put_u64(&a->body, PL_TAG_TOTAL, o->bytes);
+        pl_buf_append(&a->data, o->data + offset,
+                      (size_t)(left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX));
+        return PL_OK;
+    }
+    return pl_fail(PL_ERR_NOT_FOUND, "this worker has no such blob, or no such offset");
+}
+
+static void answer(peer *p, const pl_peer *who, const pl_message *m)
+{
+    pl_message a;
+    pl_reader r;
+    pl_message_init(&a, PL_MSG_OK);
+    pl_reader_open(&r, "a question to a worker", m->body.data, m->body.len);
+    pl_status status =
+        m->type == PL_MSG_GET_UPDATE ? on_get_update(p, &r, &a)
+        : m->type == PL_MSG_GET_BLOB
+            ? on_get_blob(p, &r, &a)
+            : pl_fail(PL_ERR_PROTO, "a worker does not understand message type %u",
+                      m->type);
+    if (status != PL_OK) {
+        pl_message_destroy(&a);
+        pl_wire_error(&a, m->request, status, pl_last_error());
+    }
+    a.request = m->request;
+    if (pl_wire_send_to(p->socket, who, &a) != PL_OK)
+        pl_log(PL_LOG_DEBUG, "peer.gone", "error=\"%s\"", pl_last_error());
+    pl_message_destroy(&a);
+}
+
+static void run(void *context)
+{
+    peer *p = context;
+    pl_message m;
+    pl_peer who;
+    int fd = pl_queue_fd(p->offers);
+    pl_message_init(&m, 0);
+    for (;;) {
+        bool ready[2];
+        void *item;
+        pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
+        while ((item = pl_queue_pop(p->offers, 0))) {
+            if (item == (void *)p) { /* the mark of destroy */
+                pl_message_destroy(&m);
+                return;
+            }
+            keep(p, item);
+        }
+        while (pl_wire_recv(p->socket, &who, &m) == PL_OK)
+            answer(p, &who, &m);
+    }
+}
+
+pl_status peer_create(peer **out, char *address)
+{
+    pl_status status = PL_OK;
+    peer *p = pl_alloc(sizeof *p);
+    PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &p->socket, address));
+    PL_TRY(pl_queue_create(&p->offers));
+    PL_TRY(pl_thread_start("peer", run, p, &p->thread));
+    *out = p;
+    p = NULL;
+done:
+    peer_destroy(p);
+    return status;
+}
+
+void peer_destroy(peer *p)
+{
+    if (!p)
+        return;
+    if (p->thread) {
+        peer_offer *left;
+        pl_queue_push(p->offers, p);
+        pl_thread_join(&p->thread);
+        while ((left = pl_queue_pop(p->offers, 0)))
+            free_offer(left);
+    }
+    for (size_t i = 0; i < p->n_kept; i++)
+        free_offer(p->kept[i]);
+    pl_free(p->kept);
+    pl_queue_destroy(&p->offers);
+    pl_wire_close(&p->socket);
+    pl_free(p);
+}
+
+void peer_put(peer *p, peer_offer *offer)
+{
+    pl_queue_push(p->offers, offer);
+}
+
+/* ---- asking another worker ---- */
+static pl_status ask(pl_socket *socket, pl_message *q, pl_message *a)
+{
+    q->request = pl_wire_next_request();
+    return pl_wire_ask(socket, q, RETRY_MS, PATIENCE_MS, a);
+}
+
+static pl_status ask_update(pl_socket *socket, const char *module, int64_t round,
+                            int path, int replica, pl_hash *hash)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_GET_UPDATE);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_u64(&q.body, PL_TAG_PATH, (uint64_t)path);
+    pl_put_u64(&q.body, PL_TAG_REPLICA, (uint64_t)replica);
+    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)round);
+    pl_status status = ask(socket, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);
+        *hash = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status ask_piece(pl_socket *socket, const pl_hash *hash, uint64_t at,
+                           pl_buf *out, uint64_t *total)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_status status = PL_OK;
+    pl_message_init(&q, PL_MSG_GET_BLOB);
+    pl_message_init(&a, 0);
+    pl_put_hash(&q.body, PL_TAG_BLOB, hash);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, at);
+    PL_TRY(ask(socket, &q, &a));
+    pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
+    *total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
+    PL_TRY(pl_reader_status(&r));
+    if ((a.data.len == 0 && *total > at) || a.data.len > *total - at)
+        PL_TRY(pl_fail(PL_ERR_PROTO, "a worker sent a wrong piece of a blob"));
+    pl_buf_append(out, a.data.data, a.data.len);
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status peer_get(const char *address, const char *module, int64_t round, int path,
+                   int replica, pl_buf *out)
+{
+    pl_socket *socket = NULL;
+    pl_hash hash, got;
+    pl_status status = PL_OK;
+    size_t start = out->len;
+    uint64_t total = 1;
+    PL_TRY(pl_wire_connect(address, &socket));
+    PL_TRY(ask_update(socket, module, round, path, replica, &hash));
+    while (out->len - start < total)
+        PL_TRY(ask_piece(socket, &hash, out->len - start, out, &total));
+    pl_blob_hash(out->data + start, out->len - start, &got);
+    if (!pl_hash_equal(&got, &hash))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "an update of %s arrived with another hash",
+                       module));
+done:
+    if (status != PL_OK)
+        out->len = start;
+    pl_wire_close(&socket);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* Private to the worker: updates for other workers (noloco). A thread of its own
+ * answers GET_UPDATE and GET_BLOB as a home does, from what this worker has trained;
+ * who does not get an answer asks the home. Nothing depends on it but time. */
+#ifndef PL_WORKERS_PEER_H
+#define PL_WORKERS_PEER_H
+#include "outer/outer.h"
+
+typedef struct peer_offer {
+    char module[96];
+    int64_t round;
+    int path, replica;
+    pl_hash hash;
+    uint8_t *data; /* owned */
+    uint64_t bytes;
+} peer_offer;
+
+typedef struct peer peer;
+
+/* `address` (PL_ADDRESS_MAX) gets where it listens. */
+pl_status peer_create(peer **out, char *address);
+void peer_destroy(peer *p); /* accepts NULL */
+/* Takes the offer. Of one path and module the last two rounds are kept. Any thread. */
+void peer_put(peer *p, peer_offer *offer);
+
+/* Appends the update that the worker at `address` offers. ERR_NOT_FOUND, ERR_NET and
+ * ERR_TIMEOUT mean: ask the home. */
+pl_status peer_get(const char *address, const char *module, int64_t round, int path,
+                   int replica, pl_buf *out);
+
+#endif
