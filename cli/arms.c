@@ -17,6 +17,7 @@ static pl_status make_dense(pl_arm *arm)
     arm->outer.rescale = false;
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;
+    arm->outer.state = PL_STATE_F32;
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
     return pl_codec_options_default("f32", &arm->outer.codec);
 }

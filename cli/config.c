@@ -100,6 +100,10 @@ static const pl_key keys[] = {
      "of matrices", false},
     {"train.clip", PL_KEY_REAL, AT(clip), "1", 0, 1e6, NULL, "",
      "global gradient norm; 0: off", false},
+    {"train.state", PL_KEY_CHOICE, AT(state), "f32", 0, 0, "f32|bf16|local", "",
+     "AdamW's moments between phases: exact, rounded, or never sent (then a path that "
+     "changes worker begins with fresh ones, and what comes out depends on that)",
+     false},
     {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
      "leave the routing prefix out of the training loss", false},
 
@@ -234,6 +238,8 @@ static const pl_key keys[] = {
     SECTION("workers", "who computes"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
      "0: one a processor", true},
+    {"workers.relay", PL_KEY_INT, AT(relays), "0", 0, 16, NULL, "processes",
+     "relays between workers and home: they add updates of homomorphic codecs", true},
     {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",
      "of each worker", false},
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",

@@ -26,6 +26,7 @@ typedef struct config {
     int64_t batch, tau, phases, base_steps, warmup, base_warmup;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
     bool skip_prefix;
+    config_text state;
 
     config_text router_kind;
     int64_t prefix, overlap, restarts, iterations, components, sharpen;
@@ -48,7 +49,7 @@ typedef struct config {
     config_text baselines;
     int64_t eval_tokens, sample_tokens;
 
-    int64_t workers, threads, worker_cache, ttl_ms, patience_s;
+    int64_t workers, relays, threads, worker_cache, ttl_ms, patience_s;
     config_text backend, precision;
     bool keep_updates, keep_momentum;
     int64_t staging;

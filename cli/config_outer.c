@@ -133,6 +133,9 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->schedule.warmup = c->outer_warmup;
     out->schedule.phases = c->phases;
     out->schedule.floor = c->outer_floor;
+    out->state = strcmp(c->state, "bf16") == 0    ? PL_STATE_BF16
+                 : strcmp(c->state, "local") == 0 ? PL_STATE_LOCAL
+                                                  : PL_STATE_F32;
     PL_RETURN_IF(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);
 }

@@ -26,6 +26,7 @@ enum {
     TAG_CODEC_INT,   /* repeated: codec of each role, selector, value bits, entropy, k,
                         small */
     TAG_CODEC_REAL,  /* repeated: beta, cells */
+    TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local */
     TAG_SHARD = 50,  /* repeated, by path */
     TAG_WEIGHT
 };
@@ -115,6 +116,7 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
     pl_put_text(out, TAG_CODEC, outer->codec_name);
     encode_method(outer, out);
     encode_codec(&outer->codec, out);
+    put_int(out, TAG_STATE, (int)outer->state);
 }
 
 void pl_arm_encode(const pl_arm *arm, pl_buf *out)
@@ -243,6 +245,7 @@ static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
+    outer->state = (pl_state_kind)get_choice(r, TAG_STATE, 0, PL_STATE_COUNT);
 }
 
 /* The definition is used only if a topology can be made of it. */

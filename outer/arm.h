@@ -29,6 +29,15 @@ typedef enum pl_class {
     PL_CLASS_COUNT
 } pl_class;
 
+/* AdamW's moments between the phases of a path. */
+typedef enum pl_state_kind {
+    PL_STATE_F32,   /* travel as they are */
+    PL_STATE_BF16,  /* rounded at the end of each phase, by every worker alike */
+    PL_STATE_LOCAL, /* stay with the worker; fresh ones when the path changes hands:
+                       what comes out then depends on who trained what */
+    PL_STATE_COUNT
+} pl_state_kind;
+
 typedef struct pl_inner {
     int batch;           /* B, sequences a step */
     int context;         /* T, targets a sequence */
@@ -50,7 +59,8 @@ typedef struct pl_outer {
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
     pl_codec_options codec; /* of updates */
     char codec_name[16];    /* as it was asked for */
-    bool feedback;          /* what a lossy codec drops is added to the next update */
+    pl_state_kind state;
+    bool feedback; /* what a lossy codec drops is added to the next update */
 } pl_outer;
 
 typedef struct pl_arm {

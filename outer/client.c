@@ -9,7 +9,13 @@ struct pl_client {
     void *idle_context;
 };
 
-enum { SLICE_MS = 100, RESEND_MS = 2000, WINDOW = 8 };
+enum {
+    SLICE_MS = 100,
+    RESEND_MS = 2000,
+    RESEND_MAX_MS = 16000,
+    SLOW_MS = 300,
+    WINDOW = 8
+};
 
 int pl_home_of(const char *name, int n_homes)
 {
@@ -117,7 +123,7 @@ static pl_status as_status(pl_message *answer)
 static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
-    int64_t start = pl_now_ms(), sent = 0;
+    int64_t start = pl_now_ms(), sent = 0, again = RESEND_MS;
     question->request = pl_wire_next_request();
     for (;;) {
         int64_t now = pl_now_ms();
@@ -126,7 +132,9 @@ static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
                            "the home did not answer within %d s; see its log, or raise "
                            "workers.patience_s",
                            c->patience_ms / 1000);
-        if (sent == 0 || now - sent > RESEND_MS) {
+        if (sent == 0 || now - sent > again) {
+            if (sent != 0 && again < RESEND_MAX_MS)
+                again *= 2; /* a slow line must not carry everything twice */
             pl_status status = pl_wire_send(socket, question);
             if (status != PL_OK && status != PL_ERR_NET)
                 return status;
@@ -194,6 +202,7 @@ typedef struct upload {
     pl_hash hash;
     bool impatient; /* a full home ends it with ERR_BUSY */
     size_t n_pieces, next, n_waiting;
+    int64_t heard_ms; /* an acknowledgement */
     struct {
         uint64_t request;
         size_t piece;
@@ -235,9 +244,12 @@ static pl_status fill_window(upload *u)
 static pl_status resend_late(upload *u)
 {
     int64_t now = pl_now_ms();
-    for (size_t i = 0; i < u->n_waiting; i++)
-        if (now - u->waiting[i].sent > u->waiting[i].resend_ms)
+    for (size_t i = 0; i < u->n_waiting; i++) {
+        int64_t sent = u->waiting[i].sent;
+        int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
+        if (since > u->waiting[i].resend_ms) /* not while others still arrive */
             PL_RETURN_IF(send_piece(u, i));
+    }
     return PL_OK;
 }
 
@@ -275,7 +287,7 @@ static pl_status run_upload(upload *u)
             size_t before = u->n_waiting;
             PL_TRY(acknowledge(u, &a));
             if (u->n_waiting < before)
-                last = pl_now_ms();
+                last = u->heard_ms = pl_now_ms();
         }
         status = PL_OK;
         if (pl_now_ms() - last > u->client->patience_ms)
@@ -581,14 +593,17 @@ typedef struct parcel {
     const char **names;
     pl_message *questions, *answers;
     bool *done;
-    int64_t sent_ms, heard_ms;
+    int64_t sent_ms, again_ms, heard_ms;
 } parcel;
 
 /* In order, so that a home sees the path behind its updates. */
 static void send_open(parcel *p, int64_t now_ms)
 {
-    if (p->sent_ms != 0 && now_ms - p->sent_ms <= RESEND_MS)
+    if (p->sent_ms != 0 && now_ms - p->sent_ms <= p->again_ms)
         return;
+    p->again_ms = p->sent_ms == 0               ? RESEND_MS
+                  : p->again_ms < RESEND_MAX_MS ? 2 * p->again_ms
+                                                : RESEND_MAX_MS;
     for (int i = 0; i < p->n; i++) {
         pl_socket *socket = socket_of(p->client, p->names[i]);
         if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
@@ -733,6 +748,7 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
 {
     pl_status status = PL_OK;
     bool together = c->n_homes == 1, all_in = false;
+    int64_t start = pl_now_ms();
     parcel p;
     init_parcel(&p, c, n + 1);
     results[n] = PL_SUBMIT_REJECTED;
@@ -743,8 +759,11 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
         put_submission(put_question(&p, PL_MSG_SUBMIT, s[i].module, 0), &s[i]);
     }
+    if (pl_now_ms() - start > SLOW_MS) /* on a slow line nobody waits for the state */
+        PL_TRY(ask_all(&p));
     if (together) {
-        PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
+        if (bytes > 0)
+            PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
         put_path(&put_question(&p, PL_MSG_SUBMIT_PATH, state->name, token)->body,
                  state);
     }

@@ -337,15 +337,15 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-static pl_status check_moments(home *h, const home_arm *arm, const pl_path_state *state)
+static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *state)
 {
-    uint64_t vectors = (uint64_t)pl_path_layout_of(&arm->arm).n_vectors;
-    uint64_t want = vectors * pl_topology_path_params(arm->topology) * sizeof(float),
+    uint64_t want =
+                 pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology)),
              bytes = 0;
     const staging_blob *u = staging_find(&h->uploads, &state->moments);
     if (u)
         bytes = u->bytes;
-    else
+    else if (!pl_hash_none(&state->moments))
         PL_RETURN_IF(pl_store_blob_bytes(h->store, &state->moments, &bytes));
     if (bytes != want)
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
@@ -378,13 +378,14 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
-    if (!staging_find(&h->uploads, &state.moments) &&
+    bool is_empty = pl_hash_none(&state.moments);
+    if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
-    PL_RETURN_IF(check_moments(h, arm, &state));
-    PL_RETURN_IF(home_adopt_blob(h, &state.moments));
+    PL_RETURN_IF(check_state(h, arm, &state));
+    PL_RETURN_IF(is_empty ? home_write(h) : home_adopt_blob(h, &state.moments));
     PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
     path->phase = state.phase;
     path->n_tokens = state.n_tokens;

@@ -187,3 +187,12 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
         l.before = l.n_vectors++;
     return l;
 }
+
+uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
+{
+    static const uint64_t moment_bytes[] = {[PL_STATE_F32] = 4, [PL_STATE_BF16] = 2};
+    uint64_t own = (uint64_t)pl_path_layout_of(arm).n_vectors - 2;
+    uint64_t moments =
+        arm->outer.state == PL_STATE_LOCAL ? 0 : moment_bytes[arm->outer.state];
+    return (2 * moments + own * sizeof(float)) * n_params;
+}

@@ -70,6 +70,8 @@ typedef struct pl_path_layout {
     int before;   /* eager: the update before that */
 } pl_path_layout; /* vectors 0 and 1 are AdamW's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
+/* Of the blob that the vectors travel as; 0: nothing travels. */
+uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 
 #ifdef __cplusplus
 }

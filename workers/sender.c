@@ -214,13 +214,26 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     for (int slot = 0; slot < n_slots; slot++)
         PL_RETURN_IF(pack_slot(s, slot, p));
+    state_round(&task->arm->arm, task->job.state, task->n_params);
+    return PL_OK;
+}
+
+static pl_status pack_state(worker_task *task)
+{
+    const pl_arm *arm = &task->arm->arm;
+    task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
+    if (task->packed_bytes == 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_try_alloc((size_t)task->packed_bytes, "a path's state",
+                              (void **)&task->packed_state));
+    state_pack(arm, task->job.state, task->n_params, task->packed_state);
+    pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
     return PL_OK;
 }
 
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
-    uint64_t bytes = (uint64_t)task->layout.n_vectors * task->n_params * sizeof(float);
     int n_slots = pl_topology_n_slots(task->arm->topology);
     pl_status status = PL_OK;
     pl_path_state state;
@@ -229,10 +242,11 @@ static pl_status send_task(sender *s)
     if (task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
         offer(s, &p);
     pl_queue_push(s->packed, task);
-    pl_blob_hash(task->job.state, bytes, &task->state_hash);
+    PL_TRY(pack_state(task));
     describe_path(s, &state);
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state, task->token,
-                                 task->job.state, bytes, p.results, p.texts));
+                                 task->packed_state, task->packed_bytes, p.results,
+                                 p.texts));
     for (int i = 0; i < p.n; i++)
         PL_TRY(judge(p.names[i], p.results[i], p.texts[i]));
     PL_TRY(judge(task->name, p.results[p.n], p.texts[p.n]));

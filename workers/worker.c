@@ -240,6 +240,18 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
+/* Most likely this worker goes on with the path. */
+static void keep_state(worker *w, const worker_task *task)
+{
+    pl_hash key;
+    if (task->packed_bytes > 0)
+        cache_put(w->blobs, &task->state_hash, task->packed_state, task->packed_bytes);
+    if (task->arm->arm.outer.state != PL_STATE_LOCAL)
+        return;
+    worker_local_key(task, task->phase + 1, &key);
+    cache_put(w->blobs, &key, task->job.state, 2 * task->n_params * sizeof(float));
+}
+
 /* What goes on from a task takes what it needs before the task goes away. */
 static pl_status take_sent(worker *w)
 {
@@ -253,9 +265,7 @@ static pl_status take_sent(worker *w)
     w->n_sending--;
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
     if (task->status == PL_OK) {
-        /* Most likely this worker goes on with the path. */
-        cache_put(w->blobs, &task->state_hash, task->job.state,
-                  (uint64_t)task->layout.n_vectors * task->n_params * sizeof(float));
+        keep_state(w, task);
         status = worker_tell_done(w, task);
     } else {
         status = give_up(w, task, task->status, task->error);

@@ -173,9 +173,49 @@ static pl_status fetch_modules(worker *w, worker_task *task)
     return PL_OK;
 }
 
+void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
+{
+    char text[PL_MODULE_NAME_MAX + 32];
+    int len = snprintf(text, sizeof text, "%s %lld", task->name, (long long)phase);
+    pl_hash_of("local moments", text, (size_t)len, key);
+}
+
+/* Moments that never leave their worker: fresh ones for whoever has none. */
+static void find_local(worker *w, worker_task *task)
+{
+    pl_hash key;
+    uint64_t have = 0;
+    size_t bytes = 2 * task->n_params * sizeof *task->state;
+    worker_local_key(task, task->phase, &key);
+    const void *kept = cache_get(w->blobs, &key, &have);
+    if (kept && have == bytes)
+        memcpy(task->state, kept, bytes);
+    else
+        pl_log(PL_LOG_INFO, "state.fresh", "task=%s phase=%lld", task->name,
+               (long long)task->phase);
+}
+
+static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
+                            uint64_t want, pl_buf *out)
+{
+    uint64_t have = 0;
+    const void *data = cache_get(w->blobs, blob, &have);
+    if (data)
+        pl_buf_append(out, data, (size_t)have);
+    else
+        PL_RETURN_IF(pl_client_get_blob(w->homes, name, blob, out));
+    if (out->len != want)
+        return pl_fail(PL_ERR_PROTO, "%s has %zu bytes instead of %llu", name, out->len,
+                       (unsigned long long)want);
+    return PL_OK;
+}
+
 static pl_status fetch_state(worker *w, worker_task *task)
 {
+    const pl_arm *arm = &task->arm->arm;
     pl_path_state state;
+    pl_buf blob = {0};
+    pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
     if (state.phase != task->phase)
@@ -184,11 +224,19 @@ static pl_status fetch_state(worker *w, worker_task *task)
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
     task->samples_before = state.samples;
-    if (pl_hash_none(&state.moments))
+    if (task->phase == 0)
         return PL_OK;
     PL_RETURN_IF(
         pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
-    return fetch_floats(w, task->name, &state.moments, floats, task->state);
+    uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
+    if (bytes > 0)
+        PL_TRY(fetch_blob(w, task->name, &state.moments, bytes, &blob));
+    state_unpack(arm, blob.data, task->n_params, task->state);
+    if (arm->outer.state == PL_STATE_LOCAL)
+        find_local(w, task);
+done:
+    pl_buf_destroy(&blob);
+    return status;
 }
 
 /* ---- what else a beginning needs ---- */
@@ -411,6 +459,7 @@ void worker_task_free(worker_task **task_)
     pl_free_aligned(task->start);
     pl_free_aligned(task->state);
     pl_free_aligned(task->other);
+    pl_free_aligned(task->packed_state);
     pl_free_aligned(task->predicted);
     pl_free(task->predicted_norm);
     pl_free(task->has_other);

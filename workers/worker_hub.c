@@ -27,8 +27,9 @@ pl_status worker_say_hello(worker *w)
 }
 
 /* The homes of a job do not move while it runs. */
-static pl_status know_home(worker *w, int i, const char *address)
+static pl_status know_home(worker *w, int i, const char *named)
 {
+    const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
     if (w->welcome && strcmp(w->homes_at[i], address) != 0)
         return pl_fail(PL_ERR_BUSY,
                        "the hub names other homes than before (%s instead of %s); "
@@ -46,6 +47,11 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
     size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
     if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n != (size_t)w->n_homes))
         return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
+    if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the job has %zu homes, and %d relays were given: give one for "
+                       "each, in their order",
+                       n, w->options->n_homes);
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
         PL_RETURN_IF(pl_reader_status(&r));

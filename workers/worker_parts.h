@@ -8,6 +8,7 @@
 #include "workers/cache.h"
 #include "workers/local.h"
 #include "workers/peer.h"
+#include "workers/state.h"
 #include "workers/train.h"
 #include "workers/workers.h"
 
@@ -66,8 +67,10 @@ typedef struct worker_task {
     uint64_t n_tokens_before;
     double seconds_before;
     train_job job;
-    pl_hash state_hash; /* of what the job leaves; by the sender */
-    pl_status status;   /* of sending */
+    pl_hash state_hash; /* of what the job leaves, packed; by the sender */
+    uint8_t *packed_state;
+    uint64_t packed_bytes;
+    pl_status status; /* of sending */
     char error[1024];
 } worker_task;
 
@@ -115,6 +118,8 @@ static inline void worker_task_lose(worker_task *task)
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 /* Streaming: versions that came while the task trains, if they are there. */
 pl_status worker_fetch_merged(worker *w, worker_task *task);
+/* Where this worker keeps a path's moments that do not travel (train.state local). */
+void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
 /* A task that was fetched while the one before trained: pure, but for hashing. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);

@@ -37,6 +37,8 @@ typedef struct pl_worker_options {
     pl_backend_options backend;
     uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
     int patience_ms;             /* how long hub or homes may be away */
+    const char *const *homes;    /* relays: asked instead of those that the hub names */
+    int n_homes;                 /* as many as those, or 0 */
     volatile sig_atomic_t *stop; /* 1: finish the task, then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);

@@ -1,0 +1,17 @@
+/* Private to the worker: the blob that a path's state travels as
+ * (docs/PROTOCOL.md 3.6): AdamW's m and v as the arm says, then the path's own vectors
+ * in fp32. */
+#ifndef PL_WORKERS_STATE_H
+#define PL_WORKERS_STATE_H
+#include "outer/outer.h"
+
+/* m and v become what the blob can say, so that whoever goes on with the path begins
+ * with the same bytes, wherever it gets them from. */
+void state_round(const pl_arm *arm, float *state, size_t n_params);
+/* out: pl_path_state_bytes. state: [n_vectors, n_params]. */
+void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
+/* m and v are zero where the blob has none. */
+void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
+                  float *state);
+
+#endif
