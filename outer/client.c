@@ -14,7 +14,8 @@ enum {
     RESEND_MS = 2000,
     RESEND_MAX_MS = 16000,
     SLOW_MS = 300,
-    WINDOW = 8
+    WINDOW = 8,
+    UPLOADS_MAX = 8
 };
 
 int pl_home_of(const char *name, int n_homes)
@@ -327,16 +328,30 @@ pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
 }
 
 /* ---- names ---- */
+/* An upload, then the question that needs it. A home that started again in between has
+ * forgotten the upload: then both are repeated. */
+static pl_status put_and_ask(pl_client *c, int home, const void *data, uint64_t bytes,
+                             pl_message *q, pl_message *a)
+{
+    pl_hash blob;
+    pl_status status = PL_ERR_NOT_FOUND;
+    for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
+        PL_RETURN_IF(put_blob_at(c, home, data, bytes, &blob));
+        status = ask(c, c->sockets[home], q, a);
+    }
+    return status;
+}
+
 static pl_status put_object_at(pl_client *c, int home, const char *name,
                                const void *data, uint64_t bytes, pl_hash *blob)
 {
     pl_message q, a;
-    PL_RETURN_IF(put_blob_at(c, home, data, bytes, blob));
+    pl_blob_hash(data, bytes, blob);
     pl_message_init(&q, PL_MSG_PUT_OBJECT);
     pl_message_init(&a, 0);
     pl_put_text(&q.body, PL_TAG_NAME, name);
     pl_put_hash(&q.body, PL_TAG_BLOB, blob);
-    pl_status status = ask(c, c->sockets[home], &q, &a);
+    pl_status status = put_and_ask(c, home, data, bytes, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -455,11 +470,8 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_put_hash(&q.body, PL_TAG_BASE, config);
     pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
     pl_status status = ask_home(c, module, &q, &a);
-    if (status == PL_ERR_NOT_FOUND) {
-        status = pl_client_put_blob(c, module, params, bytes, &blob);
-        if (status == PL_OK)
-            status = ask_home(c, module, &q, &a);
-    }
+    if (status == PL_ERR_NOT_FOUND)
+        status = put_and_ask(c, pl_home_of(module, c->n_homes), params, bytes, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
