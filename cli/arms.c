@@ -15,6 +15,7 @@ static pl_status make_dense(pl_arm *arm)
         arm->outer.momentum[c] = 0;
     }
     arm->outer.rescale = false;
+    arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;
     arm->outer.state = PL_STATE_F32;
@@ -112,8 +113,8 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out)
         make_diloco(out);
         out->spec.replicas = trainings;
     }
+    out->outer.schedule.phases = out->inner.phases; /* rounds of a module */
     cut_phases(out);
-    out->outer.schedule.phases = out->inner.phases;
     if (strcmp(name, "mix") != 0 && strcmp(name, "diloco") != 0)
         lengthen(&out->inner);
     out->n_shards = strcmp(name, "mix") == 0 ? pl_topology_n_paths(r->topology) : 1;

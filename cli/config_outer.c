@@ -52,6 +52,7 @@ static pl_status check_classes(const pl_outer *out)
         pl_method_settings m = out->method;
         m.lr = out->lr[k];
         m.momentum = out->momentum[k];
+        m.consensus = m.lr; /* noloco sends one vector */
         PL_RETURN_IF(pl_method_check(&m));
     }
     return PL_OK;

@@ -336,6 +336,8 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
+    if (m.method == PL_METHOD_NOLOCO) /* one vector travels: gamma is beta */
+        m.consensus = m.lr;
     return m;
 }
 

@@ -11,6 +11,7 @@ typedef struct merge {
     home_module *module;
     int index; /* of the module */
     pl_method_settings settings;
+    double lr; /* of this round */
     pl_outer_step step;
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
@@ -131,6 +132,18 @@ static pl_status add_homomorphic(merge *g)
     return status;
 }
 
+/* alpha. Mates take plain means of updates that have their shares in them already; an
+ * arrival is alone in its round. */
+static double share_of(const merge *g, const pl_contribution *c)
+{
+    const pl_arm *arm = &g->arm->arm;
+    bool weighted = arm->outer.weighted && g->settings.method != PL_METHOD_NOLOCO;
+    if (g->settings.method == PL_METHOD_DELAYED_NESTEROV)
+        return g->settings.holders *
+               pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
+    return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
+}
+
 /* mean += alpha_i * update_i, in the order of the list. */
 static pl_status add_updates(merge *g)
 {
@@ -138,18 +151,18 @@ static pl_status add_updates(merge *g)
         return add_homomorphic(g);
     for (int i = 0; i < g->n; i++) {
         const pl_contribution *c = &g->contributions[i];
-        double norm = 0, alpha = g->arm->arm.outer.weighted && g->total_weight > 0
-                                     ? c->weight / g->total_weight
-                                     : 1.0 / g->n;
+        double norm = 0;
         PL_RETURN_IF(pl_codec_add(g->updates[first_of(g, i)], c->update_bytes,
-                                  g->module->n_params, (float)alpha, g->mean, &norm));
+                                  g->module->n_params, (float)share_of(g, c), g->mean,
+                                  &norm));
     }
     return PL_OK;
 }
 
 /* noloco's updates are relative to version 0, and the mean of its holders moves as
  * heavy ball does with the mean of their updates (outer/gossip.h): so the home can
- * tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+ * tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u; velocities
+ * have the learning rate of their round in them, so it is applied here. */
 static pl_status relate_to_head(merge *g)
 {
     pl_version first;
@@ -161,7 +174,7 @@ static pl_status relate_to_head(merge *g)
     PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
     PL_TRY(read_floats(g->h, &first.params, n, zero));
     for (size_t i = 0; i < n; i++)
-        g->mean[i] += g->params[i] - zero[i];
+        g->mean[i] = (float)g->lr * (g->mean[i] + (g->params[i] - zero[i]));
 done:
     pl_version_clear(&first);
     pl_free_aligned(zero);
@@ -177,11 +190,12 @@ static pl_status apply(merge *g)
                             .carry = g->carry,
                             .displacement = v->displacement,
                             .arrivals = (int)v->arrivals};
-    if (g->settings.method == PL_METHOD_NOLOCO)
+    bool gossips = g->settings.method == PL_METHOD_NOLOCO;
+    if (gossips)
         PL_RETURN_IF(relate_to_head(g));
     PL_RETURN_IF(
         pl_outer_apply(&g->step, &state, g->mean, g->module->n_params, &report));
-    v->update_norm = report.mean_norm;
+    v->update_norm = gossips ? report.mean_norm / g->lr : report.mean_norm;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
@@ -200,12 +214,12 @@ static void describe(merge *g)
     v->number = g->module->version + 1;
     v->parent = g->module->params;
     v->config = g->arm->arm.config;
-    v->lr = g->step.lr;
+    v->lr = g->lr;
     v->outer_momentum = g->step.momentum;
     pl_copy_text(v->method, sizeof v->method,
-                 g->module->n_contributors > 1 ? pl_method_name(g->settings.method)
-                 : g->step.momentum > 0        ? "nesterov"
-                                               : "sgd");
+                 g->settings.holders > 1 ? pl_method_name(g->settings.method)
+                 : g->step.momentum > 0  ? "nesterov"
+                                         : "sgd");
     v->n_params = g->module->n_params;
     v->wall_ms = pl_wall_ms();
     v->n_contributions = g->n;
@@ -220,14 +234,24 @@ static void forget_round(merge *g)
     *home_count(m, (int64_t)m->version) = 0;
 }
 
+/* A path whose updates of a round are in may have to repeat that phase, if its state is
+ * not, while the round is merged without it. What the phase began with must still be
+ * there then: mates' updates of the round before (noloco), the mean before that one,
+ * behind the momentum of a version two below the head (eager). */
+static int lateness(const merge *g)
+{
+    if (g->settings.method == PL_METHOD_NOLOCO)
+        return 2;
+    return g->settings.method == PL_METHOD_EAGER ? 1 : 0;
+}
+
 static pl_status commit(merge *g)
 {
     home *h = g->h;
     size_t bytes = g->module->n_params * sizeof(float);
-    bool gossips = g->settings.method == PL_METHOD_NOLOCO; /* mates may still ask */
     pl_keep keep = {.updates = h->options->keep_updates,
                     .momentum = h->options->keep_momentum,
-                    .late = gossips};
+                    .late = lateness(g)};
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
     if (pl_outer_keeps_momentum(&g->step) || g->carry)
@@ -241,14 +265,19 @@ static pl_status commit(merge *g)
     return PL_OK;
 }
 
-static pl_outer_step step_of(const merge *g)
+static void choose_step(merge *g)
 {
     const pl_outer *outer = &g->arm->arm.outer;
     pl_method_settings settings = g->settings;
-    double lr = pl_outer_lr(&outer->schedule, settings.lr, (int64_t)g->module->version);
-    if (settings.method == PL_METHOD_NOLOCO)
+    bool gossips = settings.method == PL_METHOD_NOLOCO;
+    int64_t round = (int64_t)g->module->version;
+    if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
+        round /= pl_arm_contributors(g->arm->topology, g->index);
+    g->lr = pl_outer_lr(&outer->schedule, settings.lr, round);
+    if (gossips)
         settings.method = PL_METHOD_HEAVY_BALL;
-    return pl_method_step(&settings, lr, outer->rescale, g->n);
+    g->step = pl_method_step(&settings, gossips ? 1 : g->lr, outer->rescale && !gossips,
+                             g->n);
 }
 
 static pl_status prepare(merge *g)
@@ -285,7 +314,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     if (g.n != module->n_contributors)
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d of %d contributions", module->name,
                        g.n, module->n_contributors));
-    g.step = step_of(&g);
+    choose_step(&g);
     PL_TRY(prepare(&g));
     PL_TRY(load_head(&g));
     PL_TRY(read_updates(&g));

@@ -57,9 +57,11 @@ uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase)
 {
     pl_method method = method_of(arm, t, module);
+    bool alone = pl_arm_contributors(t, module) == 1;
+    bool waits_first =
+        arm->outer.method.overlap == 0 || (alone && arm->outer.method.fragments == 1);
     if (streams(arm))
-        return rounds_before(arm, t, module,
-                             arm->outer.method.overlap > 0 ? phase - 1 : phase);
+        return rounds_before(arm, t, module, waits_first ? phase : phase - 1);
     if (method == PL_METHOD_NOLOCO || method == PL_METHOD_DELAYED_NESTEROV)
         return 0;
     return pl_round_base(arm, t, module, phase);
@@ -68,7 +70,8 @@ uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase)
 {
-    if (!streams(arm) || phase < 1 || pl_round_of(arm, t, module, phase - 1) < 0)
+    if (!streams(arm) || phase < 1 || pl_arm_contributors(t, module) == 1 ||
+        pl_round_of(arm, t, module, phase - 1) < 0)
         return 0;
     return (uint64_t)pl_round_of(arm, t, module, phase - 1) + 1;
 }
@@ -103,12 +106,17 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
                               int path, int64_t round, double norm)
 {
     int slot = pl_topology_module_slot(t, module);
+    int contributors = pl_round_contributors(arm, t, module);
+    double all = pl_arm_contributors(t, module);
     uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
+    /* An arrival's number is not known when it is encoded, and nothing is added to it.
+     */
+    bool arrives = contributors < all;
     return (pl_codec_round){
-        .seed = pl_stream("sketch", (uint64_t)round, stream),
+        .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),
         .scale_exponent = pl_codec_exponent(norm, pl_topology_slot(t, slot)->n_params),
-        .n_contributors = pl_round_contributors(arm, t, module),
-        .weight = (float)pl_arm_share(arm, t, module, path)};
+        .n_contributors = contributors,
+        .weight = (float)(pl_arm_share(arm, t, module, path) * (arrives ? all : 1))};
 }
 
 pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int index,

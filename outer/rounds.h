@@ -30,7 +30,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* Streaming: the version that a path takes up `overlap` steps into the phase; 0: none
- * (version 0 is never taken up). */
+ * (version 0 is never taken up). Who has no company goes on with its own. */
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* Versions when all phases are done. */

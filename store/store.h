@@ -173,11 +173,12 @@ PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t 
  * `parent` must be the parameters of the head, else ERR_ARG; blobs that it names must
  * be in the store or in the transaction, else ERR_NOT_FOUND (here and below).
  * Its pending contributions of phase number-1 are removed, with the update blobs
- * unless `keep_updates`. The momentum of version number-2 and older is dropped unless
- * `keep_momentum`. */
+ * unless keep.updates. The momentum of version number-2 and older is dropped unless
+ * keep.momentum. Both happen keep.late versions later; it is the same for all versions
+ * of a module. */
 typedef struct pl_keep {
     bool updates, momentum;
-    bool late; /* updates: those of the version before it go instead of its own */
+    int late;
 } pl_keep;
 PL_MUST_CHECK pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version,
                                            pl_keep keep);

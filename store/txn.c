@@ -246,14 +246,14 @@ done:
     return status;
 }
 
-/* Of the versions below `number`, only the parent keeps its momentum. The head knows
- * from where on there may be any, so that a long history is not walked every time. */
-static pl_status drop_old_momentum(pl_txn *txn, const char *module, head_record *head)
+/* Of the versions below `number`, only the parent and `late` before it keep their
+ * momentum. The head knows from where on there may be any, so that a long history is
+ * not walked every time. */
+static pl_status drop_old_momentum(pl_txn *txn, const char *module, uint64_t late,
+                                   head_record *head)
 {
-    for (uint64_t n = head->momentum_from; n + 1 < head->number; n++)
-        PL_RETURN_IF(drop_momentum(txn, module, n));
-    if (head->number > 0 && head->momentum_from < head->number - 1)
-        head->momentum_from = head->number - 1;
+    for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
+        PL_RETURN_IF(drop_momentum(txn, module, head->momentum_from));
     return PL_OK;
 }
 
@@ -274,6 +274,7 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
                                 head_record head)
 {
     pl_version stored = *v; /* the list stays the caller's */
+    uint64_t late = (uint64_t)keep.late;
     stored.sequence = txn->sequence;
     head.number = v->number;
     version_write(txn->batch, &stored);
@@ -281,11 +282,11 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     PL_RETURN_IF(blob_hold(txn, &v->momentum));
     if (v->number > 0)
         PL_RETURN_IF(
-            drop_pending(txn, v->module, v->number - 1, keep.updates || keep.late));
-    if (v->number > 1 && keep.late && !keep.updates)
-        PL_RETURN_IF(drop_updates(txn, v->module, v->number - 1));
+            drop_pending(txn, v->module, v->number - 1, keep.updates || late > 0));
+    if (v->number > late && late > 0 && !keep.updates)
+        PL_RETURN_IF(drop_updates(txn, v->module, v->number - late));
     if (!keep.momentum)
-        PL_RETURN_IF(drop_old_momentum(txn, v->module, &head));
+        PL_RETURN_IF(drop_old_momentum(txn, v->module, late, &head));
     head_write(txn->batch, v->module, &head);
     return PL_OK;
 }

@@ -1,5 +1,7 @@
 #include "workers/local.h"
 
+#include <math.h>
+
 static pl_method_settings settings_of(const local_slot *s)
 {
     return pl_arm_method(s->arm, s->topology, s->module);
@@ -19,8 +21,8 @@ pl_status local_step_eager(const local_slot *s, const float *mean_before)
     pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
                     m.holders, s->n, g);
     m.method = m.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
-    pl_outer_step step =
-        pl_method_step(&m, lr_of(s, &m, s->phase - 1), s->arm->outer.rescale, 1);
+    pl_outer_step step = pl_method_step(&m, lr_of(s, &m, s->phase - 1),
+                                        s->arm->outer.rescale, m.holders);
     pl_outer_state state = {.params = s->params, .momentum = s->velocity};
     pl_status status = pl_outer_apply(&step, &state, g, s->n, NULL);
     pl_free_aligned(g);
@@ -31,6 +33,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate)
 {
     pl_method_settings m = settings_of(s);
     pl_gossip_step step = pl_method_gossip(&m, lr_of(s, &m, s->phase - 1));
+    step.gamma = step.beta; /* also of a learning rate that changes */
     float *offer = NULL;
     if (mate)
         PL_RETURN_IF(
@@ -43,15 +46,23 @@ pl_status local_step_gossip(const local_slot *s, const float *mate)
     return status;
 }
 
-/* noloco offers x - share (x - now), and sends how far that is from version 0. */
+/* What the holder's part in the mean of all is, times their number. */
+static float share_of(const local_slot *s)
+{
+    return (float)(pl_arm_contributors(s->topology, s->module) *
+                   pl_arm_share(s->arm, s->topology, s->module, s->path));
+}
+
+/* noloco offers x - share (x - now), and sends how far that is from version 0. A factor
+ * on the mean is one on each update; it must not act on x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
     pl_method method = settings_of(s).method;
     if (method == PL_METHOD_NOLOCO) {
-        int holders = pl_arm_contributors(s->topology, s->module);
-        float share =
-            (float)(holders * pl_arm_share(s->arm, s->topology, s->module, s->path));
+        float share = share_of(s);
+        if (s->arm->outer.rescale)
+            share *= sqrtf((float)pl_arm_contributors(s->topology, s->module));
         for (size_t i = 0; i < s->n; i++)
             update[i] = s->base[i] - (start[i] - share * (start[i] - now[i]));
         return;
@@ -59,6 +70,15 @@ void local_update(const local_slot *s, const float *start, const float *now,
     const float *from = method == PL_METHOD_EAGER ? start : s->base;
     for (size_t i = 0; i < s->n; i++)
         update[i] = from[i] - now[i];
+}
+
+/* The factor that makes of what was sent the holder's part in the mean, times their
+ * number. */
+static float part_of(const local_slot *s)
+{
+    if (pl_codec_is_homomorphic(&s->arm->outer.codec)) /* it is weighted already */
+        return (float)pl_arm_contributors(s->topology, s->module);
+    return share_of(s);
 }
 
 void local_keep(const local_slot *s, const float *start, const float *now,
@@ -73,8 +93,9 @@ void local_keep(const local_slot *s, const float *start, const float *now,
     } else if (method == PL_METHOD_EAGER) {
         memcpy(s->params, start, bytes);
         memcpy(s->before, s->last, bytes);
+        float share = part_of(s);
         for (size_t i = 0; i < s->n; i++)
-            s->last[i] = start[i] - now[i];
+            s->last[i] = share * sent[i];
     } else if (s->params) {
         memcpy(s->params, now, bytes);
     }

@@ -150,7 +150,7 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
             place.arm, place.topology, place.module, round, p->encoded[slot].data,
             p->encoded[slot].len, task->predicted + at, &task->predicted_norm[slot]));
     }
-    if (place.last && !place.before && round >= 0) { /* noloco keeps what it offered */
+    if (place.last && round >= 0) { /* noloco and eager keep what others see of it */
         memset(p->sent, 0, place.n * sizeof *p->sent);
         PL_RETURN_IF(pl_codec_add(p->encoded[slot].data, p->encoded[slot].len, place.n,
                                   1.0f, p->sent, &norm));

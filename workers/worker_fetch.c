@@ -345,14 +345,11 @@ static pl_status begin_slot(worker_task *task, int slot)
     return PL_OK;
 }
 
-/* Streaming: slots whose fragment was sent in the phase before. Who has no company
- * goes on with its own. */
+/* Streaming: slots whose fragment was sent in the phase before. */
 static bool takes_up(const worker_task *task, int slot)
 {
-    int module = module_of(task, slot);
-    return pl_arm_contributors(task->arm->topology, module) > 1 &&
-           pl_round_takes(&task->arm->arm, task->arm->topology, module, task->phase) >
-               0;
+    return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),
+                          task->phase) > 0;
 }
 
 pl_status worker_fetch_merged(worker *w, worker_task *task)
