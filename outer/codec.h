@@ -155,6 +155,10 @@ typedef struct pl_codec_info {
 PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                                          pl_codec_info *out);
 
+/* What the first bytes of a message claim, for who knows no module (a relay): whether
+ * it is homomorphic, and of how many parameters. Nothing is checked. */
+bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
+
 /* sum[i] += weight * update[i]; *norm gets the L2 norm of the decoded update (weight
  * left out). Of a homomorphic message the weight is not used: it is in the message.
  * sum may be NULL (validation only, which is complete). ERR_DATA: not what 3.4 says,

@@ -383,3 +383,13 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
     out->scale_exponent = r.header.exponent;
     return PL_OK;
 }
+
+bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n)
+{
+    const uint8_t *data = start;
+    *n = 0;
+    if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
+        return false;
+    *n = get(data + 8, 8);
+    return get(data + 4, 4) & FLAG_HOMOMORPHIC;
+}

@@ -7,7 +7,7 @@
  * Read in this order: arm (what is trained), codec (how an update travels),
  * step_method, step, step_overlap and gossip (the outer step of every method),
  * messages (the protocol), client (who asks), home (who answers: home.c loop,
- * home_upload, home_submit, home_merge, home_state).
+ * home_upload, home_submit, home_merge, home_state), relay (who stands between).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
@@ -17,6 +17,7 @@
 #include "outer/gossip.h"
 #include "outer/home.h"
 #include "outer/messages.h"
+#include "outer/relay.h"
 #include "outer/rounds.h"
 #include "outer/step.h"
 #include "outer/step_method.h"

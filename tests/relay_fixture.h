@@ -1,0 +1,395 @@
+/* A home, relays and workers for tests of what lies between them: processes that can be
+ * killed, and threads, for a worker waits until its update is taken. */
+#ifndef PL_TESTS_RELAY_FIXTURE_H
+#define PL_TESTS_RELAY_FIXTURE_H
+#include "outer/outer.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PATHS = 4, WAIT_LONG_MS = 60000, PATIENCE_MS = 15000 };
+enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
+static const char embed[] = "mix/embed.E0";
+
+static volatile sig_atomic_t child_stop;
+
+static inline void on_term(int number)
+{
+    (void)number;
+    child_stop = 1;
+}
+
+/* ---- this program started again, as a home or a relay ---- */
+typedef struct child {
+    char kind[8], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
+    char target[PL_PATH_MAX]; /* a home's store, a relay's home */
+    char wait_ms[16], expect[16];
+    pid_t pid;
+} child;
+
+static inline pl_status run_home(char **argv)
+{
+    pl_home_options o = {.store = argv[2],
+                         .bind = argv[3],
+                         .ready_file = argv[4],
+                         .keep_updates = true,
+                         .staging_bytes = 64 << 20,
+                         .stop = &child_stop};
+    return pl_home_run(&o);
+}
+
+static inline pl_status run_relay(char **argv)
+{
+    pl_relay_report report;
+    pl_relay_options o = {.home = argv[2],
+                          .bind = argv[3],
+                          .ready_file = argv[4],
+                          .wait_ms = atoi(argv[5]),
+                          .expect = atoi(argv[6]),
+                          .patience_ms = PATIENCE_MS,
+                          .staging_bytes = 64 << 20,
+                          .stop = &child_stop};
+    return pl_relay_run(&o, &report);
+}
+
+static inline int run_child(char **argv)
+{
+    signal(SIGTERM, on_term);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pl_log_open(argv[1], PL_LOG_ERROR, false);
+    pl_status status = strcmp(argv[1], "home") == 0 ? run_home(argv) : run_relay(argv);
+    if (status != PL_OK)
+        fprintf(stderr, "%s: %s\n", argv[1], pl_last_error());
+    return pl_status_exit_code(status);
+}
+
+static inline void start_child(child *c)
+{
+    pl_buf text = {0};
+    const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
+    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
+    c->pid = fork();
+    if (c->pid == 0) {
+        execl("/proc/self/exe", "test_relay", c->kind, c->target, bind, c->ready,
+              c->wait_ms, c->expect, (char *)NULL);
+        _exit(71);
+    }
+    for (int i = 0; i < 1000 && !pl_path_exists(c->ready); i++)
+        pl_sleep_ms(10);
+    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
+    pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+}
+
+static inline void kill_child(child *c, int how)
+{
+    int status = 0;
+    if (c->pid <= 0)
+        return;
+    kill(c->pid, how);
+    waitpid(c->pid, &status, 0);
+    c->pid = 0;
+    if (how == SIGTERM)
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- a job ---- */
+typedef struct fixture {
+    char dir[64];
+    child home, relay, second;
+    pl_client *client; /* straight to the home */
+    pl_arm arm;
+    pl_topology *topology;
+} fixture;
+
+static inline void define_arm(fixture *f, const char *codec)
+{
+    pl_arm *arm = &f->arm;
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    arm->shape = (pl_shape){.vocab = 300,
+                            .width = 16,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 8,
+                            .ffn = 24,
+                            .n_blocks = 2,
+                            .context = 16,
+                            .tied = true,
+                            .rope_theta = 1e4,
+                            .norm_eps = 1e-5};
+    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm->inner = (pl_inner){.batch = 2,
+                            .context = 16,
+                            .tau = 2,
+                            .phases = 5,
+                            .lr = 1e-3,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .clip = 1};
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 0.7;
+        arm->outer.momentum[c] = 0.9;
+    }
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
+    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
+    arm->outer.codec.small = 256; /* these tensors are no larger */
+    arm->n_shards = PATHS;
+    arm->shards = pl_alloc(PATHS * sizeof *arm->shards);
+    arm->weights = pl_alloc(PATHS * sizeof *arm->weights);
+    for (int p = 0; p < PATHS; p++)
+        arm->weights[p] = 1;
+    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &f->topology), PL_OK);
+}
+
+static inline void publish(fixture *f)
+{
+    char name[96];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    float *start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *start);
+    for (int m = 0; m < pl_topology_n_modules(f->topology); m++) {
+        int slot = pl_topology_module_slot(f->topology, m);
+        const pl_slot *s = pl_topology_slot(f->topology, slot);
+        pl_topology_init(f->topology, slot, 1, start);
+        pl_arm_module_name(&f->arm, f->topology, m, name);
+        assert_int_equal(pl_client_create_module(f->client, name, start, s->n_params,
+                                                 &f->arm.config),
+                         PL_OK);
+    }
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_OK);
+    pl_buf_destroy(&bytes);
+    pl_free(start);
+}
+
+static inline pl_client *open_client(const char *address)
+{
+    pl_client *out = NULL;
+    pl_client_options options = {
+        .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
+    assert_int_equal(pl_client_create(&options, &out), PL_OK);
+    return out;
+}
+
+static inline void name_child(fixture *f, child *c, const char *kind, const char *file)
+{
+    memset(c, 0, sizeof *c);
+    pl_copy_text(c->kind, sizeof c->kind, kind);
+    pl_join(c->ready, f->dir, file);
+}
+
+static inline void open_job(fixture *f, const char *codec)
+{
+    char name[] = "/tmp/pl-relay-XXXXXX";
+    memset(f, 0, sizeof *f);
+    assert_non_null(mkdtemp(name));
+    pl_copy_text(f->dir, sizeof f->dir, name);
+    name_child(f, &f->home, "home", "home.address");
+    name_child(f, &f->relay, "relay", "relay.address");
+    name_child(f, &f->second, "relay", "second.address");
+    pl_join(f->home.target, f->dir, "store");
+    define_arm(f, codec);
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+}
+
+static inline void start_relay(child *c, const char *home, int expect, int wait_ms)
+{
+    pl_copy_text(c->target, sizeof c->target, home);
+    snprintf(c->expect, sizeof c->expect, "%d", expect);
+    snprintf(c->wait_ms, sizeof c->wait_ms, "%d", wait_ms);
+    start_child(c);
+}
+
+static inline void close_job(fixture *f)
+{
+    pl_client_destroy(&f->client);
+    kill_child(&f->second, SIGTERM);
+    kill_child(&f->relay, SIGTERM);
+    kill_child(&f->home, SIGTERM);
+    pl_topology_destroy(&f->topology);
+    pl_arm_clear(&f->arm);
+    assert_int_equal(pl_remove_tree(f->dir), PL_OK);
+}
+
+/* ---- workers: each a thread, for each waits until its update is taken ---- */
+typedef struct worker {
+    fixture *job;
+    const char *address, *name;
+    int slot, path;
+    bool idle; /* sends an update of zeros */
+    pl_status status;
+    pl_submit_result result;
+    char text[256];
+    uint64_t bytes_sent;
+    pl_thread *thread;
+} worker;
+
+static inline void encode(const worker *w, int slot, double norm, pl_buf *out)
+{
+    const fixture *f = w->job;
+    int module = pl_topology_module_of_path(f->topology, slot, w->path);
+    size_t n = pl_topology_slot(f->topology, slot)->n_params;
+    int n_parts = pl_codec_parts(f->topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
+    float *update = pl_alloc(n * sizeof *update);
+    pl_codec_round round =
+        pl_round_codec(&f->arm, f->topology, module, w->path, 0, norm);
+    pl_codec_parts(f->topology, module, parts);
+    for (size_t i = 0; !w->idle && i < n; i++)
+        update[i] = pl_random_normal((uint64_t)w->path, (uint64_t)slot, i) * 1e-3f;
+    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, parts, n_parts, &round,
+                                            update, NULL, out),
+                     PL_OK);
+    pl_free(update);
+    pl_free(parts);
+}
+
+static inline void fill(const worker *w, pl_client *client, int slot, char name[96],
+                        pl_buf *bytes, pl_submission *s)
+{
+    const fixture *f = w->job;
+    pl_version_facts base;
+    pl_arm_module_name(&f->arm, f->topology,
+                       pl_topology_module_of_path(f->topology, slot, w->path), name);
+    assert_int_equal(pl_client_get_version(client, name, 0, &base), PL_OK);
+    encode(w, slot, base.norm, bytes);
+    memset(s, 0, sizeof *s);
+    s->module = name;
+    s->base = base.params;
+    s->data = bytes->data;
+    s->bytes = bytes->len;
+    s->contribution.path = w->path;
+    s->contribution.loss = 1;
+    pl_copy_text(s->contribution.worker, PL_TEXT_MAX, w->name ? w->name : "w");
+    pl_copy_text(s->contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(s->contribution.codec, 16, f->arm.outer.codec_name);
+}
+
+static inline void run_worker(void *context)
+{
+    worker *w = context;
+    char name[96];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_client *client = open_client(w->address);
+    fill(w, client, w->slot, name, &bytes, &s);
+    w->status = pl_client_submit(client, &s, &w->result, w->text);
+    w->bytes_sent = pl_client_bytes_sent(client);
+    pl_client_destroy(&client);
+    pl_buf_destroy(&bytes);
+}
+
+static inline void start_worker(worker *w, fixture *f, const char *address, int path)
+{
+    w->job = f;
+    w->address = address;
+    w->path = path;
+    assert_int_equal(pl_thread_start("worker", run_worker, w, &w->thread), PL_OK);
+}
+
+static inline void start_workers(worker *w, int n, fixture *f, const char *address)
+{
+    for (int i = 0; i < n; i++)
+        start_worker(&w[i], f, address, i);
+}
+
+static inline void join_workers(worker *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        pl_thread_join(&w[i].thread);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(w[i].status, PL_OK);
+        if (w[i].result != PL_SUBMIT_ACCEPTED && w[i].result != PL_SUBMIT_DUPLICATE)
+            fail_msg("path %d: result %d, %s", w[i].path, w[i].result, w[i].text);
+    }
+}
+
+static inline worker send_one(fixture *f, const char *address, int path)
+{
+    worker w = {0};
+    start_worker(&w, f, address, path);
+    join_workers(&w, 1);
+    return w;
+}
+
+static inline pl_hash wait_version(fixture *f, const char *module)
+{
+    pl_version_facts facts;
+    for (int i = 0; i < 500; i++) {
+        if (pl_client_get_version(f->client, module, 1, &facts) == PL_OK)
+            return facts.params;
+        pl_sleep_ms(10);
+    }
+    fail_msg("%s never reached version 1", module);
+    return (pl_hash){{0}};
+}
+
+/* What four updates make that were sent one by one, without any relay: asked for again
+ * and again, made once a codec. */
+static inline pl_hash version_without_relay(const char *codec)
+{
+    static struct {
+        char codec[16];
+        pl_hash version;
+    } known[4];
+    fixture f;
+    size_t i = 0;
+    while (known[i].codec[0] && strcmp(known[i].codec, codec) != 0)
+        i++;
+    if (known[i].codec[0])
+        return known[i].version;
+    worker w[PATHS] = {0};
+    open_job(&f, codec);
+    start_workers(w, PATHS, &f, f.home.address);
+    join_workers(w, PATHS);
+    known[i].version = wait_version(&f, embed);
+    pl_copy_text(known[i].codec, sizeof known[i].codec, codec);
+    close_job(&f);
+    return known[i].version;
+}
+
+static inline void assert_version(fixture *f, const char *codec)
+{
+    pl_hash got = wait_version(f, embed), want = version_without_relay(codec);
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+/* How many different updates the version was made of; all contributors are named. */
+static inline int n_updates(fixture *f)
+{
+    pl_store *store = NULL;
+    pl_version v;
+    int n = 0;
+    memset(&v, 0, sizeof v);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_get_version(store, embed, 1, &v), PL_OK);
+    assert_int_equal(v.n_contributions, PATHS);
+    for (int i = 0; i < v.n_contributions; i++) {
+        bool seen = false;
+        assert_int_equal(v.contributions[i].path, i);
+        for (int k = 0; k < i; k++)
+            seen = seen || pl_hash_equal(&v.contributions[k].update,
+                                         &v.contributions[i].update);
+        n += !seen;
+    }
+    pl_version_clear(&v);
+    pl_store_close(&store);
+    return n;
+}
+
+#endif
