@@ -20,6 +20,7 @@ int cmd_store(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_hub(int argc, char **argv);
 int cmd_home(int argc, char **argv);
+int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */

@@ -1,5 +1,5 @@
-/* pathloom hub, home, worker: the processes of a job. `train` starts them; they can
- * be started by hand, and each can die and come back at any time. */
+/* pathloom hub, home, relay, worker: the processes of a job. `train` starts them; they
+ * can be started by hand, and each can die and come back at any time. */
 #include "cli/cli.h"
 #include "workers/workers.h"
 
@@ -22,6 +22,8 @@ enum {
     OPT_KEEP_UPDATES,
     OPT_KEEP_MOMENTUM,
     OPT_STAGING,
+    OPT_EXPECT,
+    OPT_WAIT,
     OPT_LOG_JSON,
     OPT_VERBOSE
 };
@@ -43,6 +45,8 @@ static const struct option longs[] = {
     {"keep-updates", no_argument, NULL, OPT_KEEP_UPDATES},
     {"keep-momentum", no_argument, NULL, OPT_KEEP_MOMENTUM},
     {"staging-bytes", required_argument, NULL, OPT_STAGING},
+    {"expect", required_argument, NULL, OPT_EXPECT},
+    {"wait-ms", required_argument, NULL, OPT_WAIT},
     {"log-json", no_argument, NULL, OPT_LOG_JSON},
     {"verbose", no_argument, NULL, OPT_VERBOSE},
     {NULL, 0, NULL, 0}};
@@ -51,7 +55,7 @@ typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
     const char *homes[PL_HOMES_MAX];
     int n_homes;
-    int64_t cache_bytes, staging, threads, ttl_ms, patience_s;
+    int64_t cache_bytes, staging, threads, ttl_ms, patience_s, expect, wait_ms;
     bool keep_updates, keep_momentum, log_json, verbose;
 } process;
 
@@ -83,6 +87,10 @@ static pl_status take(int option, process *p, char **argv)
         return take_number("cache-bytes", &p->cache_bytes);
     case OPT_STAGING:
         return take_number("staging-bytes", &p->staging);
+    case OPT_EXPECT:
+        return take_number("expect", &p->expect);
+    case OPT_WAIT:
+        return take_number("wait-ms", &p->wait_ms);
     case OPT_THREADS:
         return take_number("threads", &p->threads);
     case OPT_TTL:
@@ -120,7 +128,8 @@ static pl_status parse(int argc, char **argv, process *p)
                    .staging = 1 << 30,
                    .threads = 1,
                    .ttl_ms = 2000,
-                   .patience_s = 60};
+                   .patience_s = 60,
+                   .wait_ms = 500};
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
@@ -202,6 +211,36 @@ int cmd_worker(int argc, char **argv)
                                              .precision = p.precision},
                                  .cache_bytes = (uint64_t)p.cache_bytes,
                                  .patience_ms = (int)p.patience_s * 1000,
+                                 .homes = p.homes,
+                                 .n_homes = p.n_homes,
                                  .stop = cli_stop_flag(false)};
     return ended(pl_worker_run(&options));
+}
+
+int cmd_relay(int argc, char **argv)
+{
+    process p;
+    pl_relay_report report;
+    pl_status status = open_process(argc, argv, "relay", &p);
+    if (status == PL_OK && p.n_homes != 1)
+        status = pl_fail(PL_ERR_USAGE,
+                         "relay needs --home ADDRESS once: of a home, or of the "
+                         "relay before it; another home takes another relay");
+    if (status != PL_OK)
+        return cli_fail(status);
+    pl_relay_options options = {.home = p.homes[0],
+                                .bind = p.bind,
+                                .ready_file = p.ready,
+                                .expect = (int)p.expect,
+                                .wait_ms = (int)p.wait_ms,
+                                .patience_ms = (int)p.patience_s * 1000,
+                                .staging_bytes = (uint64_t)p.staging,
+                                .stop = cli_stop_flag(false)};
+    status = pl_relay_run(&options, &report);
+    pl_log(PL_LOG_INFO, "relay.carried",
+           "bytes_received=%llu bytes_sent=%llu sums=%lld summed=%lld alone=%lld",
+           (unsigned long long)report.bytes_received,
+           (unsigned long long)report.bytes_sent, (long long)report.n_sums,
+           (long long)report.n_summed, (long long)report.n_alone);
+    return ended(status);
 }

@@ -69,10 +69,23 @@ static const char home_options[] =
     "  --keep-momentum     keep the outer momentum of old versions\n"
     "  --log-json          log lines as JSON\n"
     "  --verbose           log more\n";
+static const char relay_options[] =
+    "  --home ADDRESS      of the home, or of a relay before it\n"
+    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
+    "  --ready FILE        gets the address as soon as it listens\n"
+    "  --expect N          so many workers (or relays) ask here; 0: not known (0)\n"
+    "  --wait-ms N         an update waits at most so long for others (500)\n"
+    "  --staging-bytes N   of updates in memory (1073741824)\n"
+    "  --patience-s N      how long the home may be away (60)\n"
+    "  --log-json          log lines as JSON\n"
+    "  --verbose           log more\n"
+    "\n"
+    "Workers behind it are started with --home and its address.\n";
 static const char worker_options[] =
     "  --hub ADDRESS       whose leases it takes\n"
     "  --name NAME         stands in its contributions\n"
     "  --cache FOLDER      data shards, shared by the workers of a machine\n"
+    "  --home ADDRESS      of a relay, asked instead of the home; once for each home\n"
     "  --backend NAME      auto, ref, cpu or cuda (auto)\n"
     "  --precision NAME    auto, f32 or bf16 (auto)\n"
     "  --threads N         of the backend (1)\n"
@@ -105,6 +118,8 @@ const verb verbs[] = {
      cmd_hub, true},
     {"home", "home --store FOLDER --bind ADDRESS", "own a store and apply outer steps",
      home_options, cmd_home, true},
+    {"relay", "relay --home ADDRESS [--expect N] [--wait-ms N]",
+     "add homomorphic updates on their way to a home", relay_options, cmd_relay, true},
     {"worker", "worker --hub ADDRESS --name NAME --cache FOLDER",
      "train what the hub leases", worker_options, cmd_worker, true},
 };

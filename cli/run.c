@@ -132,6 +132,7 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
     r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : pl_cpu_count();
+    r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
     return PL_OK;
 }
 

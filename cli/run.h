@@ -15,6 +15,8 @@
 #include "cli/cli.h"
 #include "workers/workers.h"
 
+enum { RELAYS_MAX = 16 };
+
 typedef struct run {
     config cfg;
     pl_hash hash;
@@ -29,7 +31,8 @@ typedef struct run {
     pl_client *client; /* to the home */
     pl_socket *hub;
     char hub_address[PL_ADDRESS_MAX], home_address[PL_ADDRESS_MAX];
-    int n_workers;
+    int n_workers, n_relays;
+    char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     double started;
     volatile sig_atomic_t *stop;
 } run;

@@ -1,4 +1,5 @@
-/* The processes of a job on this machine: one home, one hub, the workers. */
+/* The processes of a job on this machine: one home, one hub, the workers, and
+ * relays between home and workers if there are any. */
 #include "cli/run.h"
 
 enum { DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
@@ -39,6 +40,37 @@ static pl_status start_hub(run *r)
                                sizeof r->hub_address);
 }
 
+/* Worker i asks relay i modulo their number. */
+static int workers_behind(const run *r, int relay)
+{
+    return (r->n_workers - relay + r->n_relays - 1) / r->n_relays;
+}
+
+static pl_status start_relay(run *r, int index)
+{
+    char name[32], file[64], ready[PL_PATH_MAX], expect[32], patience[32];
+    snprintf(name, sizeof name, "relay-%d", index + 1);
+    snprintf(file, sizeof file, "proc/%s.address", name);
+    snprintf(expect, sizeof expect, "%d", workers_behind(r, index));
+    snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
+    const char *argv[] = {"pathloom",
+                          "relay",
+                          "--bind",
+                          "tcp://127.0.0.1:*",
+                          "--home",
+                          r->home_address,
+                          "--expect",
+                          expect,
+                          "--patience-s",
+                          patience,
+                          "--ready",
+                          run_file(r, file, ready),
+                          NULL};
+    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
+                               sizeof r->relays_at[index]);
+}
+
 static pl_status start_worker(run *r, int index)
 {
     char name[32], cache[PL_PATH_MAX], bytes[32], threads[32], patience[32];
@@ -64,6 +96,8 @@ static pl_status start_worker(run *r, int index)
                           bytes,
                           "--patience-s",
                           patience,
+                          r->n_relays > 0 ? "--home" : NULL,
+                          r->n_relays > 0 ? r->relays_at[index % r->n_relays] : NULL,
                           NULL};
     return pl_launcher_start(r->launcher, name, argv, NULL);
 }
@@ -153,6 +187,8 @@ pl_status run_start(run *r)
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
     PL_RETURN_IF(start_home(r));
     PL_RETURN_IF(start_hub(r));
+    for (int i = 0; i < r->n_relays; i++)
+        PL_RETURN_IF(start_relay(r, i));
     for (int i = 0; i < r->n_workers; i++)
         PL_RETURN_IF(start_worker(r, i));
     return connect_job(r);
@@ -166,6 +202,7 @@ void run_stop(run *r, bool drain)
     /* However long a task takes: a second Ctrl+C need not wait for it. After a failure
      * nobody may be left who takes the result. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
+    pl_launcher_stop(r->launcher, "relay", 5000);
     pl_launcher_stop(r->launcher, "hub", 5000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);
