@@ -1,0 +1,146 @@
+/* folder: workers; label: unit */
+/* What a worker offers to others: found by name and round, whole, and forgotten when no
+ * mate can ask for it any more. */
+#include "workers/peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    peer *offers;
+    char address[PL_ADDRESS_MAX];
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    assert_int_equal(peer_create(&f->offers, f->address), PL_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    peer_destroy(f->offers);
+    pl_free(f);
+    return 0;
+}
+
+/* Bytes that depend on all of it. */
+static void fill(uint8_t *data, size_t bytes, int64_t round, int path)
+{
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)(i * 31 + (size_t)round * 7 + (size_t)path * 3 + (i >> 12));
+}
+
+static void put(fixture *f, const char *module, int64_t round, int path, size_t bytes)
+{
+    peer_offer *o = pl_alloc(sizeof *o);
+    pl_copy_text(o->module, sizeof o->module, module);
+    o->round = round;
+    o->path = path;
+    o->bytes = bytes;
+    o->data = pl_alloc(bytes ? bytes : 1);
+    fill(o->data, bytes, round, path);
+    pl_blob_hash(o->data, bytes, &o->hash);
+    peer_put(f->offers, o);
+}
+
+static pl_status get(fixture *f, const char *module, int64_t round, int path,
+                     pl_buf *out)
+{
+    return peer_get(f->address, module, round, path, 0, out);
+}
+
+static void expect(fixture *f, const char *module, int64_t round, int path,
+                   size_t bytes)
+{
+    pl_buf got = {0};
+    uint8_t *want = pl_alloc(bytes ? bytes : 1);
+    fill(want, bytes, round, path);
+    assert_int_equal(get(f, module, round, path, &got), PL_OK);
+    assert_int_equal(got.len, bytes);
+    assert_memory_equal(got.data, want, bytes);
+    pl_buf_destroy(&got);
+    pl_free(want);
+}
+
+static void offers_arrive_whole(void **state)
+{
+    fixture *f = *state;
+    put(f, "mix/L1.E0", 0, 0, 10);
+    put(f, "mix/L1.E0", 0, 1, (3u << 20) + 5); /* more than one message */
+    put(f, "mix/L2.E0", 0, 0, 100);
+    expect(f, "mix/L1.E0", 0, 0, 10);
+    expect(f, "mix/L1.E0", 0, 1, (3u << 20) + 5);
+    expect(f, "mix/L2.E0", 0, 0, 100);
+}
+
+static void what_is_not_offered_is_not_found(void **state)
+{
+    fixture *f = *state;
+    pl_buf got = {0};
+    put(f, "mix/L1.E0", 4, 2, 10);
+    expect(f, "mix/L1.E0", 4, 2, 10);
+    assert_int_equal(get(f, "mix/L1.E0", 5, 2, &got), PL_ERR_NOT_FOUND);
+    assert_int_equal(get(f, "mix/L1.E0", 4, 3, &got), PL_ERR_NOT_FOUND);
+    assert_int_equal(get(f, "mix/L1.E1", 4, 2, &got), PL_ERR_NOT_FOUND);
+    assert_int_equal(got.len, 0);
+    pl_buf_destroy(&got);
+}
+
+static void only_two_rounds_of_a_path_are_kept(void **state)
+{
+    fixture *f = *state;
+    pl_buf got = {0};
+    for (int64_t round = 0; round < 5; round++)
+        put(f, "mix/L1.E0", round, 0, 64);
+    put(f, "mix/L1.E0", 0, 1, 64); /* another path's do not push it out */
+    expect(f, "mix/L1.E0", 4, 0, 64);
+    expect(f, "mix/L1.E0", 3, 0, 64);
+    expect(f, "mix/L1.E0", 0, 1, 64);
+    assert_int_equal(get(f, "mix/L1.E0", 2, 0, &got), PL_ERR_NOT_FOUND);
+    pl_buf_destroy(&got);
+}
+
+static void a_repeated_round_replaces_itself(void **state)
+{
+    fixture *f = *state;
+    put(f, "mix/L1.E0", 1, 0, 64);
+    put(f, "mix/L1.E0", 1, 0, 64);
+    expect(f, "mix/L1.E0", 1, 0, 64);
+}
+
+static void a_worker_that_is_gone_is_given_up_soon(void **state)
+{
+    fixture *f = *state;
+    pl_buf got = {0};
+    peer_destroy(f->offers);
+    f->offers = NULL;
+    int64_t start = pl_now_ms();
+    assert_int_equal(get(f, "mix/L1.E0", 0, 0, &got), PL_ERR_TIMEOUT);
+    assert_true(pl_now_ms() - start < 5000);
+    pl_buf_destroy(&got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(offers_arrive_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_not_offered_is_not_found, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(only_two_rounds_of_a_path_are_kept, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_repeated_round_replaces_itself, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_is_gone_is_given_up_soon, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
