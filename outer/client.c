@@ -18,23 +18,6 @@ enum {
     UPLOADS_MAX = 8
 };
 
-int pl_home_of(const char *name, int n_homes)
-{
-    int best = 0;
-    uint64_t best_score = 0;
-    for (int home = 0; home < n_homes; home++) {
-        char key[256];
-        int len = snprintf(key, sizeof key, "home %d %s", home, name);
-        size_t used = len < (int)sizeof key ? (size_t)len : sizeof key - 1;
-        uint64_t score = pl_checksum(key, used);
-        if (home == 0 || score > best_score) {
-            best = home;
-            best_score = score;
-        }
-    }
-    return best;
-}
-
 pl_status pl_client_create(const pl_client_options *options, pl_client **out)
 {
     pl_status status = PL_OK;
