@@ -9,14 +9,8 @@ struct pl_client {
     void *idle_context;
 };
 
-enum {
-    SLICE_MS = 100,
-    RESEND_MS = 2000,
-    RESEND_MAX_MS = 16000,
-    SLOW_MS = 300,
-    WINDOW = 8,
-    UPLOADS_MAX = 8
-};
+enum { SLICE_MS = 100, SLOW_MS = 300, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
+enum { WINDOW = 8, UPLOADS_MAX = 8 };
 
 pl_status pl_client_create(const pl_client_options *options, pl_client **out)
 {
