@@ -1,0 +1,179 @@
+#!/bin/sh
+# Every outer method and every codec under fire.
+#
+# usage: fault_methods.sh PATHLOOM WORKFOLDER [KILLS [NAME ...]]
+#
+# For each method and codec (or the named ones): an undisturbed run, and the same while
+# at least KILLS (4) workers, hubs and homes are killed by kill -9 at random moments.
+# Then all versions and all states of paths are the same bytes. Under delayed-nesterov,
+# whose versions depend on who came first (docs/DESIGN.md), each module has every sample
+# of every path exactly once instead.
+set -u
+pathloom=$1
+work=$2
+kills=${3:-4}
+[ $# -gt 3 ] && shift 3 || set --
+names=" $* "
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work"
+seed=$(date +%s)
+echo "seed $seed"
+n_cases=0
+
+fail() {
+    echo "FAILED: $case: $1"
+    for log in "$work/$case".*.out; do
+        echo "--- $log"
+        tail -n 15 "$log"
+    done
+    exit 1
+}
+
+# Real text, the same for all runs: this project's own sources.
+for folder in base modules outer workers docs; do
+    mkdir -p "$work/corpus/$folder"
+    cp "$folder"/*.[chm]* "$work/corpus/$folder/"
+done
+
+run_job() { # folder, options; in a subshell, which becomes the launcher
+    out=$1
+    shift
+    if [ -d "$work/data" ]; then # tokens are the same for all
+        mkdir "$work/$out"
+        cp -r "$work/data" "$work/$out/"
+    fi
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
+        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
+        --set train.batch=4 --set train.tau=15 --set train.phases=6 \
+        --set train.base_steps=15 --set router.prefix=16 --set eval.baselines=none \
+        --set eval.max_tokens=500 --set eval.sample_tokens=0 \
+        --set workers.ttl_ms=1000 "$@"
+}
+
+# What must be equal: a module, its version and hash; a path, its phase, samples, state.
+facts() { # folder
+    for what in "" --paths; do
+        # shellcheck disable=SC2086 # no word, or one
+        "$pathloom" store ls --run "$work/$1" $what --json >"$work/ls" ||
+            fail "store ls of $1"
+        sed -n 's/.*"\(module\|path\)":"\([^"]*\)","\(version\|phase\)":\([0-9]*\).*"\(hash\|moments\)":"\([^"]*\)".*/\2 \4 \6/p' \
+            "$work/ls"
+    done | sort >"$work/$1.facts"
+    [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
+}
+
+# Sets `value` below $1, from a generator that the seed fixes.
+random() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    value=$(((seed / 65536) % $1))
+}
+
+# Sets `choice` to one of the words.
+pick() {
+    random $#
+    shift "$value"
+    choice=$1
+}
+
+# The launcher's processes of a role, once it trains.
+members() { # launcher pid, role
+    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
+}
+
+shoot() { # launcher pid
+    shots=0
+    while kill -0 "$1" 2>/dev/null; do
+        random 10
+        sleep "0.1$value"
+        pick worker worker worker hub home
+        # shellcheck disable=SC2046 # a pid a word
+        set -- "$1" $(members "$1" "$choice")
+        [ $# -gt 1 ] || continue
+        launcher=$1
+        shift
+        pick "$@"
+        set -- "$launcher"
+        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        [ "$shots" -lt $((kills + 2)) ] || break
+    done
+}
+
+run_both() { # options
+    (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
+        fail "the undisturbed run"
+    [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
+    run_job "$case.shot" "$@" >"$work/$case.shot.out" 2>&1 &
+    job=$!
+    shoot "$job"
+    wait "$job" || fail "the run under fire"
+    [ "$shots" -ge "$kills" ] || fail "only $shots kills, $kills are asked for"
+    facts "$case.calm"
+    facts "$case.shot"
+    n_cases=$((n_cases + 1))
+}
+
+wanted() {
+    [ "$names" = "  " ] || [ "${names#* "$case" }" != "$names" ]
+}
+
+same() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
+        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+        fail "other bytes after $shots kills"
+    }
+    echo "$case: the same bytes after $shots kills"
+    rm -rf "$work/$case".*
+}
+
+# A path's samples in a module follow one another from 0 to what the path has done.
+once() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    "$pathloom" store ls --run "$work/$case.shot" --paths --json >"$work/paths"
+    for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
+        "$pathloom" store log "$module" --run "$work/$case.shot" --json |
+            grep -o '"path":[0-9]*,"replica":[0-9]*,"phase":[0-9]*,"first_sample":[0-9]*,"n_samples":[0-9]*' |
+            tr -c '0-9\n' ' ' | sort -n -k 1,1 -k 2,2 -k 4,4 |
+            awk -v all=360 '
+                $1 "." $2 != path { if (path != "" && next_sample != all) exit 1
+                                    path = $1 "." $2; next_sample = 0; n_paths++ }
+                $4 != next_sample { exit 1 }
+                { next_sample = $4 + $5 }
+                END { exit !(n_paths > 0 && next_sample == all) }' ||
+            fail "$module does not have every sample once"
+    done
+    echo "$case: every sample once after $shots kills"
+    rm -rf "$work/$case".*
+}
+
+for method in diloco fedavg heavy-ball co2 eager noloco; do
+    same "$method" --set outer.method="$method"
+done
+same noloco-odd --set outer.method=noloco --set topology.levels=3x1
+same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
+for codec in i8 i4 topk i8-shared sketch16 tagc; do
+    same "$codec" --set codec.name="$codec"
+done
+same co2-i4 --set outer.method=co2 --set codec.name=i4
+same eager-sketch16 --set outer.method=eager --set codec.name=sketch16
+same streaming-i4 --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=i4
+same noloco-i8 --set outer.method=noloco --set codec.name=i8
+once delayed-nesterov --set outer.method=delayed-nesterov
+once delayed-nesterov-sketch16 --set outer.method=delayed-nesterov --set codec.name=sketch16
+
+case=end
+sleep 1
+left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)
+[ "$left" -eq 0 ] || fail "$left processes are left behind"
+[ "$n_cases" -gt 0 ] || fail "no such case"
+echo "$n_cases cases"
+rm -rf "$work"
