@@ -55,7 +55,11 @@ static pl_status check_classes(const pl_outer *out)
         m.consensus = m.lr; /* noloco sends one vector */
         PL_RETURN_IF(pl_method_check(&m));
     }
-    return PL_OK;
+    pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
+    alone.lr = out->lr[PL_CLASS_PRIVATE];
+    alone.momentum = out->momentum[PL_CLASS_PRIVATE];
+    alone.curvature = out->method.curvature;
+    return pl_method_check(&alone);
 }
 
 static pl_status set_role(const char *name, pl_codec_options *out, int first, int last)

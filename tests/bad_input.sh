@@ -228,6 +228,49 @@ refuse_corpus "a key that stands twice" 78 'twice.yaml line 3|train.tau' twice.y
 refuse_corpus "a missing file" 66 'nowhere.yaml' nowhere.yaml
 refuse_corpus "two files" 64 'value.yaml|twice.yaml' value.yaml twice.yaml
 
+echo "-- outer methods and codecs"
+# refuse_outer NAME 'WORDS' KEY=VALUE ...
+refuse_outer() {
+    name=$1
+    words=$2
+    shift 2
+    sets=
+    for key in "$@"; do
+        sets="$sets --set $key"
+    done
+    # shellcheck disable=SC2086 # several words are meant
+    refuse_corpus "$name" 78 "$words" --corpus text --set train.tau=15 $sets
+}
+refuse_outer "an unknown method" 'nolocco|did you mean `noloco`|delayed-nesterov' \
+    outer.method=nolocco
+refuse_outer "an unknown codec" 'skech16|did you mean `sketch16`' codec.name=skech16
+refuse_outer "noloco's momentum" 'noloco|momentum 0.9|below 0.38, not 0.7|lower' \
+    outer.method=noloco outer.momentum=0.9
+refuse_outer "co2's momentum" 'co2|momentum 0.5|delay 1|below 0.5|lower' \
+    outer.method=co2 outer.momentum=0.5
+refuse_outer "diloco's lr" 'diloco|lr 1.4|below 1.357|lower' outer.lr=1.4
+refuse_outer "eager's lr" 'eager|lr 0.9|below|lower' outer.method=eager outer.lr=0.9
+refuse_outer "a class's lr" 'co2|lr 0.95|below 0.8' \
+    outer.method=co2 outer.lr_embed=0.95
+refuse_outer "lr of modules of one path" 'diloco|lr 5|below 2' outer.lr_private=5
+refuse_outer "fedavg with momentum" 'fedavg|0.5|diloco' \
+    outer.method=fedavg outer.momentum=0.5
+refuse_outer "fragments that do not divide" '4 fragments|15 inner steps|divisor' \
+    outer.method=streaming outer.fragments=4
+refuse_outer "an overlap as long as a phase" 'overlaps 5|3 fragments|after 5|fewer' \
+    outer.method=streaming outer.fragments=3 outer.overlap=5
+refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/buffer|4 and 0.5' \
+    outer.method=delayed-nesterov outer.spread=0.5
+refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
+    outer.method=noloco codec.name=topk
+refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \
+    outer.method=noloco codec.name=tagc
+refuse_outer "two vectors" 'outer.consensus (0.3)|outer.lr (0.7)' \
+    outer.method=noloco outer.consensus=0.3
+refuse_outer "sums beside others" 'i4|sketch16|without decoding' \
+    codec.name=sketch16 codec.mlp=i4
+refuse_outer "values of three bits" 'topk|8 or 2 bits, not 3' codec.value_bits=3
+
 echo "-- addresses"
 "$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
     --ready "$PWD/occupant" 2>/dev/null &
