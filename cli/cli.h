@@ -40,6 +40,8 @@ typedef struct cli_options {
     const char *file;      /* YAML */
     const char *sets[128]; /* key=value */
     int n_sets;
+    char made[8][PL_KEY_TEXT_MAX + 32]; /* sets that short forms became */
+    int n_made;
     bool json;
     bool reference;      /* init: the keys as a Markdown page */
     const char *run;     /* --run or --out */

@@ -105,10 +105,14 @@ static pl_status add_set(cli_options *o, const char *key, const char *value)
         o->sets[o->n_sets++] = value;
         return PL_OK;
     }
-    pl_buf pair = {0}; /* lives as long as the process: argv's equal */
-    pl_buf_printf(&pair, "%s=%s", key, value);
-    o->sets[o->n_sets++] = pl_strdup(pl_buf_text(&pair));
-    pl_buf_destroy(&pair);
+    if ((size_t)o->n_made == sizeof o->made / sizeof *o->made)
+        return pl_fail(PL_ERR_USAGE, "more than %d options of one kind or another",
+                       o->n_made);
+    char *pair = o->made[o->n_made++];
+    if ((size_t)snprintf(pair, sizeof *o->made, "%s=%s", key, value) >= sizeof *o->made)
+        return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
+                       key, PL_KEY_TEXT_MAX);
+    o->sets[o->n_sets++] = pair;
     return PL_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "workers/cache.h"
 #include "workers/local.h"
 #include "workers/peer.h"
-#include "workers/state.h"
+#include "workers/path_state.h"
 #include "workers/train.h"
 #include "workers/workers.h"
 

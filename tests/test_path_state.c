@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
 /* The blob that a path's state travels as. */
-#include "workers/state.h"
+#include "workers/path_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

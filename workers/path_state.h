@@ -1,8 +1,8 @@
 /* Private to the worker: the blob that a path's state travels as
  * (docs/PROTOCOL.md 3.6): AdamW's m and v as the arm says, then the path's own vectors
  * in fp32. */
-#ifndef PL_WORKERS_STATE_H
-#define PL_WORKERS_STATE_H
+#ifndef PL_WORKERS_PATH_STATE_H
+#define PL_WORKERS_PATH_STATE_H
 #include "outer/outer.h"
 
 /* m and v become what the blob can say, so that whoever goes on with the path begins

@@ -1,4 +1,4 @@
-#include "workers/state.h"
+#include "workers/path_state.h"
 
 static size_t own_bytes(const pl_arm *arm, size_t n_params)
 {
