@@ -161,6 +161,8 @@ static const pl_key keys[] = {
      "delayed-nesterov: momentum that each arrival brings, at most 1/buffer", false},
     {"outer.staleness", PL_KEY_INT, AT(staleness), "1", 0, 1000, NULL, "phases",
      "delayed-nesterov: a path may be ahead of the slowest by so many", false},
+    {"outer.dynamic_steps", PL_KEY_BOOL, AT(dynamic_steps), "false", 0, 0, NULL, "",
+     "delayed-nesterov: slower workers do fewer steps of a phase", false},
     {"outer.decay", PL_KEY_CHOICE, AT(decay), "constant", 0, 0,
      "constant|cosine|linear", "", "of outer.lr over the phases", false},
     {"outer.warmup", PL_KEY_INT, AT(outer_warmup), "0", 0, 1000000, NULL, "phases",

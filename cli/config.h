@@ -40,7 +40,7 @@ typedef struct config {
         feedback;
     int64_t codec_k, value_bits;
     double ef_beta, cells;
-    bool entropy;
+    bool entropy, dynamic_steps;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
         momentum_of[PL_CLASS_COUNT]; /* negative: the common one */

@@ -34,6 +34,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     m->buffer = (int)c->buffer;
     m->spread = c->spread;
     out->staleness = (int)c->staleness;
+    out->dynamic = c->dynamic_steps;
     return pl_method_check(m);
 }
 

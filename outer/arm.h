@@ -57,6 +57,7 @@ typedef struct pl_outer {
     pl_method_settings method;       /* of shared modules; lr and momentum are above */
     pl_outer_schedule schedule;      /* of lr, over the rounds of a module */
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
+    bool dynamic;           /* and slower workers do fewer steps of a phase */
     pl_codec_options codec; /* of updates */
     char codec_name[16];    /* as it was asked for */
     pl_state_kind state;

@@ -79,6 +79,8 @@ int home_n_tasks(const home_arm *arm);
 /* Whether (path, replica) has contributed to the round; the round is in the window. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
+/* The module's cursor moves behind the phase of this contribution. */
+void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 pl_status home_load(home *h); /* arms, heads, pending, paths from the store */
 void home_unload(home *h);
 /* Decoded and checked from the store or from an upload; not yet known to the home. */

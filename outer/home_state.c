@@ -30,10 +30,11 @@ typedef struct cursor_scan {
     home_module *module;
 } cursor_scan;
 
-static void note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
+void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
 {
     int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
-    uint64_t end = c->first_sample + c->n_samples;
+    uint64_t phase = pl_phase_samples(&arm->arm);
+    uint64_t end = (c->first_sample / phase + 1) * phase;
     if (index >= 0 && index < home_n_tasks(arm) && m->cursor[index] < end)
         m->cursor[index] = end;
 }
@@ -42,7 +43,7 @@ static pl_status on_version(void *context, const pl_version *v)
 {
     cursor_scan *scan = context;
     for (int i = 0; i < v->n_contributions; i++)
-        note_samples(scan->arm, scan->module, &v->contributions[i]);
+        home_note_samples(scan->arm, scan->module, &v->contributions[i]);
     return PL_OK;
 }
 
@@ -182,7 +183,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
     if (m->cursor)
-        note_samples(arm, m, c);
+        home_note_samples(arm, m, c);
     return PL_OK;
 }
 

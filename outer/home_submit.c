@@ -247,7 +247,7 @@ static pl_status accept_contributor(home *h, const place *p, const submission *s
     *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
     int n = ++*home_count(module, s->round);
     if (module->cursor)
-        module->cursor[task_of(p, c)] = c->first_sample + c->n_samples;
+        home_note_samples(p->arm, module, c);
     pl_log(PL_LOG_DEBUG, "update.accepted",
            "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
            (long long)s->round, n, module->n_contributors);
@@ -321,7 +321,7 @@ static bool is_in(const home_arm *arm, int module, int index,
     if (!m->exists || round < 0) /* another home's, or nothing to send */
         return true;
     if (m->cursor)
-        return m->cursor[index] >= state->samples;
+        return m->cursor[index] >= (uint64_t)state->phase * pl_phase_samples(&arm->arm);
     return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
                                            *home_flag(arm, m, round, index));
 }

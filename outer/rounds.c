@@ -96,6 +96,11 @@ int pl_round_window(const pl_arm *arm, const pl_topology *t, int module)
     return delay_of(arm, t, module) + 1;
 }
 
+uint64_t pl_phase_samples(const pl_arm *arm)
+{
+    return (uint64_t)arm->inner.tau * (uint64_t)arm->inner.batch;
+}
+
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module)
 {
     bool arrivals = method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV;

@@ -37,6 +37,9 @@ uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module);
 /* Rounds of which contributions may be waiting at the same time. */
 int pl_round_window(const pl_arm *arm, const pl_topology *t, int module);
+/* Samples of a path's stream that belong to one phase, whether or not all are trained
+ * on: phase p has those from p times this on. */
+uint64_t pl_phase_samples(const pl_arm *arm);
 /* Contributions that make a round whole. */
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
 

@@ -105,8 +105,21 @@ static pl_status send_task(hub *h, hub_worker *w)
     pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
     pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)w->given_phase);
     pl_put_text(&a.body, PL_TAG_TASK, path->name);
+    if (w->given_steps > 0)
+        pl_put_u64(&a.body, PL_TAG_STEP, (uint64_t)w->given_steps);
     put_peers(h, arm, w->given.index, w->given_phase, &a.body);
     return answer(h, &w->peer, &a);
+}
+
+/* Workers of unequal speed need about the same time for a phase. */
+static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
+{
+    double top = 0;
+    if (!arm->outer.dynamic || arm->outer.method.method != PL_METHOD_DELAYED_NESTEROV)
+        return 0;
+    for (int i = 0; i < h->n_workers; i++)
+        top = h->workers[i].rate > top ? h->workers[i].rate : top;
+    return pl_local_steps(arm->inner.tau, w->rate, top);
 }
 
 static pl_status note_given(hub *h, hub_worker *w, plan_task task)
@@ -117,6 +130,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task)
     w->given = task;
     w->given_token = path->lease.token;
     w->given_phase = path->lease.phase;
+    w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
     if (!w->task[0]) { /* else it still trains another */
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = path->lease.phase;

@@ -18,6 +18,7 @@ typedef struct hub_worker {
     plan_task given;   /* and what it gave, if given_token is not 0 */
     uint64_t given_token;
     int64_t given_phase;
+    int given_steps; /* 0: all of the phase */
     /* the task that it could go on from, said with the open question; token 0: none */
     plan_task held;
     uint64_t held_token;

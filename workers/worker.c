@@ -102,6 +102,8 @@ static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_
     uint64_t replica = pl_get_u64(&r, PL_TAG_REPLICA, 0);
     task->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, task->name, sizeof task->name);
+    uint64_t steps = pl_get_u64_or(&r, PL_TAG_STEP, 0);
+    task->steps = steps < INT32_MAX ? (int)steps : 0;
     PL_RETURN_IF(pl_reader_status(&r));
     PL_RETURN_IF(read_peers(&r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)

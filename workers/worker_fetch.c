@@ -223,7 +223,6 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    task->samples_before = state.samples;
     if (task->phase == 0)
         return PL_OK;
     PL_RETURN_IF(
@@ -383,8 +382,7 @@ static void mark_mixed(worker_task *task)
 
 static pl_status begin(worker_task *task)
 {
-    task->first_step =
-        (int64_t)(task->samples_before / (uint64_t)task->arm->arm.inner.batch);
+    task->first_step = task->phase * task->arm->arm.inner.tau;
     PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's parameters",
                               (void **)&task->start));
     for (int slot = 0; slot < pl_topology_n_slots(task->arm->topology); slot++)
@@ -415,7 +413,6 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
     memcpy(task->state, job->state, bytes);
     task->n_tokens_before = before->n_tokens_before + job->n_tokens;
     task->seconds_before = before->seconds_before + job->seconds;
-    task->samples_before = job->first_sample + job->n_samples;
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
         if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
             take_prediction(task, before, slot);
@@ -436,7 +433,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     PL_RETURN_IF(fetch_shard(w, task));
     task->layout = pl_path_layout_of(&task->arm->arm);
     task->n_params = pl_topology_path_params(task->arm->topology);
-    if (task->steps == 0)
+    if (task->steps < 1 || task->steps > task->arm->arm.inner.tau)
         task->steps = task->arm->arm.inner.tau;
     PL_RETURN_IF(fetch_modules(w, task));
     PL_RETURN_IF(fetch_others(w, task));

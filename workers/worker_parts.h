@@ -58,7 +58,6 @@ typedef struct worker_task {
     bool *has_other;
     float *predicted; /* next versions that nobody else contributes to; by the sender */
     double *predicted_norm; /* [n_slots] */
-    uint64_t samples_before;
     int64_t first_step;
     int steps;
     bool *mixed; /* [n_slots] streaming: slots that merged versions come in for */
