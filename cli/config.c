@@ -138,6 +138,8 @@ static const pl_key keys[] = {
      "outer learning rate; -1: the method's own (diloco 0.7)", false},
     {"outer.momentum", PL_KEY_REAL, AT(outer_momentum), "-1", -1, 0.9999, NULL, "",
      "0: plain SGD; -1: the method's own (diloco 0.9)", false},
+    {"outer.rule", PL_KEY_CHOICE, AT(rule), "auto", 0, 0, "auto|nesterov|heavy-ball",
+     "", "noloco and eager: what momentum does; auto: heavy-ball and nesterov", false},
     {"outer.consensus", PL_KEY_REAL, AT(consensus), "-1", -1, 100, NULL, "",
      "noloco: how far mates move together; -1: as outer.lr", false},
     {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",

@@ -33,7 +33,7 @@ typedef struct config {
     double balance;
     bool standardize, unit;
 
-    config_text weighting, method, gap, decay;
+    config_text weighting, method, rule, gap, decay;
     double consensus, gap_constant, outer_clip, mix, spread, outer_floor, curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
     config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, selector,

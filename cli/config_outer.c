@@ -15,6 +15,9 @@ static pl_status read_method(const config *c, pl_outer *out)
     m->lr = chosen(c->outer_lr, m->lr);
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
+    bool either = method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER;
+    if (either && strcmp(c->rule, "auto") != 0)
+        PL_RETURN_IF(pl_rule_parse(c->rule, &m->rule));
     if (method == PL_METHOD_NOLOCO)
         m->consensus = chosen(c->consensus, m->lr);
     if (method == PL_METHOD_CO2) {

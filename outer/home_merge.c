@@ -159,10 +159,10 @@ static pl_status add_updates(merge *g)
     return PL_OK;
 }
 
-/* noloco's updates are relative to version 0, and the mean of its holders moves as
- * heavy ball does with the mean of their updates (outer/gossip.h): so the home can
- * tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u; velocities
- * have the learning rate of their round in them, so it is applied here. */
+/* noloco's updates are relative to version 0, and the mean of its holders moves as its
+ * rule without consensus does with the mean of their updates (outer/gossip.h): so the
+ * home can tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u;
+ * velocities have the learning rate of their round in them, so it is applied here. */
 static pl_status relate_to_head(merge *g)
 {
     pl_version first;
@@ -275,7 +275,8 @@ static void choose_step(merge *g)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     g->lr = pl_outer_lr(&outer->schedule, settings.lr, round);
     if (gossips)
-        settings.method = PL_METHOD_HEAVY_BALL;
+        settings.method =
+            settings.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
     g->step = pl_method_step(&settings, gossips ? 1 : g->lr, outer->rescale && !gossips,
                              g->n);
 }
