@@ -1,6 +1,6 @@
 #include "workers/peer.h"
 
-enum { WAIT_MS = 200, RETRY_MS = 250, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
+enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
 
 struct peer {
     pl_socket *socket;
@@ -159,77 +159,19 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* ---- asking another worker ---- */
-static pl_status ask(pl_socket *socket, pl_message *q, pl_message *a)
-{
-    q->request = pl_wire_next_request();
-    return pl_wire_ask(socket, q, RETRY_MS, PATIENCE_MS, a);
-}
-
-static pl_status ask_update(pl_socket *socket, const char *module, int64_t round,
-                            int path, int replica, pl_hash *hash)
-{
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, PL_MSG_GET_UPDATE);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, module);
-    pl_put_u64(&q.body, PL_TAG_PATH, (uint64_t)path);
-    pl_put_u64(&q.body, PL_TAG_REPLICA, (uint64_t)replica);
-    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)round);
-    pl_status status = ask(socket, &q, &a);
-    if (status == PL_OK) {
-        pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);
-        *hash = pl_get_hash(&r, PL_TAG_BLOB, 0);
-        status = pl_reader_status(&r);
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
-static pl_status ask_piece(pl_socket *socket, const pl_hash *hash, uint64_t at,
-                           pl_buf *out, uint64_t *total)
-{
-    pl_message q, a;
-    pl_reader r;
-    pl_status status = PL_OK;
-    pl_message_init(&q, PL_MSG_GET_BLOB);
-    pl_message_init(&a, 0);
-    pl_put_hash(&q.body, PL_TAG_BLOB, hash);
-    pl_put_u64(&q.body, PL_TAG_OFFSET, at);
-    PL_TRY(ask(socket, &q, &a));
-    pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
-    *total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
-    PL_TRY(pl_reader_status(&r));
-    if ((a.data.len == 0 && *total > at) || a.data.len > *total - at)
-        PL_TRY(pl_fail(PL_ERR_PROTO, "a worker sent a wrong piece of a blob"));
-    pl_buf_append(out, a.data.data, a.data.len);
-done:
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
+/* It answers as a home does, so it is asked as one; only not for long. */
 pl_status peer_get(const char *address, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {
-    pl_socket *socket = NULL;
-    pl_hash hash, got;
+    pl_client *client = NULL;
+    pl_hash hash;
     pl_status status = PL_OK;
-    size_t start = out->len;
-    uint64_t total = 1;
-    PL_TRY(pl_wire_connect(address, &socket));
-    PL_TRY(ask_update(socket, module, round, path, replica, &hash));
-    while (out->len - start < total)
-        PL_TRY(ask_piece(socket, &hash, out->len - start, out, &total));
-    pl_blob_hash(out->data + start, out->len - start, &got);
-    if (!pl_hash_equal(&got, &hash))
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "an update of %s arrived with another hash",
-                       module));
+    pl_client_options options = {
+        .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
+    PL_TRY(pl_client_create(&options, &client));
+    PL_TRY(pl_client_get_update(client, module, round, path, replica, &hash));
+    PL_TRY(pl_client_get_blob(client, module, &hash, out));
 done:
-    if (status != PL_OK)
-        out->len = start;
-    pl_wire_close(&socket);
+    pl_client_destroy(&client);
     return status;
 }
