@@ -16,7 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHAIN_CHECK_ROWS = 65536, RECOVERY_SPARE_BYTES = 16 << 20, CATCH_UP_TRIES = 20 };
+enum {
+    CHAIN_CHECK_ROWS = 65536,
+    RECOVERY_SPARE_BYTES = 16 << 20,
+    CATCH_UP_TRIES = 20,
+    OPEN_TRIES = 5
+};
 
 row_source store_source(const pl_store *store)
 {
@@ -49,6 +54,7 @@ static pl_status load_state(pl_store *store)
     pl_buf last = {0};
     kv_pin pin = {0};
     pl_status status = PL_OK;
+    store->sequence = store->epoch = 0;
     PL_TRY(kv_last_key(store->db, KV_LOG, &last));
     if (last.len) {
         PL_TRY(kv_get(store->db, KV_LOG, (kv_slice){last.data, last.len}, &pin));
@@ -240,14 +246,32 @@ static pl_status make_scratch(pl_store *store)
     return PL_OK;
 }
 
-/* The mark was read before the database, so the database must reach it; a writer in
- * the middle of changing files may make that take a few looks. */
-static pl_status reach_mark(pl_store *store, const watermark *mark)
+/* A follower may see the families of a commit at different times while the writer
+ * changes files: what it has seen once, or knows from the mark, it waits for. */
+static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     PL_RETURN_IF(load_state(store));
-    for (int i = 0; i < CATCH_UP_TRIES && store->sequence < mark->sequence; i++) {
+    for (int i = 0;
+         i < CATCH_UP_TRIES && (store->sequence < sequence || store->epoch < epoch);
+         i++) {
         pl_sleep_ms(i);
-        PL_RETURN_IF(pl_store_refresh(store));
+        PL_RETURN_IF(kv_refresh(store->db));
+        PL_RETURN_IF(load_state(store));
+    }
+    return PL_OK;
+}
+
+/* The mark was read before the database, so the database must reach it. One that was
+ * opened in the middle of a change of files may never: it is opened once more. */
+static pl_status open_at_mark(pl_store *store, const char *database,
+                              const watermark *mark)
+{
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        kv_close(&store->db, false);
+        PL_RETURN_IF(kv_open(database, KV_FOLLOW, store->scratch, &store->db));
+        PL_RETURN_IF(follow(store, mark->sequence, mark->epoch));
+        if (check_mark(store, mark) == PL_OK)
+            return PL_OK;
     }
     return check_mark(store, mark);
 }
@@ -267,16 +291,16 @@ static pl_status open_reader(pl_store *store)
             store->folder);
     PL_RETURN_IF(make_scratch(store));
     pl_join(path, store->folder, "db");
-    PL_RETURN_IF(kv_open(path, KV_FOLLOW, store->scratch, &store->db));
-    return reach_mark(store, &mark);
+    return open_at_mark(store, path, &mark);
 }
 
 pl_status pl_store_refresh(pl_store *store)
 {
     if (store->mode != PL_STORE_READ)
         return PL_OK;
+    uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_RETURN_IF(kv_refresh(store->db));
-    return load_state(store);
+    return follow(store, sequence, epoch);
 }
 
 pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
