@@ -55,7 +55,8 @@ static void put(fixture *f, const char *module, int64_t round, int path, size_t 
 static pl_status get(fixture *f, const char *module, int64_t round, int path,
                      pl_buf *out)
 {
-    return peer_get(f->address, module, round, path, 0, out);
+    peer_line line = {.address = f->address};
+    return peer_get(&line, module, round, path, 0, out);
 }
 
 static void expect(fixture *f, const char *module, int64_t round, int path,
@@ -129,6 +130,25 @@ static void a_worker_that_is_gone_is_given_up_soon(void **state)
     pl_buf_destroy(&got);
 }
 
+static pl_status leave(void *context)
+{
+    ++*(int *)context;
+    return pl_fail(PL_ERR_CANCELLED, "no more");
+}
+
+static void whoever_waits_goes_on_with_other_work(void **state)
+{
+    fixture *f = *state;
+    pl_buf got = {0};
+    int calls = 0;
+    peer_line line = {f->address, leave, &calls};
+    peer_destroy(f->offers);
+    f->offers = NULL;
+    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 0, 0, &got), PL_ERR_CANCELLED);
+    assert_int_equal(calls, 1);
+    pl_buf_destroy(&got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +160,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_repeated_round_replaces_itself, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_worker_that_is_gone_is_given_up_soon, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(whoever_waits_goes_on_with_other_work, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

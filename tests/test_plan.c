@@ -222,6 +222,63 @@ static void failures_of_a_task_are_counted_across_workers(void **state)
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
 
+/* Arm "solo" has one path: nothing of its next phase waits for others. */
+static plan_path *solo_that_goes_on(plan *p, plan_task *task)
+{
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 0, task));
+    plan_grant(p, *task, 0, 0, TTL);
+    plan_path *path = &p->arms[task->arm].paths[task->index];
+    plan_extend(p, *task, 0, TTL);
+    assert_int_equal(path->lease.phase, 1);
+    return path;
+}
+
+static void failures_are_counted_although_the_lease_went_on(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_path *path = solo_that_goes_on(p, &task);
+    for (int i = 1; i <= 3; i++) {
+        plan_release(p, path, path->lease.token, true);
+        assert_int_equal(path->lease.failures, i);
+        plan_grant(p, task, i, 0, TTL);
+        plan_extend(p, task, 0, TTL);
+    }
+    plan_finish(path, 1);
+    assert_int_equal(path->lease.failures, 0);
+}
+
+static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_path *path = solo_that_goes_on(p, &task);
+    uint64_t token = path->lease.token;
+    plan_shorten(path, token - 1);
+    assert_int_equal(path->lease.phase, 1);
+    plan_shorten(path, token);
+    assert_int_equal(path->lease.phase, 0);
+    assert_true(path->lease.active);
+    assert_true(plan_continues(p, task, 0, token)); /* it may go on once more */
+}
+
+static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
+{
+    plan *p = *state;
+    uint64_t token = (1ull << 32) | 5;
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    p->epoch = 2;
+    plan_path *path = plan_find_arm(p, "solo")->paths;
+    assert_true(plan_renew(p, path, 1, token, 0, 0, TTL)); /* the later phase first */
+    assert_true(plan_renew(p, path, 0, token, 0, 0, TTL));
+    assert_int_equal(path->lease.phase, 1);
+    assert_false(plan_renew(p, path, 2, token, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 1, token - 1, 1, 0, TTL));
+}
+
 static void arm_is_finished_when_paths_and_modules_are(void **state)
 {
     plan *p = *state;
@@ -252,6 +309,9 @@ int main(void)
         TEST(hub_that_starts_again_takes_leases_up),
         TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
         TEST(failures_of_a_task_are_counted_across_workers),
+        TEST(failures_are_counted_although_the_lease_went_on),
+        TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
+        TEST(either_phase_takes_a_lease_up_at_a_new_hub),
         TEST(arm_is_finished_when_paths_and_modules_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -371,6 +371,10 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     a->type = PL_MSG_OK;
     if (!rep.path)
         return PL_OK;
+    if (rep.phase > rep.path->phase) {
+        plan_shorten(rep.path, m->token);
+        return PL_OK;
+    }
     plan_release(&h->tasks, rep.path, m->token, why != PL_OK);
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);

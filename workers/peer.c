@@ -160,14 +160,17 @@ void peer_put(peer *p, peer_offer *offer)
 }
 
 /* It answers as a home does, so it is asked as one; only not for long. */
-pl_status peer_get(const char *address, const char *module, int64_t round, int path,
+pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {
     pl_client *client = NULL;
     pl_hash hash;
     pl_status status = PL_OK;
-    pl_client_options options = {
-        .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
+    pl_client_options options = {.homes = &line->address,
+                                 .n_homes = 1,
+                                 .patience_ms = PATIENCE_MS,
+                                 .idle = line->idle,
+                                 .idle_context = line->idle_context};
     PL_TRY(pl_client_create(&options, &client));
     PL_TRY(pl_client_get_update(client, module, round, path, replica, &hash));
     PL_TRY(pl_client_get_blob(client, module, &hash, out));

@@ -22,9 +22,16 @@ void peer_destroy(peer *p); /* accepts NULL */
 /* Takes the offer. Of one path and module the last two rounds are kept. Any thread. */
 void peer_put(peer *p, peer_offer *offer);
 
-/* Appends the update that the worker at `address` offers. ERR_NOT_FOUND, ERR_NET and
- * ERR_TIMEOUT mean: ask the home. */
-pl_status peer_get(const char *address, const char *module, int64_t round, int path,
+/* Whom to ask, and what goes on meanwhile (as in pl_client_options; may be NULL). */
+typedef struct peer_line {
+    const char *address;
+    pl_status (*idle)(void *context);
+    void *idle_context;
+} peer_line;
+
+/* Appends the update that this worker offers. ERR_NOT_FOUND, ERR_NET and ERR_TIMEOUT
+ * mean: ask the home. */
+pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out);
 
 #endif

@@ -101,6 +101,7 @@ void plan_finish(plan_path *path, int64_t phase)
     path->phase = phase;
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
+    path->lease.failures = 0;
 }
 
 /* `ahead`: the phase before has not arrived yet, so what only it contributes to is not
@@ -254,28 +255,33 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
+/* Failures stay: they are of the phase that has not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
     lease->phase++;
     lease->step = 0;
-    lease->failures = 0;
     lease->deadline_ms = now_ms + ttl_ms;
     p->n_granted++;
+}
+
+void plan_shorten(plan_path *path, uint64_t token)
+{
+    if (path->lease.token == token && path->lease.phase > path->phase)
+        path->lease.phase = path->phase;
 }
 
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     bool taken = path->lease.token != 0;
-    int failures = path->lease.phase == path->phase ? path->lease.failures : 0;
     path->lease = (plan_lease){.active = true,
                                .token = (p->epoch << 32) | ++p->counter,
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
                                .worker = worker,
                                .loss = path->loss,
-                               .failures = failures};
+                               .failures = path->lease.failures};
     path->last_worker = worker;
     p->n_granted++;
     return taken;
@@ -285,7 +291,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
                 int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &path->lease;
-    bool ahead = phase == path->phase + 1 && lease->active && lease->token == token;
+    bool ahead = phase == path->phase + 1; /* whatever comes first after a restart */
     if ((phase != path->phase && !ahead) || token >> 32 > p->epoch)
         return false;
     if (lease->token != token) {
@@ -325,6 +331,7 @@ int plan_expire(plan *p, int64_t now_ms)
             if (!lease->active || lease->deadline_ms > now_ms)
                 continue;
             lease->active = false;
+            p->arms[a].paths[i].offered = 0; /* whoever offers it may be gone */
             n++;
         }
     p->n_expired += (uint64_t)n;

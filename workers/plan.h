@@ -78,6 +78,8 @@ bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* The lease goes on into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
+/* That next phase is given back, while the one before is still on its way. */
+void plan_shorten(plan_path *path, uint64_t token);
 /* True if the task was taken from another holder: homes must then be told. */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* A lease held under `token`, or a free task that may be taken up again under it;

@@ -49,8 +49,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* The phase before is still on its way under the same lease: that must not be given
- * back. If nobody renews it for the new phase, it ends by itself. */
+/* The phase before is still on its way under the same lease. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -68,8 +67,6 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
     drop_after(w, task);
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    if (shares_lease(w, task))
-        return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
     PL_RETURN_IF(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
@@ -351,7 +348,7 @@ static pl_status do_others(worker *w)
 
 /* Called while a fetch waits: everything else goes on. No second fetch can begin, for
  * no question is open. What fails here is not the fetch's failure. */
-static pl_status go_on(void *context)
+pl_status worker_go_on(void *context)
 {
     worker *w = context;
     w->broken = do_others(w);
@@ -399,13 +396,15 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
+/* Not while the worker's own part in those versions is still on its way. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
     int step = 0;
     double loss = 0, rate = 0;
     trainer_progress(w->inner, &step, &loss, &rate);
-    if (step < w->training->job.mix_step || w->training->waits_since == 0)
+    if (step < w->training->job.mix_step || w->training->waits_since == 0 ||
+        shares_lease(w, w->training))
         w->training->waits_since = now;
     return now - w->training->waits_since > 3e-3 * w->ttl_ms;
 }
@@ -464,8 +463,7 @@ static pl_status drain(worker *w)
 {
     for (;;) {
         if (w->next) {
-            if (!shares_lease(w, w->next))
-                PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
+            PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
             worker_task_free(&w->next);
         }
         if (n_held(w) == 0)
@@ -496,7 +494,7 @@ static pl_status join(worker *w)
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
                                  .patience_ms = w->options->patience_ms,
-                                 .idle = go_on,
+                                 .idle = worker_go_on,
                                  .idle_context = w};
     PL_RETURN_IF(pl_client_create(&options, &w->homes));
     return sender_create(w, &w->out);

@@ -259,6 +259,37 @@ done:
     return status;
 }
 
+/* From the worker that trained it. Whoever is silent once is not asked again: every
+ * slot of the task would wait for it. */
+static pl_status ask_peer(worker *w, struct task_peer *who, const worker_task *task,
+                          const char *name, const int mate[2], pl_buf *out)
+{
+    peer_line line = {who->address, worker_go_on, w};
+    pl_status status = peer_get(&line, name, task->phase - 1, mate[0], mate[1], out);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        who->address[0] = '\0';
+    if (status == PL_OK)
+        pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name,
+               who->task, (long long)task->phase - 1);
+    return status;
+}
+
+/* PL_ERR_NOT_FOUND: from the home, then. */
+static pl_status ask_peers(worker *w, const worker_task *task, const char *path,
+                           const char *name, const int mate[2], pl_buf *out)
+{
+    for (size_t i = 0; i < task->n_peers; i++) {
+        struct task_peer *who = &task->peers[i];
+        if (!who->address[0] || strcmp(who->task, path) != 0)
+            continue;
+        if (ask_peer(w, who, task, name, mate, out) == PL_OK)
+            return PL_OK;
+        if (w->broken != PL_OK) /* the worker ends, not only this line */
+            return w->broken;
+    }
+    return PL_ERR_NOT_FOUND;
+}
+
 /* From the worker that trained it, else from the home. */
 static pl_status fetch_update(worker *w, const worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
@@ -267,16 +298,12 @@ static pl_status fetch_update(worker *w, const worker_task *task, const local_sl
     char path[96];
     pl_hash hash;
     pl_arm_path_name(s->arm, s->topology, mate / replicas, mate % replicas, path);
-    for (size_t i = 0; i < task->n_peers; i++)
-        if (strcmp(task->peers[i].task, path) == 0 &&
-            peer_get(task->peers[i].address, name, task->phase - 1, mate / replicas,
-                     mate % replicas, out) == PL_OK) {
-            pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name, path,
-                   (long long)task->phase - 1);
-            return PL_OK;
-        }
-    pl_status status = pl_client_get_update(w->homes, name, task->phase - 1,
-                                            mate / replicas, mate % replicas, &hash);
+    const int place[2] = {mate / replicas, mate % replicas};
+    pl_status status = ask_peers(w, task, path, name, place, out);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    status = pl_client_get_update(w->homes, name, task->phase - 1, place[0], place[1],
+                                  &hash);
     if (status == PL_ERR_NOT_FOUND) /* whoever offered it is gone; it will come again */
         return pl_fail(PL_ERR_BUSY, "%s's update of %s is not there yet", path, name);
     PL_RETURN_IF(status);

@@ -113,6 +113,9 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
+/* worker.c: what goes on while a fetch waits; `broken` tells if it must end. */
+pl_status worker_go_on(void *context);
+
 /* worker_fetch.c: everything the task depends on, by hash */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 /* Streaming: versions that came while the task trains, if they are there. */
