@@ -53,7 +53,8 @@ enum {
 };
 
 struct pl_socket {
-    void *zmq;
+    void *zmq, *monitor; /* the latter of a client: tells of every connection */
+    uint64_t connections;
     bool is_server, is_bound;
     char address[PL_ADDRESS_MAX];
     uint64_t dropped, bytes_sent, bytes_received;
@@ -303,15 +304,39 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     return status;
 }
 
+static bool watch(pl_socket *socket)
+{
+    static atomic_uint count;
+    char name[32];
+    snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
+    socket->monitor = zmq_socket(context(), ZMQ_PAIR);
+    return socket->monitor &&
+           zmq_socket_monitor(socket->zmq, name, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) == 0 &&
+           zmq_connect(socket->monitor, name) == 0;
+}
+
 pl_status pl_wire_connect(const char *address, pl_socket **out)
 {
     PL_RETURN_IF(open_socket(address, false, out));
-    if (zmq_connect((*out)->zmq, address) == 0)
+    if (watch(*out) && zmq_connect((*out)->zmq, address) == 0)
         return PL_OK;
     pl_status status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", address,
                                zmq_strerror(zmq_errno()));
     pl_wire_close(out);
     return status;
+}
+
+/* An event is two frames: what happened, and where. */
+bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
+{
+    uint64_t before = *seen;
+    char frame[PL_ADDRESS_MAX];
+    while (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 0 &&
+           zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 0)
+        socket->connections++;
+    *seen =
+        socket->connections > 1 ? socket->connections : 0; /* the first is no news */
+    return *seen != before;
 }
 
 /* ZeroMQ leaves the file of an ipc address behind; '@' names no file. */
@@ -327,6 +352,8 @@ void pl_wire_close(pl_socket **socket)
     if (!*socket)
         return;
     remove_ipc_file(*socket);
+    if ((*socket)->monitor)
+        zmq_close((*socket)->monitor);
     if ((*socket)->zmq) {
         zmq_close((*socket)->zmq);
         atomic_fetch_sub(&n_open, 1);

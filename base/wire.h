@@ -68,6 +68,10 @@ PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_messag
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
+/* Whether a client's connection has ended and come about again since `seen` was filled
+ * in: what was under way then is lost. Start with any number. */
+bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
+
 /* Messages dropped by the checks above, since the socket was opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);

@@ -97,12 +97,15 @@ static pl_status as_status(pl_message *answer)
     return pl_fail((pl_status)code, "%s", text);
 }
 
-/* One question, one answer; resent while the home is away. */
+/* Backing off spares a slow line, but a home that has started again lost the question:
+ * it is sent anew as soon as the line is back. */
 static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
     int64_t start = pl_now_ms(), sent = 0, again = RESEND_MS;
+    uint64_t line = 0;
     question->request = pl_wire_next_request();
+    (void)pl_wire_reconnected(socket, &line);
     for (;;) {
         int64_t now = pl_now_ms();
         if (now - start > c->patience_ms)
@@ -110,7 +113,8 @@ static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
                            "the home did not answer within %d s; see its log, or raise "
                            "workers.patience_s",
                            c->patience_ms / 1000);
-        if (sent == 0 || now - sent > again) {
+        bool anew = pl_wire_reconnected(socket, &line);
+        if (sent == 0 || anew || now - sent > again) {
             if (sent != 0 && again < RESEND_MAX_MS)
                 again *= 2; /* a slow line must not carry everything twice */
             pl_status status = pl_wire_send(socket, question);
@@ -181,6 +185,7 @@ typedef struct upload {
     bool impatient; /* a full home ends it with ERR_BUSY */
     size_t n_pieces, next, n_waiting;
     int64_t heard_ms; /* an acknowledgement */
+    uint64_t line;
     struct {
         uint64_t request;
         size_t piece;
@@ -222,10 +227,11 @@ static pl_status fill_window(upload *u)
 static pl_status resend_late(upload *u)
 {
     int64_t now = pl_now_ms();
+    bool anew = pl_wire_reconnected(u->socket, &u->line);
     for (size_t i = 0; i < u->n_waiting; i++) {
         int64_t sent = u->waiting[i].sent;
         int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
-        if (since > u->waiting[i].resend_ms) /* not while others still arrive */
+        if (anew || since > u->waiting[i].resend_ms) /* not while others still arrive */
             PL_RETURN_IF(send_piece(u, i));
     }
     return PL_OK;
@@ -285,6 +291,7 @@ static pl_status put_known_blob(pl_client *c, int home, const void *data,
     upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
     u.hash = *blob;
     u.impatient = impatient;
+    (void)pl_wire_reconnected(u.socket, &u.line);
     u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
     if (u.n_pieces == 0)
         u.n_pieces = 1;
@@ -583,14 +590,24 @@ typedef struct parcel {
     pl_message *questions, *answers;
     bool *done;
     int64_t sent_ms, again_ms, heard_ms;
+    uint64_t lines[PL_HOMES_MAX]; /* since the questions were sent */
 } parcel;
+
+static bool are_lines_new(parcel *p)
+{
+    bool anew = false;
+    for (int i = 0; i < p->client->n_homes; i++)
+        anew = pl_wire_reconnected(p->client->sockets[i], &p->lines[i]) || anew;
+    return anew;
+}
 
 /* In order, so that a home sees the path behind its updates. */
 static void send_open(parcel *p, int64_t now_ms)
 {
-    if (p->sent_ms != 0 && now_ms - p->sent_ms <= p->again_ms)
+    bool anew = are_lines_new(p) || p->sent_ms == 0;
+    if (!anew && now_ms - p->sent_ms <= p->again_ms)
         return;
-    p->again_ms = p->sent_ms == 0               ? RESEND_MS
+    p->again_ms = anew                          ? RESEND_MS
                   : p->again_ms < RESEND_MAX_MS ? 2 * p->again_ms
                                                 : RESEND_MAX_MS;
     for (int i = 0; i < p->n; i++) {

@@ -584,6 +584,46 @@ static int shut_down(void **state)
     return 0;
 }
 
+static bool comes_back(pl_socket *client, uint64_t *seen)
+{
+    int64_t start = pl_now_ms();
+    while (pl_now_ms() - start < WAIT_MS) {
+        if (pl_wire_reconnected(client, seen))
+            return true;
+        pl_sleep_ms(10);
+    }
+    return false;
+}
+
+static void client_sees_that_its_server_has_started_again(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_message m, got;
+    pl_peer peer;
+    char bound[PL_ADDRESS_MAX];
+    uint64_t seen = 0;
+    open_pair(&pair);
+    pl_message_init(&got, 0);
+    golden_message(&m);
+    assert_int_equal(pl_wire_send(pair.client, &m), PL_OK);
+    await_message(pair.server, &peer, &got);
+    assert_false(pl_wire_reconnected(pair.client, &seen)); /* the first connection */
+    for (int i = 0; i < 2; i++) {
+        pl_wire_close(&pair.server);
+        pl_status status;
+        do /* the address becomes free a moment later */
+            status = pl_wire_bind(pair.address, &pair.server, bound);
+        while (status == PL_ERR_BUSY);
+        assert_int_equal(status, PL_OK);
+        assert_true(comes_back(pair.client, &seen));
+        assert_false(pl_wire_reconnected(pair.client, &seen));
+    }
+    pl_message_destroy(&m);
+    pl_message_destroy(&got);
+    close_pair(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +645,7 @@ int main(void)
         cmocka_unit_test(asking_nobody_ends_in_time),
         cmocka_unit_test(polling_tells_sockets_from_descriptors),
         cmocka_unit_test(request_numbers_never_repeat),
+        cmocka_unit_test(client_sees_that_its_server_has_started_again),
     };
     return cmocka_run_group_tests(tests, NULL, shut_down);
 }
