@@ -1,11 +1,31 @@
 /* What the run will need, before it starts. */
 #include "cli/run.h"
 
-/* A worker holds a model for training, its cache, and up to three tasks: one fetched
- * (parameters and moments), one that trains (both, before and after) and one that is
- * sent (with the update, and encoded). */
-static uint64_t worker_bytes(const run *r)
+/* What a path keeps from phase to phase. */
+static pl_path_layout layout_of(const pl_outer *outer)
 {
+    pl_arm arm = {.outer = *outer};
+    return pl_path_layout_of(&arm);
+}
+
+/* noloco: of each task that was a worker's, the last two rounds are offered to mates.
+ * Tasks seldom change their worker. */
+static uint64_t offers(const run *r, const pl_outer *outer)
+{
+    int tasks = pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    bool gossips = outer->method.method == PL_METHOD_NOLOCO;
+    return gossips ? 2 * (uint64_t)((tasks + r->n_workers - 1) / r->n_workers) : 0;
+}
+
+/* A worker holds a model for training, its cache, and up to three tasks: one fetched
+ * (versions, state, and that packed), one that trains (these, and parameters and state
+ * after) and one that is sent (these, and next versions, packed state, an update as it
+ * was, as others see it, and encoded). Each has what it got from mates, too. */
+static uint64_t worker_bytes(const run *r, const pl_outer *outer)
+{
+    pl_path_layout l = layout_of(outer);
+    uint64_t state = (uint64_t)l.n_vectors, mates = l.last >= 0 ? 3 : 0;
+    uint64_t tasks = (1 + 2 * state) + (3 + 2 * state) + (7 + 3 * state) + mates;
     pl_model_plan plan;
     pl_model_options options = {
         .batch = (int)r->cfg.batch, .context = (int)r->cfg.context, .training = true};
@@ -15,10 +35,10 @@ static uint64_t worker_bytes(const run *r)
     if (cache > (uint64_t)r->cfg.worker_cache)
         cache = (uint64_t)r->cfg.worker_cache;
     return plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes +
-           17 * path + cache + (48u << 20);
+           (tasks + offers(r, outer)) * path + cache + (48u << 20);
 }
 
-static uint64_t home_bytes(const run *r)
+static uint64_t home_bytes(const run *r, const pl_outer *outer)
 {
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
@@ -26,7 +46,9 @@ static uint64_t home_bytes(const run *r)
         largest = bytes > largest ? bytes : largest;
     }
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
-    return 5 * largest + (uint64_t)r->n_workers * 3 * path + (96u << 20);
+    uint64_t state = (uint64_t)layout_of(outer).n_vectors;
+    uint64_t uploads = (uint64_t)r->n_workers * (1 + state) * path;
+    return 5 * largest + uploads + (96u << 20);
 }
 
 /* What a home keeps free for its commits, and what its database takes in advance. */
@@ -62,8 +84,11 @@ static pl_status refuse(const char *what, uint64_t need, uint64_t have,
 pl_status run_plan(const run *r)
 {
     char text[6][16];
-    uint64_t memory =
-        worker_bytes(r) * (uint64_t)r->n_workers + home_bytes(r) + (64u << 20);
+    pl_outer outer;
+    memset(&outer, 0, sizeof outer);
+    PL_RETURN_IF(config_outer(&r->cfg, &outer));
+    uint64_t memory = worker_bytes(r, &outer) * (uint64_t)r->n_workers +
+                      home_bytes(r, &outer) + (64u << 20);
     uint64_t have = pl_memory_available_bytes();
     uint64_t disk = disk_bytes(r), free_disk = pl_disk_free_bytes(r->dir);
     say("model    %s = %d paths; %s parameters a path, %s in all modules",
