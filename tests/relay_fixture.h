@@ -3,6 +3,7 @@
 #ifndef PL_TESTS_RELAY_FIXTURE_H
 #define PL_TESTS_RELAY_FIXTURE_H
 #include "outer/outer.h"
+#include "tests/tiny_arm.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -115,17 +116,7 @@ static inline void define_arm(fixture *f, const char *codec)
 {
     pl_arm *arm = &f->arm;
     pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = (pl_shape){.vocab = 300,
-                            .width = 16,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 8,
-                            .ffn = 24,
-                            .n_blocks = 2,
-                            .context = 16,
-                            .tied = true,
-                            .rope_theta = 1e4,
-                            .norm_eps = 1e-5};
+    arm->shape = tiny_shape(2);
     arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     arm->inner = (pl_inner){.batch = 2,
                             .context = 16,
@@ -144,9 +135,7 @@ static inline void define_arm(fixture *f, const char *codec)
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
     assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
     arm->outer.codec.small = 256; /* these tensors are no larger */
-    arm->n_shards = PATHS;
-    arm->shards = pl_alloc(PATHS * sizeof *arm->shards);
-    arm->weights = pl_alloc(PATHS * sizeof *arm->weights);
+    tiny_shards(arm, PATHS);
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
     assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &f->topology), PL_OK);

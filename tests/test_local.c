@@ -3,6 +3,7 @@
  * What holders of a module do by themselves under noloco and eager: the same as the
  * equations in plain double, and on average what the module's home makes of it. */
 #include "workers/local.h"
+#include "tests/tiny_arm.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -46,17 +47,7 @@ static void define_arm(world *w, pl_method method, int k, const char *codec)
 {
     pl_arm *a = &w->arm;
     pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = (pl_shape){.vocab = 300,
-                          .width = 16,
-                          .n_heads = 2,
-                          .n_kv_heads = 2,
-                          .head_size = 8,
-                          .ffn = 24,
-                          .n_blocks = 2,
-                          .context = 16,
-                          .tied = true,
-                          .rope_theta = 1e4,
-                          .norm_eps = 1e-5};
+    a->shape = tiny_shape(2);
     a->spec = (pl_topology_spec){.n_levels = 1, .experts = {k}, .replicas = 1};
     a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = PHASES};
     a->outer.method = pl_method_defaults(method);
@@ -68,9 +59,7 @@ static void define_arm(world *w, pl_method method, int k, const char *codec)
     a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
     assert_int_equal(pl_codec_options_default(codec, &a->outer.codec), PL_OK);
-    a->n_shards = k;
-    a->shards = pl_alloc((size_t)k * sizeof *a->shards);
-    a->weights = pl_alloc((size_t)k * sizeof *a->weights);
+    tiny_shards(a, k);
     for (int p = 0; p < k; p++)
         a->weights[p] = 1.0 + p * p;
 }

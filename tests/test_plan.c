@@ -2,6 +2,7 @@
  *
  * Who gets which task when: pure state, so every situation can be set up by hand. */
 #include "workers/plan.h"
+#include "tests/tiny_arm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,23 +19,11 @@ static void add_arm(plan *p, const char *name, int a, int b, int replicas, int p
     pl_hash blob;
     memset(&arm, 0, sizeof arm);
     pl_copy_text(arm.name, sizeof arm.name, name);
-    arm.shape = (pl_shape){.vocab = 300,
-                           .width = 16,
-                           .n_heads = 2,
-                           .n_kv_heads = 2,
-                           .head_size = 8,
-                           .ffn = 24,
-                           .n_blocks = 2,
-                           .context = 16,
-                           .tied = true,
-                           .rope_theta = 1e4,
-                           .norm_eps = 1e-5};
+    arm.shape = tiny_shape(2);
     arm.spec =
         (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
     arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
-    arm.n_shards = a * b;
-    arm.shards = pl_alloc((size_t)(a * b) * sizeof *arm.shards);
-    arm.weights = pl_alloc((size_t)(a * b) * sizeof *arm.weights);
+    tiny_shards(&arm, a * b);
     pl_hash_of("blob", name, strlen(name), &blob);
     assert_int_equal(plan_add_arm(p, &arm, &blob), PL_OK);
 }

@@ -4,6 +4,7 @@
  * at random moments and start again: whatever the method, everything that a task needs
  * is there when it is given out, and the arm ends. */
 #include "workers/plan.h"
+#include "tests/tiny_arm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -375,26 +376,14 @@ static void define_arm(pl_arm *arm, pl_method method, int a, int b, int replicas
 {
     memset(arm, 0, sizeof *arm);
     pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = (pl_shape){.vocab = 300,
-                            .width = 16,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 8,
-                            .ffn = 24,
-                            .n_blocks = 4,
-                            .context = 16,
-                            .tied = true,
-                            .rope_theta = 1e4,
-                            .norm_eps = 1e-5};
+    arm->shape = tiny_shape(4);
     arm->spec =
         (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
     arm->spec.private_block[1] = true;
     arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
     arm->outer.method = pl_method_defaults(method);
     arm->outer.staleness = 1;
-    arm->n_shards = a * b;
-    arm->shards = pl_alloc((size_t)(a * b) * sizeof *arm->shards);
-    arm->weights = pl_alloc((size_t)(a * b) * sizeof *arm->weights);
+    tiny_shards(arm, a * b);
 }
 
 /* Returns how many updates came twice. */

@@ -2,6 +2,7 @@
  *
  * Which versions phases start from and which rounds they end in, method by method. */
 #include "outer/outer.h"
+#include "tests/tiny_arm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,24 +34,12 @@ static int setup(void **state)
     fixture *f = pl_alloc(sizeof *f);
     pl_arm *a = &f->arm;
     pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = (pl_shape){.vocab = 300,
-                          .width = 16,
-                          .n_heads = 2,
-                          .n_kv_heads = 2,
-                          .head_size = 8,
-                          .ffn = 24,
-                          .n_blocks = 4,
-                          .context = 16,
-                          .tied = true,
-                          .rope_theta = 1e4,
-                          .norm_eps = 1e-5};
+    a->shape = tiny_shape(4);
     a->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     a->spec.private_block[1] = true;
     a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
     a->outer.weighted = true;
-    a->n_shards = 4;
-    a->shards = pl_alloc(4 * sizeof *a->shards);
-    a->weights = pl_alloc(4 * sizeof *a->weights);
+    tiny_shards(a, 4);
     for (int p = 0; p < 4; p++)
         a->weights[p] = 1 + p;
     if (pl_topology_create(&a->shape, &a->spec, &f->t) != PL_OK)
