@@ -310,36 +310,3 @@ done:
         pl_buf_destroy(&scratch[i]);
     return status;
 }
-
-/* ---- one codec without parts ---- */
-pl_status pl_codec_check(const char *codec)
-{
-    if (strcmp(codec, "f32") != 0 && strcmp(codec, "bf16") != 0)
-        return pl_fail(PL_ERR_CONFIG, "unknown codec `%s`; known are f32 and bf16",
-                       codec);
-    return PL_OK;
-}
-
-uint64_t pl_codec_bytes(const char *codec, size_t n)
-{
-    size_t width = strcmp(codec, "bf16") == 0 ? 2 : 4;
-    return n ? HEADER_BYTES + RECORD_BYTES + SECTION_BYTES + (uint64_t)n * width
-             : HEADER_BYTES;
-}
-
-pl_status pl_codec_encode(const char *codec, const float *update, size_t n,
-                          uint8_t *out)
-{
-    pl_codec_options options;
-    pl_codec_part part = {0, n, PL_ROLE_MLP};
-    pl_buf message = {0};
-    PL_RETURN_IF(pl_codec_check(codec));
-    PL_RETURN_IF(pl_codec_options_default(codec, &options));
-    options.entropy = false;
-    options.small = 0;
-    PL_RETURN_IF(
-        pl_codec_encode_module(&options, &part, 1, NULL, update, NULL, &message));
-    memcpy(out, message.data, message.len);
-    pl_buf_destroy(&message);
-    return PL_OK;
-}

@@ -186,14 +186,6 @@ PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_message *messages,
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
 
-/* ---- one codec, f32 or bf16, for a whole update without parts ---- */
-/* ERR_CONFIG names the known codecs. */
-PL_MUST_CHECK pl_status pl_codec_check(const char *codec);
-uint64_t pl_codec_bytes(const char *codec,
-                        size_t n); /* encoded size, header included */
-/* out has pl_codec_bytes bytes. */
-PL_MUST_CHECK pl_status pl_codec_encode(const char *codec, const float *update,
-                                        size_t n, uint8_t *out);
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,8 @@
  * A real home process and its client: what is acknowledged is there after kill -9, an
  * update counts once however often it is sent, and nothing wrong gets in. */
 #include "outer/outer.h"
+#include "tests/codec_support.h"
+#include "tests/tiny_arm.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -83,17 +85,7 @@ static void define_arm(fixture *f)
 {
     memset(&f->arm, 0, sizeof f->arm);
     pl_copy_text(f->arm.name, sizeof f->arm.name, "mix");
-    f->arm.shape = (pl_shape){.vocab = 300,
-                              .width = 16,
-                              .n_heads = 2,
-                              .n_kv_heads = 2,
-                              .head_size = 8,
-                              .ffn = 24,
-                              .n_blocks = 2,
-                              .context = 16,
-                              .tied = true,
-                              .rope_theta = 1e4,
-                              .norm_eps = 1e-5};
+    f->arm.shape = tiny_shape(2);
     f->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     f->arm.inner = (pl_inner){.batch = 2,
                               .context = 16,
@@ -112,9 +104,7 @@ static void define_arm(fixture *f)
     pl_copy_text(f->arm.outer.codec_name, sizeof f->arm.outer.codec_name, "f32");
     assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
     f->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    f->arm.n_shards = 4;
-    f->arm.shards = pl_alloc(4 * sizeof *f->arm.shards);
-    f->arm.weights = pl_alloc(4 * sizeof *f->arm.weights);
+    tiny_shards(&f->arm, 4);
     for (int p = 0; p < 4; p++)
         f->arm.weights[p] = 1.0 + p;
     assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
@@ -199,15 +189,15 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase,
     char name[96];
     sent out;
     pl_submission submission;
-    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
-    uint8_t *encoded = pl_alloc((size_t)bytes);
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
     memset(&submission, 0, sizeof submission);
-    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
     pl_arm_module_name(&f->arm, f->topology,
                        pl_topology_module_of_path(f->topology, slot, path), name);
     submission.module = name;
-    submission.data = encoded;
-    submission.bytes = bytes;
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
     submission.contribution.path = path;
     submission.contribution.phase = phase;
     submission.contribution.token = token;
@@ -221,7 +211,7 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase,
     submission.base_version = base.number;
     assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text),
                      PL_OK);
-    pl_free(encoded);
+    pl_buf_destroy(&encoded);
     return out;
 }
 
@@ -371,17 +361,17 @@ static void update_of_a_wrong_base_is_rejected(void **state)
 {
     fixture *f = *state;
     const pl_slot *s = pl_topology_slot(f->topology, SLOT_HEAD);
-    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
-    uint8_t *encoded = pl_alloc((size_t)bytes);
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
     float *update = pl_alloc(s->n_params * sizeof *update);
     pl_submission submission;
     pl_submit_result result;
     char text[256];
     memset(&submission, 0, sizeof submission);
-    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
     submission.module = "mix/head.E0";
-    submission.data = encoded;
-    submission.bytes = bytes;
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
@@ -390,25 +380,25 @@ static void update_of_a_wrong_base_is_rejected(void **state)
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "another version"));
     pl_free(update);
-    pl_free(encoded);
+    pl_buf_destroy(&encoded);
 }
 
 static void path_that_does_not_hold_the_module_is_rejected(void **state)
 {
     fixture *f = *state;
     const pl_slot *s = pl_topology_slot(f->topology, SLOT_L1);
-    uint64_t bytes = pl_codec_bytes("f32", s->n_params);
-    uint8_t *encoded = pl_alloc((size_t)bytes);
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
     float *update = pl_alloc(s->n_params * sizeof *update);
     pl_submission submission;
     pl_submit_result result;
     char text[256];
     memset(&submission, 0, sizeof submission);
-    assert_int_equal(pl_codec_encode("f32", update, s->n_params, encoded), PL_OK);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
     submission.module = "mix/L1.E0";
     submission.contribution.path = 3; /* p11 goes through L1.E1 */
-    submission.data = encoded;
-    submission.bytes = bytes;
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
@@ -419,7 +409,7 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "does not go through"));
     pl_free(update);
-    pl_free(encoded);
+    pl_buf_destroy(&encoded);
 }
 
 static void path_state_waits_for_the_updates_of_its_task(void **state)
