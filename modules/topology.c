@@ -268,12 +268,11 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module)
 int pl_topology_module_paths(const pl_topology *t, int module, int *paths)
 {
     int slot = pl_topology_module_slot(t, module), n = 0;
+    if (!paths) /* they are every combination: a slot's modules have equally many */
+        return t->n_paths / t->slots[slot].n_experts;
     for (int path = 0; path < t->n_paths; path++)
-        if (pl_topology_module_of_path(t, slot, path) == module) {
-            if (paths)
-                paths[n] = path;
-            n++;
-        }
+        if (pl_topology_module_of_path(t, slot, path) == module)
+            paths[n++] = path;
     return n;
 }
 

@@ -74,13 +74,13 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
 static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                       pl_buf *out)
 {
-    int path = index / pl_topology_n_replicas(arm->topology), mate = 0;
+    if (arm->arm.outer.method.method != PL_METHOD_NOLOCO || phase == 0)
+        return;
+    const int *mates = plan_mates(arm, index, phase);
     pl_buf nested = {0};
-    for (int slot = 0; phase > 0 && slot < pl_topology_n_slots(arm->topology); slot++) {
-        int module = pl_topology_module_of_path(arm->topology, slot, path);
-        if (pl_round_mate(&arm->arm, arm->topology, module, index, phase - 1, &mate) !=
-                PL_OK ||
-            mate == index || arm->paths[mate].offered < phase)
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        int mate = mates[slot];
+        if (mate < 0 || mate == index || arm->paths[mate].offered < phase)
             continue;
         pl_buf_clear(&nested);
         pl_put_text(&nested, PL_TAG_ADDRESS,

@@ -2,6 +2,8 @@
 
 static void clear_arm(plan_arm *a)
 {
+    for (int i = 0; a->paths && i < a->n_tasks; i++)
+        pl_free(a->paths[i].mates);
     pl_topology_destroy(&a->topology);
     pl_arm_clear(&a->arm);
     pl_free(a->versions);
@@ -37,6 +39,7 @@ static void init_paths(plan_arm *a)
     a->paths = pl_alloc((size_t)a->n_tasks * sizeof *a->paths);
     for (int i = 0; i < a->n_tasks; i++) {
         a->paths[i].last_worker = -1;
+        a->paths[i].mates_phase = -1;
         pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas,
                          a->paths[i].name);
     }
@@ -136,17 +139,40 @@ void plan_withdraw(plan *p, int worker)
                 p->arms[a].paths[i].offered = 0;
 }
 
+static void find_mates(const plan_arm *a, int index, int64_t phase, int *mates)
+{
+    int path = index / pl_topology_n_replicas(a->topology);
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        int module = pl_topology_module_of_path(a->topology, slot, path);
+        if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1,
+                          &mates[slot]) != PL_OK)
+            mates[slot] = -1;
+    }
+}
+
+const int *plan_mates(const plan_arm *arm, int index, int64_t phase)
+{
+    plan_path *path = &arm->paths[index];
+    if (!path->mates)
+        path->mates =
+            pl_alloc((size_t)pl_topology_n_slots(arm->topology) * sizeof *path->mates);
+    if (path->mates_phase != phase)
+        find_mates(arm, index, phase, path->mates);
+    path->mates_phase = phase;
+    return path->mates;
+}
+
 /* Everybody whom the path met after its last phase must have finished that phase, or
  * offer what it made of it. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase)
 {
-    int path = index / pl_topology_n_replicas(a->topology), mate = 0;
-    for (int slot = 0; phase > 0 && slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1, &mate) !=
-                PL_OK ||
-            (mate != index && a->paths[mate].phase < phase &&
-             a->paths[mate].offered < phase))
+    if (phase == 0)
+        return true;
+    const int *mates = plan_mates(a, index, phase);
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        int mate = mates[slot];
+        if (mate < 0 || (mate != index && a->paths[mate].phase < phase &&
+                         a->paths[mate].offered < phase))
             return false;
     }
     return true;

@@ -26,8 +26,10 @@ typedef struct plan_path {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    int last_worker; /* -1: nobody yet */
-    int64_t offered; /* phases whose updates can be had from a worker (noloco) */
+    int last_worker;     /* -1: nobody yet */
+    int64_t mates_phase; /* that `mates` is of; -1: of none yet */
+    int *mates;          /* [n_slots] whom it met after its last phase (noloco) */
+    int64_t offered;     /* phases whose updates can be had from a worker (noloco) */
     int offered_by;
     plan_lease lease;
 } plan_path;
@@ -67,6 +69,9 @@ void plan_finish(plan_path *path, int64_t phase);
 void plan_offer(plan_path *path, int64_t phase, int worker);
 void plan_withdraw(plan *p, int worker);
 
+/* Whom a path exchanges with before `phase`, slot after slot: an index, its own where
+ * it has no mate, -1 where that cannot be told. Looked up once a phase. */
+const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
 bool plan_ready(const plan *p, const plan_arm *arm, int index);
 /* The best ready task for this worker: longest remaining chain first, then the path
  * the worker knows, then one that nobody knows. False if there is none. */
