@@ -1,6 +1,7 @@
 #include "outer/rounds.h"
 #include "outer/gossip.h"
 #include "outer/step.h"
+#include "outer/step_overlap.h"
 
 static pl_method method_of(const pl_arm *arm, const pl_topology *t, int module)
 {
@@ -16,7 +17,9 @@ static bool streams(const pl_arm *arm)
 /* Fragments are strided over slots; whoever has no company streams along. */
 static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 {
-    return pl_topology_module_slot(t, module) % arm->outer.method.fragments;
+    return pl_streaming_fragment(pl_topology_module_slot(t, module),
+                                 pl_topology_n_slots(t), arm->outer.method.fragments,
+                                 true);
 }
 
 static int delay_of(const pl_arm *arm, const pl_topology *t, int module)
@@ -29,10 +32,13 @@ static int delay_of(const pl_arm *arm, const pl_topology *t, int module)
 
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase)
 {
-    int fragments = arm->outer.method.fragments;
+    const pl_method_settings *m = &arm->outer.method;
+    int64_t round = phase;
     if (!streams(arm))
         return phase;
-    return phase % fragments == fragment_of(arm, t, module) ? phase / fragments : -1;
+    int64_t end = (phase + 1) * (m->inner_steps / m->fragments);
+    return pl_streaming_sends(m, end, &round) == fragment_of(arm, t, module) ? round
+                                                                             : -1;
 }
 
 uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,

@@ -12,6 +12,12 @@ static double lr_of(const local_slot *s, const pl_method_settings *m, int64_t ro
     return pl_outer_lr(&s->arm->outer.schedule, m->lr, round);
 }
 
+static void subtract(const float *a, const float *b, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = a[i] - b[i];
+}
+
 pl_status local_step_eager(const local_slot *s, const float *mean_before)
 {
     pl_method_settings m = settings_of(s);
@@ -38,8 +44,8 @@ pl_status local_step_gossip(const local_slot *s, const float *mate)
     if (mate)
         PL_RETURN_IF(
             pl_try_alloc(s->n * sizeof *offer, "a mate's offer", (void **)&offer));
-    for (size_t i = 0; mate && i < s->n; i++)
-        offer[i] = s->base[i] - mate[i];
+    if (mate)
+        subtract(s->base, mate, s->n, offer);
     pl_status status =
         pl_gossip_apply_one(&step, s->params, s->velocity, s->last, offer, s->n, 1);
     pl_free_aligned(offer);
@@ -63,13 +69,12 @@ void local_update(const local_slot *s, const float *start, const float *now,
         float share = share_of(s);
         if (s->arm->outer.rescale)
             share *= sqrtf((float)pl_arm_contributors(s->topology, s->module));
-        for (size_t i = 0; i < s->n; i++)
-            update[i] = s->base[i] - (start[i] - share * (start[i] - now[i]));
+        subtract(start, now, s->n, update);
+        pl_gossip_offer(start, update, share, s->n, update);
+        subtract(s->base, update, s->n, update);
         return;
     }
-    const float *from = method == PL_METHOD_EAGER ? start : s->base;
-    for (size_t i = 0; i < s->n; i++)
-        update[i] = from[i] - now[i];
+    subtract(method == PL_METHOD_EAGER ? start : s->base, now, s->n, update);
 }
 
 /* The factor that makes of what was sent the holder's part in the mean, times their
@@ -88,8 +93,7 @@ void local_keep(const local_slot *s, const float *start, const float *now,
     size_t bytes = s->n * sizeof *start;
     if (method == PL_METHOD_NOLOCO) {
         memcpy(s->params, start, bytes);
-        for (size_t i = 0; i < s->n; i++)
-            s->last[i] = s->base[i] - sent[i];
+        subtract(s->base, sent, s->n, s->last);
     } else if (method == PL_METHOD_EAGER) {
         memcpy(s->params, start, bytes);
         memcpy(s->before, s->last, bytes);

@@ -11,51 +11,35 @@ void state_round(const pl_arm *arm, float *state, size_t n_params)
         state[i] = pl_bf16_to_float(pl_bf16_from_float(state[i]));
 }
 
+/* The path's own vectors lie behind the moments, whatever those take. */
+static size_t own_offset(const pl_arm *arm, size_t n_params)
+{
+    return (size_t)pl_path_state_bytes(arm, n_params) - own_bytes(arm, n_params);
+}
+
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out)
 {
     size_t n = 2 * n_params;
-    switch (arm->outer.state) {
-    case PL_STATE_F32:
+    if (arm->outer.state == PL_STATE_F32)
         memcpy(out, state, n * sizeof *state);
-        out += n * sizeof *state;
-        break;
-    case PL_STATE_BF16:
-        for (size_t i = 0; i < n; i++) {
-            uint16_t half = pl_bf16_from_float(state[i]);
-            memcpy(out + i * sizeof half, &half, sizeof half);
-        }
-        out += n * sizeof(uint16_t);
-        break;
-    case PL_STATE_LOCAL:
-    case PL_STATE_COUNT:
-    default:
-        break;
+    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
+        uint16_t half = pl_bf16_from_float(state[i]);
+        memcpy(out + i * sizeof half, &half, sizeof half);
     }
-    memcpy(out, state + n, own_bytes(arm, n_params));
+    memcpy(out + own_offset(arm, n_params), state + n, own_bytes(arm, n_params));
 }
 
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float *state)
 {
     size_t n = 2 * n_params;
-    switch (arm->outer.state) {
-    case PL_STATE_F32:
+    memset(state, 0, n * sizeof *state);
+    if (arm->outer.state == PL_STATE_F32)
         memcpy(state, blob, n * sizeof *state);
-        blob += n * sizeof *state;
-        break;
-    case PL_STATE_BF16:
-        for (size_t i = 0; i < n; i++) {
-            uint16_t half;
-            memcpy(&half, blob + i * sizeof half, sizeof half);
-            state[i] = pl_bf16_to_float(half);
-        }
-        blob += n * sizeof(uint16_t);
-        break;
-    case PL_STATE_LOCAL:
-    case PL_STATE_COUNT:
-    default:
-        memset(state, 0, n * sizeof *state);
-        break;
+    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, blob + i * sizeof half, sizeof half);
+        state[i] = pl_bf16_to_float(half);
     }
     if (own_bytes(arm, n_params) > 0)
-        memcpy(state + n, blob, own_bytes(arm, n_params));
+        memcpy(state + n, blob + own_offset(arm, n_params), own_bytes(arm, n_params));
 }

@@ -81,9 +81,9 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* `floats` of a blob, from the cache or the home, into out. */
-static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
-                              size_t floats, float *out)
+/* A blob of so many bytes, from the cache or the home, into out. */
+static pl_status fetch_bytes(worker *w, const char *name, const pl_hash *blob,
+                             uint64_t want, void *out)
 {
     pl_buf bytes = {0};
     uint64_t have = 0;
@@ -95,13 +95,19 @@ static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
         data = bytes.data;
         have = bytes.len;
     }
-    if (have != (uint64_t)floats * sizeof *out)
-        PL_TRY(pl_fail(PL_ERR_PROTO, "%s has %llu bytes instead of %zu", name,
-                       (unsigned long long)have, floats * sizeof *out));
+    if (have != want)
+        PL_TRY(pl_fail(PL_ERR_PROTO, "%s has %llu bytes instead of %llu", name,
+                       (unsigned long long)have, (unsigned long long)want));
     memcpy(out, data, (size_t)have);
 done:
     pl_buf_destroy(&bytes);
     return status;
+}
+
+static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
+                              size_t floats, float *out)
+{
+    return fetch_bytes(w, name, blob, (uint64_t)floats * sizeof *out, out);
 }
 
 static int module_of(const worker_task *task, int slot)
@@ -195,26 +201,11 @@ static void find_local(worker *w, worker_task *task)
                (long long)task->phase);
 }
 
-static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
-                            uint64_t want, pl_buf *out)
-{
-    uint64_t have = 0;
-    const void *data = cache_get(w->blobs, blob, &have);
-    if (data)
-        pl_buf_append(out, data, (size_t)have);
-    else
-        PL_RETURN_IF(pl_client_get_blob(w->homes, name, blob, out));
-    if (out->len != want)
-        return pl_fail(PL_ERR_PROTO, "%s has %zu bytes instead of %llu", name, out->len,
-                       (unsigned long long)want);
-    return PL_OK;
-}
-
 static pl_status fetch_state(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
     pl_path_state state;
-    pl_buf blob = {0};
+    void *blob = NULL;
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
@@ -228,13 +219,15 @@ static pl_status fetch_state(worker *w, worker_task *task)
     PL_RETURN_IF(
         pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
-    if (bytes > 0)
-        PL_TRY(fetch_blob(w, task->name, &state.moments, bytes, &blob));
-    state_unpack(arm, blob.data, task->n_params, task->state);
+    if (bytes > 0) {
+        PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &blob));
+        PL_TRY(fetch_bytes(w, task->name, &state.moments, bytes, blob));
+    }
+    state_unpack(arm, blob, task->n_params, task->state);
     if (arm->outer.state == PL_STATE_LOCAL)
         find_local(w, task);
 done:
-    pl_buf_destroy(&blob);
+    pl_free_aligned(blob);
     return status;
 }
 
