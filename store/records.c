@@ -106,6 +106,7 @@ static void version_fields(const pl_version *v, pl_buf *fields)
         pl_put_f64(fields, 16, v->displacement);
     if (v->arrivals != 0)
         pl_put_u64(fields, 17, (uint64_t)v->arrivals);
+    put_hash_if(fields, 18, &v->change);
     pl_buf_destroy(&nested);
 }
 
@@ -159,6 +160,7 @@ pl_status version_decode(row_view *row, pl_version *out)
     if (pl_field_count(fields, 16) > 0)
         out->displacement = pl_get_f64(fields, 16, 0);
     out->arrivals = (int64_t)pl_get_u64_or(fields, 17, 0);
+    out->change = get_hash_if(fields, 18);
     pl_status list = contributions_get(row, out);
     pl_status rest = row_end(row);
     if (list == PL_OK && rest == PL_OK)

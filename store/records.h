@@ -8,7 +8,7 @@
 
 typedef struct head_record {
     uint64_t number;
-    uint64_t momentum_from; /* no version below this one has a momentum */
+    uint64_t momentum_from; /* no version below this one has momentum or change */
 } head_record;
 
 typedef struct blob_record {

@@ -71,7 +71,8 @@ typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number;  /* 0 is the initial one */
     pl_hash params;   /* blob; what "the module's hash" means */
-    pl_hash momentum; /* blob: momentum, then the method's carry if it has one */
+    pl_hash momentum; /* blob: momentum, then whatever else its next step needs */
+    pl_hash change;   /* blob: what its parent lost to become it, encoded; or none */
     pl_hash parent;   /* params of number-1, none for version 0 */
     pl_hash config;   /* of the run's canonical configuration */
     char method[32];  /* "init", "nesterov", ... */
@@ -173,8 +174,8 @@ PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t 
  * `parent` must be the parameters of the head, else ERR_ARG; blobs that it names must
  * be in the store or in the transaction, else ERR_NOT_FOUND (here and below).
  * Its pending contributions of phase number-1 are removed, with the update blobs
- * unless keep.updates. The momentum of version number-2 and older is dropped unless
- * keep.momentum. Both happen keep.late versions later; it is the same for all versions
+ * unless keep.updates. Momentum and change of version number-2 and older are dropped
+ * unless keep.momentum. Both happen keep.late versions later; it is the same for all versions
  * of a module. */
 typedef struct pl_keep {
     bool updates, momentum;

@@ -184,6 +184,8 @@ static pl_status check_version(const pl_txn *txn, const pl_version *v,
     PL_RETURN_IF(blob_check(txn, &v->params, "the parameters", v->module));
     if (!pl_hash_none(&v->momentum))
         PL_RETURN_IF(blob_check(txn, &v->momentum, "the momentum", v->module));
+    if (!pl_hash_none(&v->change))
+        PL_RETURN_IF(blob_check(txn, &v->change, "the change", v->module));
     return PL_OK;
 }
 
@@ -229,16 +231,17 @@ static pl_status drop_pending(pl_txn *txn, const char *module, uint64_t phase,
     return status;
 }
 
-/* The version's row stays; it only loses the name of its momentum. */
-static pl_status drop_momentum(pl_txn *txn, const char *module, uint64_t number)
+/* The version's row stays; it only loses the names of what its successors needed. */
+static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
     bool found = false;
     pl_status status = PL_OK;
     PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
-    if (found && !pl_hash_none(&old.momentum)) {
+    if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
         PL_TRY(blob_release(txn, &old.momentum));
-        old.momentum = (pl_hash){{0}};
+        PL_TRY(blob_release(txn, &old.change));
+        old.momentum = old.change = (pl_hash){{0}};
         version_write(txn->batch, &old);
     }
 done:
@@ -246,14 +249,14 @@ done:
     return status;
 }
 
-/* Of the versions below `number`, only the parent and `late` before it keep their
- * momentum. The head knows from where on there may be any, so that a long history is
+/* Of the versions below `number`, only the parent and `late` before it keep momentum
+ * and change. The head knows from where on there may be any, so that a long history is
  * not walked every time. */
-static pl_status drop_old_momentum(pl_txn *txn, const char *module, uint64_t late,
+static pl_status drop_old_state(pl_txn *txn, const char *module, uint64_t late,
                                    head_record *head)
 {
     for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
-        PL_RETURN_IF(drop_momentum(txn, module, head->momentum_from));
+        PL_RETURN_IF(drop_state(txn, module, head->momentum_from));
     return PL_OK;
 }
 
@@ -280,13 +283,14 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     version_write(txn->batch, &stored);
     PL_RETURN_IF(blob_hold(txn, &v->params));
     PL_RETURN_IF(blob_hold(txn, &v->momentum));
+    PL_RETURN_IF(blob_hold(txn, &v->change));
     if (v->number > 0)
         PL_RETURN_IF(
             drop_pending(txn, v->module, v->number - 1, keep.updates || late > 0));
     if (v->number > late && late > 0 && !keep.updates)
         PL_RETURN_IF(drop_updates(txn, v->module, v->number - late));
     if (!keep.momentum)
-        PL_RETURN_IF(drop_old_momentum(txn, v->module, late, &head));
+        PL_RETURN_IF(drop_old_state(txn, v->module, late, &head));
     head_write(txn->batch, v->module, &head);
     return PL_OK;
 }

@@ -114,6 +114,7 @@ static void a_version_comes_back_field_by_field(void **state)
     pl_copy_text(v.method, sizeof v.method, "nesterov");
     v.params = put_bytes(txn, 2, 5000);
     v.momentum = put_bytes(txn, 3, 5000);
+    v.change = put_bytes(txn, 4, 600);
     v.parent = first.params;
     memset(v.config.bytes, 7, sizeof v.config.bytes);
     v.lr = 0.7;
@@ -131,6 +132,7 @@ static void a_version_comes_back_field_by_field(void **state)
     assert_string_equal(got.method, v.method);
     assert_true(pl_hash_equal(&got.params, &v.params));
     assert_true(pl_hash_equal(&got.momentum, &v.momentum));
+    assert_true(pl_hash_equal(&got.change, &v.change));
     assert_true(pl_hash_equal(&got.parent, &v.parent));
     assert_true(pl_hash_equal(&got.config, &v.config));
     assert_true(got.number == 1 && got.n_params == 1250 && got.wall_ms == v.wall_ms);
@@ -317,13 +319,14 @@ static void run_phase(pl_store *store, uint64_t phase, pl_keep keep)
     txn = begin(store);
     v.params = put_bytes(txn, 200 + phase, 4000);
     v.momentum = put_bytes(txn, 300 + phase, 4000);
+    v.change = put_bytes(txn, 400 + phase, 500);
     v.parent = head.params;
     assert_ok(pl_txn_put_version(txn, &v, keep));
     assert_ok(pl_txn_commit(&txn));
     pl_version_clear(&head);
 }
 
-static void merged_updates_and_old_momentum_are_deleted(void **state)
+static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
 {
     pl_store_stats stats;
     pl_version v;
@@ -333,11 +336,13 @@ static void merged_updates_and_old_momentum_are_deleted(void **state)
         run_phase(store, phase, (pl_keep){false, false, false});
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_versions, 5);
-    assert_int_equal(stats.n_blobs, 5 + 2); /* parameters; momentum of 3 and 4 */
-    assert_int_equal(stats.chunk_bytes, 7 * 4000);
+    /* parameters; momentum and change of 3 and 4 */
+    assert_int_equal(stats.n_blobs, 5 + 2 + 2);
+    assert_int_equal(stats.chunk_bytes, 7 * 4000 + 2 * 500);
     for (uint64_t n = 0; n < 5; n++) {
         assert_ok(pl_store_get_version(store, "a/x", n, &v));
         assert_int_equal(pl_hash_none(&v.momentum), n < 3);
+        assert_int_equal(pl_hash_none(&v.change), n < 3);
         assert_true(pl_store_has_blob(store, &v.params));
         pl_version_clear(&v);
     }
@@ -354,7 +359,7 @@ static void kept_updates_and_momentum_stay(void **state)
     for (uint64_t phase = 0; phase < 3; phase++)
         run_phase(store, phase, (pl_keep){true, true, false});
     assert_ok(pl_store_count(store, &stats));
-    assert_int_equal(stats.n_blobs, 4 + 3 + 6);
+    assert_int_equal(stats.n_blobs, 4 + 3 + 3 + 6);
     assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
     assert_int_equal(n_pending, 0);
     run_phase(store, 3, (pl_keep){false, false, false}); /* from now on they go */
@@ -365,7 +370,7 @@ static void kept_updates_and_momentum_stay(void **state)
     assert_false(pl_hash_none(&v.momentum));
     pl_version_clear(&v);
     assert_ok(pl_store_count(store, &stats));
-    assert_int_equal(stats.n_blobs, 5 + 2 + 6);
+    assert_int_equal(stats.n_blobs, 5 + 2 + 2 + 6);
     pl_store_close(&store);
 }
 
@@ -640,7 +645,7 @@ int main(void)
         store_test(a_blob_that_no_record_names_is_not_kept),
         store_test(equal_tensors_are_stored_once),
         store_test(one_transaction_may_put_and_name_the_same_blob_often),
-        store_test(merged_updates_and_old_momentum_are_deleted),
+        store_test(merged_updates_old_momentum_and_changes_are_deleted),
         store_test(kept_updates_and_momentum_stay),
         store_test(a_merge_takes_updates_of_its_own_transaction),
         store_test(pending_comes_in_the_order_of_sums),
