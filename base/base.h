@@ -12,6 +12,7 @@
 #include "base/bf16.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"

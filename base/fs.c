@@ -6,6 +6,7 @@
  * close counts: network file systems report a full disk that late.
  */
 #include "base/fs.h"
+#include "base/failpoint.h"
 #include "base/text.h"
 #include <dirent.h>
 #include <errno.h>
@@ -157,6 +158,7 @@ pl_status pl_read_file(const char *path, pl_buf *out)
 /* Linux writes at most 2 GiB at once and may write less than it was asked to. */
 static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
 {
+    PL_RETURN_IF(pl_failpoint("fs.write.before"));
     while (len) {
         ssize_t put = write(fd, data, len < WRITE_STEP ? len : WRITE_STEP);
         if (put < 0 && errno == EINTR)
@@ -166,7 +168,7 @@ static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t
         data += put;
         len -= (size_t)put;
     }
-    return PL_OK;
+    return pl_failpoint("fs.write.after");
 }
 
 static pl_status write_synced(const char *path, const void *data, size_t len)
@@ -177,6 +179,8 @@ static pl_status write_synced(const char *path, const void *data, size_t len)
     pl_status status = write_all(fd, path, data, len);
     if (status == PL_OK && fsync(fd) != 0)
         status = failed("flush", path);
+    if (status == PL_OK)
+        status = pl_failpoint("fs.fsync.after");
     if (close(fd) != 0 && status == PL_OK)
         status = failed("close", path);
     return status;
@@ -197,7 +201,7 @@ static pl_status sync_parent(const char *path)
         return failed("open the folder", folder);
     pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
     close(fd);
-    return status;
+    return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
 
 pl_status pl_replace_file(const char *path, const void *data, size_t len)
@@ -211,6 +215,8 @@ pl_status pl_replace_file(const char *path, const void *data, size_t len)
     pl_status status = write_synced(temporary, data, len);
     if (status == PL_OK && rename(temporary, path) != 0)
         status = failed("rename into", path);
+    if (status == PL_OK)
+        status = pl_failpoint("fs.rename.after");
     if (status != PL_OK) {
         unlink(temporary);
         return status;

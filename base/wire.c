@@ -12,6 +12,7 @@
  */
 #include "base/wire.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/text.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -398,6 +399,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                        (unsigned)message->type, body->len, data->len, PL_WIRE_BODY_MAX,
                        PL_WIRE_DATA_MAX);
     uint8_t header[HEADER_BYTES];
+    PL_RETURN_IF(pl_failpoint("wire.send.before"));
     header_encode(message, header);
     bool more = data->len > 0;
     if ((peer && !send_frame(socket, peer->id, peer->len, true)) ||
@@ -406,7 +408,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
         (more && !send_frame(socket, data->data, data->len, false)))
         return send_failed(socket, to);
     socket->bytes_sent += HEADER_BYTES + body->len + data->len;
-    return PL_OK;
+    return pl_failpoint("wire.send.after");
 }
 
 pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,

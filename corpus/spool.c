@@ -150,6 +150,7 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
                        document->source, document->len, UINT32_MAX);
     if (spool->n_docs == spool->docs_cap)
         PL_RETURN_IF(spool_grow(spool));
+    PL_RETURN_IF(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
         return spool_failed(spool);
     spool->docs[spool->n_docs++] =

@@ -33,6 +33,7 @@ static pl_status write_failed(const token_writer *writer)
 
 static pl_status put(token_writer *writer, const void *data, size_t len)
 {
+    PL_RETURN_IF(pl_failpoint("tokens.write.before"));
     if (len > 0 && fwrite(data, 1, len, writer->file) != len)
         return write_failed(writer);
     return PL_OK;
@@ -160,6 +161,7 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
      * still take away. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
         return write_failed(writer);
+    PL_RETURN_IF(pl_failpoint("tokens.flush.after"));
     int closed = fclose(writer->file);
     writer->file = NULL;
     if (closed != 0 || rename(writer->draft, writer->path) != 0) {
@@ -167,7 +169,7 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
         remove(writer->draft);
         return status;
     }
-    return PL_OK;
+    return pl_failpoint("tokens.rename.after");
 }
 
 void token_writer_close(token_writer **writer)

@@ -235,6 +235,8 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     if (status == PL_OK && h->txn)
         status = pl_txn_commit(&h->txn);
     if (status == PL_OK)
+        status = pl_failpoint("home.arm.after");
+    if (status == PL_OK)
         status = home_install_arm(h, &arm);
     if (status == PL_OK)
         home_tell_arm(h, &h->arms[h->n_arms - 1]);
@@ -416,8 +418,12 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
 /* The group becomes durable; only then does anybody hear of it. */
 pl_status home_end_group(home *h)
 {
-    pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
+    pl_status status = pl_failpoint("home.commit.before");
+    if (status == PL_OK && h->txn)
+        status = pl_txn_commit(&h->txn);
     for (size_t i = 0; i < h->n_answers; i++) {
+        if (status == PL_OK)
+            status = pl_failpoint("home.reply.before");
         if (status == PL_OK)
             status = home_answer_now(h, &h->answers[i].peer, &h->answers[i].message);
         pl_message_destroy(&h->answers[i].message);
@@ -437,6 +443,7 @@ static pl_status take_group(home *h, pl_message *m)
         PL_RETURN_IF(handle(h, &peer, m));
     }
     PL_RETURN_IF(home_end_group(h));
+    PL_RETURN_IF(pl_failpoint("home.merge.before"));
     return home_merge_ready(h);
 }
 

@@ -389,6 +389,7 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out)
 pl_status kv_commit(kv *db, kv_batch *batch)
 {
     char *error = NULL;
+    PL_RETURN_IF(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
-    return error ? failed("write", db->path, error) : PL_OK;
+    return error ? failed("write", db->path, error) : pl_failpoint("kv.commit.after");
 }

@@ -118,14 +118,16 @@ pl_status watermark_set(watermark_file *file, const watermark *mark)
     uint8_t bytes[SLOT_BYTES];
     int slot = 1 - file->slot;
     slot_encode(mark, bytes);
+    PL_RETURN_IF(pl_failpoint("mark.write.before"));
     ssize_t put = pwrite(file->fd, bytes, sizeof bytes, (off_t)slot * SLOT_BYTES);
+    PL_RETURN_IF(pl_failpoint("mark.write.after"));
     if (put != SLOT_BYTES || fdatasync(file->fd) != 0)
         return pl_fail(put < 0 && errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
                        "cannot write the mark of commit %llu to %s: %s",
                        (unsigned long long)mark->sequence, file->path,
                        put < 0 || put == SLOT_BYTES ? strerror(errno) : "cut short");
     file->slot = slot;
-    return PL_OK;
+    return pl_failpoint("mark.flush.after");
 }
 
 void watermark_close(watermark_file *file)

@@ -145,8 +145,11 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task)
 static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    if (plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms))
+    bool again = plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
+    PL_RETURN_IF(pl_failpoint("hub.grant.after"));
+    if (again)
         PL_RETURN_IF(hub_fence(h, path));
+    PL_RETURN_IF(pl_failpoint("hub.fence.after"));
     return note_given(h, &h->workers[worker], task);
 }
 
@@ -441,6 +444,7 @@ static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
         pl_message_destroy(&a);
         pl_wire_error(&a, m->request, status, pl_last_error());
     }
+    PL_RETURN_IF(pl_failpoint("hub.answer.before"));
     a.request = m->request;
     return answer(h, peer, &a);
 }

@@ -244,9 +244,11 @@ static pl_status send_task(sender *s)
     pl_queue_push(s->packed, task);
     PL_TRY(pack_state(task));
     describe_path(s, &state);
+    PL_TRY(pl_failpoint("worker.submit.before"));
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state, task->token,
                                  task->packed_state, task->packed_bytes, p.results,
                                  p.texts));
+    PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++)
         PL_TRY(judge(p.names[i], p.results[i], p.texts[i]));
     PL_TRY(judge(task->name, p.results[p.n], p.texts[p.n]));

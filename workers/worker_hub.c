@@ -174,7 +174,9 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);
     pl_put_f64(&m.body, PL_TAG_OVERHEAD, task->exposed_s);
     pl_put_f64(&m.body, PL_TAG_IDLE, task->idle_s);
-    return send_hub(w, &m);
+    PL_RETURN_IF(pl_failpoint("worker.done.before"));
+    PL_RETURN_IF(send_hub(w, &m));
+    return pl_failpoint("worker.done.after");
 }
 
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,

@@ -1,0 +1,131 @@
+#include "base/failpoint.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
+
+/* Whether the variable is set, asked once: every later passage is one load. */
+enum { NOT_ASKED, OFF, ARMED };
+static _Atomic int state;
+
+static _Atomic int passages[POINTS_MAX]; /* by place in the variable */
+
+typedef enum action { KILL, EXIT, STOP, ERROR } action;
+static const char *const actions[] = {"kill", "exit", "stop", "error"};
+
+static bool is_word(const char *text, size_t len, const char *word)
+{
+    return strlen(word) == len && memcmp(text, word, len) == 0;
+}
+
+/* The verb that this process was started with. */
+static bool has_role(const char *role)
+{
+    char words[256] = "";
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, words, sizeof words - 2); /* two zeros end every list */
+    close(fd);
+    return len > 0 && strcmp(words + strlen(words) + 1, role) == 0;
+}
+
+/* One "NAME[@ROLE]:ACTION[:NTH]" of `len` bytes. */
+typedef struct point {
+    char name[NAME_MAX_BYTES]; /* with the role: what a file is named */
+    action what;
+    int nth;
+} point;
+
+static bool read_point(const char *text, size_t len, point *out)
+{
+    const char *end = text + len, *colon = memchr(text, ':', len);
+    if (!colon || colon == text || colon - text >= NAME_MAX_BYTES)
+        return false;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)(colon - text), text);
+    const char *word = colon + 1;
+    const char *second = memchr(word, ':', (size_t)(end - word));
+    size_t word_len = (size_t)((second ? second : end) - word);
+    out->nth = second ? atoi(second + 1) : 1;
+    for (size_t a = 0; a < sizeof actions / sizeof *actions; a++)
+        if (is_word(word, word_len, actions[a])) {
+            out->what = (action)a;
+            return out->nth > 0;
+        }
+    return false;
+}
+
+static bool is_meant(const point *p, const char *name)
+{
+    size_t len = strcspn(p->name, "@");
+    return is_word(p->name, len, name) &&
+           (!p->name[len] || has_role(p->name + len + 1));
+}
+
+/* True for the first process that comes here, if only one shall. */
+static bool is_first(const char *name)
+{
+    char path[PL_PATH_MAX];
+    const char *folder = getenv("PATHLOOM_FAILPOINT_ONCE");
+    if (!folder)
+        return true;
+    int fd = open(pl_join(path, folder, name), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                  0666);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static pl_status act(action what, const char *name)
+{
+    switch (what) {
+    case KILL:
+        raise(SIGKILL);
+        break;
+    case EXIT:
+        _exit(EXIT_CODE);
+    case STOP:
+        raise(SIGSTOP);
+        break;
+    case ERROR:
+    default:
+        return pl_fail(PL_ERR_IO, "the fail point %s was told to fail", name);
+    }
+    return PL_OK;
+}
+
+/* Reads the variable anew at each passage: only tests come here. */
+static pl_status look_up(const char *name, const char *spec)
+{
+    for (int i = 0; *spec && i < POINTS_MAX; i++) {
+        size_t len = strcspn(spec, ",");
+        point p;
+        if (!read_point(spec, len, &p))
+            return pl_fail(PL_ERR_USAGE,
+                           "PATHLOOM_FAILPOINT: `%.*s` is not NAME:ACTION[:NTH] with "
+                           "kill, exit, stop or error",
+                           (int)len, spec);
+        if (is_meant(&p, name) && atomic_fetch_add(&passages[i], 1) + 1 == p.nth &&
+            is_first(p.name))
+            return act(p.what, name);
+        spec += len + (spec[len] == ',');
+    }
+    return PL_OK;
+}
+
+pl_status pl_failpoint(const char *name)
+{
+    int known = atomic_load_explicit(&state, memory_order_relaxed);
+    if (known == OFF)
+        return PL_OK;
+    const char *spec = getenv("PATHLOOM_FAILPOINT");
+    atomic_store_explicit(&state, spec ? ARMED : OFF, memory_order_relaxed);
+    return spec ? look_up(name, spec) : PL_OK;
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Every call that writes, flushes, renames or sends stands in a function with a fail
+# point (base/failpoint.h), so that a test can end the process before or after it.
+#
+# usage: chaos_check_points.sh [--list]     --list prints the names of all points
+#
+# Deleting is left out: what is deleted is not needed any more. So is what goes to a
+# person's terminal (cli/, the log).
+set -u
+folders="base corpus store outer workers"
+if [ "${1-}" = --list ]; then
+    # shellcheck disable=SC2086 # several words
+    grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders --include='*.c' |
+        sed 's/.*("//; s/").*//' | LC_ALL=C sort -u
+    exit
+fi
+# shellcheck disable=SC2086
+find $folders -name '*.c' | LC_ALL=C sort | xargs awk '
+    # A send of one frame is part of send_message, which has the points.
+    BEGIN { passed["base/wire.c:send_frame"] = passed["base/log.c"] = 1
+            passed["base/failpoint.c"] = 1 }
+    FNR == 1 { name = ""; in_function = 0 }
+    /^[A-Za-z_].*\(/ && !in_function {
+        name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+    }
+    /^\{$/ { in_function = 1; n_calls = 0; has_point = 0 }
+    in_function && /pl_failpoint\(/ { has_point = 1 }
+    in_function && /(^|[^A-Za-z0-9_."])(p?writev?|fsync|fdatasync|sync_file_range|renameat2?|rename|ftruncate|fwrite|fputs|zmq_send|zmq_msg_send|rocksdb_write|rocksdb_write_writebatch_wi|rocksdb_ingest_external_file|rocksdb_flush_wal|rocksdb_checkpoint_create|archive_write_data)\(/ &&
+        !/^ *(\*|\/\*)/ && !/stdout|stderr/ { call[++n_calls] = FNR }
+    /^\}/ && in_function {
+        in_function = 0
+        if (!has_point && !(FILENAME in passed) && !((FILENAME ":" name) in passed))
+            for (i = 1; i <= n_calls; i++) {
+                print FILENAME ":" call[i] ": " name " writes without a fail point"
+                bad++
+            }
+        n_all += n_calls
+    }
+    END {
+        if (n_all < 8) { print "only " n_all " writing calls found"; bad++ }
+        if (bad) exit 1
+        print n_all " writing calls, each beside a fail point"
+    }'

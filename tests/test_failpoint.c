@@ -1,0 +1,125 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { PASSAGES = 5, ALIVE = 40 };
+
+/* What becomes of a process that passes three points five times each: its wait status.
+ * Codes of those that live: 40, and more by 1 for each passage that failed. */
+static int live_with(const char *spec, const char *once, const char *role)
+{
+    int how = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("PATHLOOM_FAILPOINT", spec, 1);
+        if (once)
+            setenv("PATHLOOM_FAILPOINT_ONCE", once, 1);
+        execl("/proc/self/exe", "test_failpoint", role, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &how, WUNTRACED), child);
+    if (WIFSTOPPED(how)) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    return how;
+}
+
+static int pass_points(void)
+{
+    static const char *const names[] = {"a.before", "a.after", "b.before"};
+    int failed = 0;
+    for (int i = 0; i < PASSAGES; i++)
+        for (int n = 0; n < 3; n++)
+            failed += pl_failpoint(names[n]) != PL_OK;
+    return ALIVE + failed;
+}
+
+static void assert_lives(int how, int failed)
+{
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), ALIVE + failed);
+}
+
+static void a_point_acts_at_its_nth_passage_as_it_was_told(void **state)
+{
+    (void)state;
+    int how = live_with("a.after:kill:5", NULL, "home");
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    how = live_with("a.after:exit", NULL, "home");
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 71);
+    how = live_with("b.before:stop:2", NULL, "home");
+    assert_true(WIFSTOPPED(how) && WSTOPSIG(how) == SIGSTOP);
+    assert_lives(live_with("b.before:error:3", NULL, "home"), 1);
+}
+
+static void points_that_are_not_reached_do_nothing(void **state)
+{
+    (void)state;
+    assert_lives(live_with("a.after:kill:6", NULL, "home"), 0);
+    assert_lives(live_with("a.aft:kill", NULL, "home"), 0);
+    assert_lives(live_with("a.after.more:kill", NULL, "home"), 0);
+    assert_lives(live_with("", NULL, "home"), 0);
+}
+
+static void several_points_act_each_by_itself(void **state)
+{
+    (void)state;
+    assert_lives(
+        live_with("a.before:error:1,b.before:error:5,a.before:error:2", NULL, "home"),
+        3);
+}
+
+static void a_point_with_a_role_acts_in_that_role_only(void **state)
+{
+    (void)state;
+    assert_lives(live_with("a.after@hub:kill", NULL, "home"), 0);
+    assert_true(WIFSIGNALED(live_with("a.after@hub:kill", NULL, "hub")));
+}
+
+static void with_a_folder_only_the_first_process_acts(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/pathloom-failpoint-XXXXXX", path[PL_PATH_MAX];
+    assert_non_null(mkdtemp(folder));
+    assert_lives(live_with("a.after@hub:error", folder, "hub"), 1);
+    assert_lives(live_with("a.after@hub:error", folder, "hub"), 0);
+    assert_true(pl_path_exists(pl_join(path, folder, "a.after@hub")));
+    assert_int_equal(pl_remove_tree(folder), PL_OK);
+}
+
+static void a_variable_that_cannot_be_read_fails_everything(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"a.after",     "a.after:",       ":kill",
+                                      "a.after:kil", "a.after:kill:0", "x:kill,a.after",
+                                      "a:kill:-1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_lives(live_with(bad[i], NULL, "home"), 3 * PASSAGES);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_point_acts_at_its_nth_passage_as_it_was_told),
+        cmocka_unit_test(points_that_are_not_reached_do_nothing),
+        cmocka_unit_test(several_points_act_each_by_itself),
+        cmocka_unit_test(a_point_with_a_role_acts_in_that_role_only),
+        cmocka_unit_test(with_a_folder_only_the_first_process_acts),
+        cmocka_unit_test(a_variable_that_cannot_be_read_fails_everything),
+    };
+    (void)argv;
+    if (argc == 2)
+        return pass_points();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
