@@ -80,6 +80,23 @@ void pending_write(kv_batch *batch, const char *module, const pl_contribution *c
 }
 
 /* ---- versions ---- */
+enum { FLAG_PARAMS_GONE = 1, FLAG_UPDATES_KEPT = 2, FLAG_UPDATES_DROPPED = 4 };
+
+static uint64_t flags_of(const pl_version *v)
+{
+    return (v->params_gone ? FLAG_PARAMS_GONE : 0u) |
+           (v->updates == PL_UPDATES_KEPT ? FLAG_UPDATES_KEPT : 0u) |
+           (v->updates == PL_UPDATES_DROPPED ? FLAG_UPDATES_DROPPED : 0u);
+}
+
+static void set_flags(pl_version *v, uint64_t flags)
+{
+    v->params_gone = flags & FLAG_PARAMS_GONE;
+    v->updates = flags & FLAG_UPDATES_KEPT      ? PL_UPDATES_KEPT
+                 : flags & FLAG_UPDATES_DROPPED ? PL_UPDATES_DROPPED
+                                                : PL_UPDATES_UNKNOWN;
+}
+
 static void version_fields(const pl_version *v, pl_buf *fields)
 {
     pl_buf nested = {0};
@@ -107,6 +124,8 @@ static void version_fields(const pl_version *v, pl_buf *fields)
     if (v->arrivals != 0)
         pl_put_u64(fields, 17, (uint64_t)v->arrivals);
     put_hash_if(fields, 18, &v->change);
+    if (v->params_gone || v->updates != PL_UPDATES_UNKNOWN)
+        pl_put_u64(fields, 19, flags_of(v));
     pl_buf_destroy(&nested);
 }
 
@@ -161,6 +180,7 @@ pl_status version_decode(row_view *row, pl_version *out)
         out->displacement = pl_get_f64(fields, 16, 0);
     out->arrivals = (int64_t)pl_get_u64_or(fields, 17, 0);
     out->change = get_hash_if(fields, 18);
+    set_flags(out, pl_get_u64_or(fields, 19, 0));
     pl_status list = contributions_get(row, out);
     pl_status rest = row_end(row);
     if (list == PL_OK && rest == PL_OK)

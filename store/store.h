@@ -67,6 +67,13 @@ typedef struct pl_contribution {
     uint64_t update_bytes;            /* encoded */
 } pl_contribution;
 
+/* Whether the update blobs that a version names are in the store. */
+typedef enum pl_updates {
+    PL_UPDATES_UNKNOWN, /* of a release that did not write it down */
+    PL_UPDATES_KEPT,
+    PL_UPDATES_DROPPED
+} pl_updates;
+
 typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number;  /* 0 is the initial one */
@@ -82,7 +89,9 @@ typedef struct pl_version {
     double displacement;             /* L2 of the step that made it, 0 if not kept */
     int64_t arrivals; /* delayed-nesterov: since the last momentum step */
     int64_t wall_ms;
-    uint64_t sequence; /* commit that made it; set by the store */
+    uint64_t sequence; /* commit that made it; set by the store, as the next two */
+    bool params_gone;  /* collected: only the record is left */
+    pl_updates updates;
     int n_contributions;
     pl_contribution *contributions; /* owned; pl_version_clear */
 } pl_version;
@@ -175,8 +184,8 @@ PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t 
  * be in the store or in the transaction, else ERR_NOT_FOUND (here and below).
  * Its pending contributions of phase number-1 are removed, with the update blobs
  * unless keep.updates. Momentum and change of version number-2 and older are dropped
- * unless keep.momentum. Both happen keep.late versions later; it is the same for all versions
- * of a module. */
+ * unless keep.momentum. Both happen keep.late versions later; it is the same for all
+ * versions of a module. */
 typedef struct pl_keep {
     bool updates, momentum;
     int late;
@@ -192,6 +201,16 @@ PL_MUST_CHECK pl_status pl_txn_put_object(pl_txn *txn, const char *name,
                                           const pl_hash *blob);
 PL_MUST_CHECK pl_status pl_txn_put_ref(pl_txn *txn, const char *name,
                                        const char *target);
+
+/* ---- taking away; the log goes on, records of versions stay ---- */
+PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
+PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
+/* All pending contributions of a module, with their updates. */
+PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
+/* Parameters, momentum and updates of a version that is not the head (ERR_ARG). Doing
+ * it again is fine. */
+PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
+                                         uint64_t number);
 
 /* Identity of a blob without storing it: hash over length and chunk hashes. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);

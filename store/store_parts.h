@@ -42,6 +42,24 @@ PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *pur
 PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
                                     const watermark *after);
 
+/* Remembers a step that failed half-way: the commit will refuse. Gives `status`. */
+pl_status txn_spoil(pl_txn *txn, pl_status status);
+/* The blob that a row of path or object names; none if there is no row. */
+PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
+                                     const char *name, pl_hash *out);
+
+/* ---- what leaves the store (retire.c) ---- */
+/* Pending rows of one phase of a module; with keep_updates their blobs stay, as those
+ * of the version that names them. */
+PL_MUST_CHECK pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
+                                       bool keep_updates);
+/* The update blobs of a version that is there; its record goes on naming them. */
+PL_MUST_CHECK pl_status retire_updates(pl_txn *txn, const char *module,
+                                       uint64_t number);
+/* Momentum and change of all but the parent of the head and `late` versions before. */
+PL_MUST_CHECK pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
+                                      head_record *head);
+
 /* ---- blobs inside a transaction ---- */
 /* Adds or drops one reference; a none hash is no reference. ERR_NOT_FOUND names
  * `use` ("the parameters of mix/L1.E0"). */

@@ -54,7 +54,7 @@ void pl_txn_abort(pl_txn **handle)
     pl_free(txn);
 }
 
-static pl_status spoil(pl_txn *txn, pl_status status)
+pl_status txn_spoil(pl_txn *txn, pl_status status)
 {
     if (status != PL_OK)
         txn->spoiled = status;
@@ -189,108 +189,26 @@ static pl_status check_version(const pl_txn *txn, const pl_version *v,
     return PL_OK;
 }
 
-/* The rows are gathered first: a batch must not change under its own cursor. */
-static pl_status gather_pending(const pl_txn *txn, const char *module, uint64_t phase,
-                                pl_contribution **out, size_t *n_out)
-{
-    bool valid = false;
-    kv_slice key, value;
-    row_view row;
-    pl_status status = PL_OK;
-    row_key prefix = key_of_phase(module, phase);
-    kv_cursor *cursor =
-        kv_cursor_open(txn->store->db, txn->batch, KV_PENDING, key_slice(&prefix));
-    for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        *out = pl_grow(*out, (*n_out + 1) * sizeof **out);
-        PL_TRY(row_open(KV_PENDING, key, value, &row));
-        PL_TRY(contribution_decode(&row, &(*out)[*n_out]));
-        ++*n_out;
-    }
-done:
-    kv_cursor_close(&cursor);
-    return status;
-}
-
-/* A kept update goes on living by the reference of the pending row that is gone. */
-static pl_status drop_pending(pl_txn *txn, const char *module, uint64_t phase,
-                              bool keep_updates)
-{
-    pl_contribution *all = NULL;
-    size_t count = 0;
-    pl_status status = gather_pending(txn, module, phase, &all, &count);
-    for (size_t i = 0; status == PL_OK && i < count; i++) {
-        row_key key = key_of_pending(module, &all[i]);
-        kv_delete(txn->batch, KV_PENDING, key_slice(&key));
-        if (!keep_updates)
-            status = blob_release(txn, &all[i].update);
-    }
-    pl_free(all);
-    return status;
-}
-
-/* The version's row stays; it only loses the names of what its successors needed. */
-static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
-{
-    pl_version old;
-    bool found = false;
-    pl_status status = PL_OK;
-    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
-    if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
-        PL_TRY(blob_release(txn, &old.momentum));
-        PL_TRY(blob_release(txn, &old.change));
-        old.momentum = old.change = (pl_hash){{0}};
-        version_write(txn->batch, &old);
-    }
-done:
-    pl_version_clear(&old);
-    return status;
-}
-
-/* Of the versions below `number`, only the parent and `late` before it keep momentum
- * and change. The head knows from where on there may be any, so that a long history is
- * not walked every time. */
-static pl_status drop_old_state(pl_txn *txn, const char *module, uint64_t late,
-                                   head_record *head)
-{
-    for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
-        PL_RETURN_IF(drop_state(txn, module, head->momentum_from));
-    return PL_OK;
-}
-
-/* The update blobs of a version that is there; its record goes on naming them. */
-static pl_status drop_updates(pl_txn *txn, const char *module, uint64_t number)
-{
-    pl_version old;
-    bool found = false;
-    pl_status status = PL_OK;
-    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
-    for (int i = 0; found && status == PL_OK && i < old.n_contributions; i++)
-        status = blob_release(txn, &old.contributions[i].update);
-    pl_version_clear(&old);
-    return status;
-}
-
 static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
                                 head_record head)
 {
     pl_version stored = *v; /* the list stays the caller's */
     uint64_t late = (uint64_t)keep.late;
+    bool holds_updates = keep.updates || late > 0;
     stored.sequence = txn->sequence;
+    stored.params_gone = false;
+    stored.updates = holds_updates ? PL_UPDATES_KEPT : PL_UPDATES_DROPPED;
     head.number = v->number;
     version_write(txn->batch, &stored);
     PL_RETURN_IF(blob_hold(txn, &v->params));
     PL_RETURN_IF(blob_hold(txn, &v->momentum));
     PL_RETURN_IF(blob_hold(txn, &v->change));
     if (v->number > 0)
-        PL_RETURN_IF(
-            drop_pending(txn, v->module, v->number - 1, keep.updates || late > 0));
+        PL_RETURN_IF(retire_pending(txn, v->module, v->number - 1, holds_updates));
     if (v->number > late && late > 0 && !keep.updates)
-        PL_RETURN_IF(drop_updates(txn, v->module, v->number - late));
+        PL_RETURN_IF(retire_updates(txn, v->module, v->number - late));
     if (!keep.momentum)
-        PL_RETURN_IF(drop_old_state(txn, v->module, late, &head));
+        PL_RETURN_IF(retire_states(txn, v->module, late, &head));
     head_write(txn->batch, v->module, &head);
     return PL_OK;
 }
@@ -299,7 +217,7 @@ pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep kee
 {
     head_record head;
     PL_RETURN_IF(check_version(txn, version, &head));
-    return spoil(txn, append_version(txn, version, keep, head));
+    return txn_spoil(txn, append_version(txn, version, keep, head));
 }
 
 /* ---- the rest ---- */
@@ -330,12 +248,11 @@ pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribut
 {
     PL_RETURN_IF(check_pending(txn, module, c));
     pending_write(txn->batch, module, c);
-    return spoil(txn, blob_hold(txn, &c->update));
+    return txn_spoil(txn, blob_hold(txn, &c->update));
 }
 
-/* The blob that a row of path or object names now, before it is replaced. */
-static pl_status old_blob(const pl_txn *txn, kv_family family, const char *name,
-                          pl_hash *out)
+pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
+                       pl_hash *out)
 {
     row_view row;
     row_key key = key_of_name(name);
@@ -368,9 +285,9 @@ pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path)
     PL_RETURN_IF(check_name("path", path->name));
     if (!pl_hash_none(&path->moments))
         PL_RETURN_IF(blob_check(txn, &path->moments, "the moments", path->name));
-    PL_RETURN_IF(old_blob(txn, KV_PATH, path->name, &old));
+    PL_RETURN_IF(txn_old_blob(txn, KV_PATH, path->name, &old));
     path_write(txn->batch, path);
-    return spoil(txn, exchange_blob(txn, &old, &path->moments));
+    return txn_spoil(txn, exchange_blob(txn, &old, &path->moments));
 }
 
 pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
@@ -384,10 +301,10 @@ pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
     PL_RETURN_IF(blob_read(txn_source(txn), blob, &record, &found));
     object.bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
-    PL_RETURN_IF(old_blob(txn, KV_OBJECT, name, &old));
+    PL_RETURN_IF(txn_old_blob(txn, KV_OBJECT, name, &old));
     pl_copy_text(object.name, sizeof object.name, name);
     object_write(txn->batch, &object);
-    return spoil(txn, exchange_blob(txn, &old, blob));
+    return txn_spoil(txn, exchange_blob(txn, &old, blob));
 }
 
 pl_status pl_txn_put_ref(pl_txn *txn, const char *name, const char *target)

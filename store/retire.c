@@ -1,0 +1,191 @@
+/* What leaves the store: merged updates, old momenta, and what a person collects.
+ *
+ * Records of versions stay for ever: they are the history. What goes are the bytes that
+ * they name, and the record is rewritten to say so; its own place in the chain is its
+ * commit, which is not touched. */
+#include "store/store_parts.h"
+#include <string.h>
+
+/* ---- pending ---- */
+typedef struct pending_row {
+    row_key key;
+    pl_hash update;
+} pending_row;
+
+/* The rows are gathered first: a batch must not change under its own cursor. */
+static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
+                                pending_row **out, size_t *n_out)
+{
+    bool valid = false;
+    kv_slice key, value;
+    row_view row;
+    pl_contribution c;
+    pl_status status = PL_OK;
+    kv_cursor *cursor =
+        kv_cursor_open(txn->store->db, txn->batch, KV_PENDING, key_slice(prefix));
+    for (;;) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        PL_TRY(row_open(KV_PENDING, key, value, &row));
+        PL_TRY(contribution_decode(&row, &c));
+        *out = pl_grow(*out, (*n_out + 1) * sizeof **out);
+        (*out)[(*n_out)++] = (pending_row){row.key, c.update};
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+/* A kept update goes on living by the reference of the pending row that is gone. */
+static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
+{
+    pending_row *rows = NULL;
+    size_t count = 0;
+    pl_status status = gather_pending(txn, prefix, &rows, &count);
+    for (size_t i = 0; status == PL_OK && i < count; i++) {
+        kv_delete(txn->batch, KV_PENDING, key_slice(&rows[i].key));
+        if (!keep_updates)
+            status = blob_release(txn, &rows[i].update);
+    }
+    pl_free(rows);
+    return status;
+}
+
+pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
+                         bool keep_updates)
+{
+    row_key prefix = key_of_phase(module, phase);
+    return drop_rows(txn, &prefix, keep_updates);
+}
+
+pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
+{
+    PL_RETURN_IF(check_name("module", module));
+    row_key prefix = key_of_versions(module);
+    return txn_spoil(txn, drop_rows(txn, &prefix, false));
+}
+
+/* ---- versions ---- */
+static pl_status release_state(pl_txn *txn, pl_version *v)
+{
+    PL_RETURN_IF(blob_release(txn, &v->momentum));
+    PL_RETURN_IF(blob_release(txn, &v->change));
+    v->momentum = v->change = (pl_hash){{0}};
+    return PL_OK;
+}
+
+/* Of an older release's version nobody knows whether they are there: they stay. */
+static pl_status release_updates(pl_txn *txn, pl_version *v)
+{
+    for (int i = 0; i < v->n_contributions; i++)
+        PL_RETURN_IF(blob_release(txn, &v->contributions[i].update));
+    v->updates = PL_UPDATES_DROPPED;
+    return PL_OK;
+}
+
+/* The version's row stays; it only loses the names of what its successors needed. */
+static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
+{
+    pl_version old;
+    bool found = false;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
+        PL_TRY(release_state(txn, &old));
+        version_write(txn->batch, &old);
+    }
+done:
+    pl_version_clear(&old);
+    return status;
+}
+
+/* The head knows from where on there may be any, so that a long history is not walked
+ * every time. */
+pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
+                        head_record *head)
+{
+    for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
+        PL_RETURN_IF(drop_state(txn, module, head->momentum_from));
+    return PL_OK;
+}
+
+/* Whoever retires late has kept them, also where an older release did not say so. */
+pl_status retire_updates(pl_txn *txn, const char *module, uint64_t number)
+{
+    pl_version old;
+    bool found = false;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    if (found && old.updates != PL_UPDATES_DROPPED) {
+        PL_TRY(release_updates(txn, &old));
+        version_write(txn->batch, &old);
+    }
+done:
+    pl_version_clear(&old);
+    return status;
+}
+
+static pl_status drop_data(pl_txn *txn, pl_version *v)
+{
+    if (v->params_gone)
+        return PL_OK;
+    PL_RETURN_IF(blob_release(txn, &v->params));
+    PL_RETURN_IF(release_state(txn, v));
+    if (v->updates == PL_UPDATES_KEPT)
+        PL_RETURN_IF(release_updates(txn, v));
+    v->params_gone = true;
+    version_write(txn->batch, v);
+    return PL_OK;
+}
+
+pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
+{
+    pl_version v;
+    head_record head;
+    bool found = false;
+    PL_RETURN_IF(check_name("module", module));
+    PL_RETURN_IF(head_read(txn_source(txn), module, &head, &found));
+    if (found && number >= head.number)
+        return pl_fail(PL_ERR_ARG, "%s@%llu is the newest version; its data stay",
+                       module, (unsigned long long)number);
+    PL_RETURN_IF(version_read(txn_source(txn), module, number, &v, &found));
+    if (!found)
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no version %llu of %s",
+                       (unsigned long long)number, module);
+    pl_status status = txn_spoil(txn, drop_data(txn, &v));
+    pl_version_clear(&v);
+    return status;
+}
+
+/* ---- names ---- */
+static pl_status has_row(const pl_txn *txn, kv_family family, const char *what,
+                         const char *name)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    PL_RETURN_IF(check_name(what, name));
+    PL_RETURN_IF(row_read(txn_source(txn), family, &key, &row));
+    kv_unpin(&row.pin);
+    if (row.found)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store", what, name);
+}
+
+pl_status pl_txn_drop_ref(pl_txn *txn, const char *name)
+{
+    row_key key = key_of_name(name);
+    PL_RETURN_IF(has_row(txn, KV_REF, "ref", name));
+    kv_delete(txn->batch, KV_REF, key_slice(&key));
+    return PL_OK;
+}
+
+pl_status pl_txn_drop_object(pl_txn *txn, const char *name)
+{
+    pl_hash blob;
+    row_key key = key_of_name(name);
+    PL_RETURN_IF(has_row(txn, KV_OBJECT, "object", name));
+    PL_RETURN_IF(txn_old_blob(txn, KV_OBJECT, name, &blob));
+    kv_delete(txn->batch, KV_OBJECT, key_slice(&key));
+    return txn_spoil(txn, blob_release(txn, &blob));
+}
