@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FORMAT_MAJOR = 1 };
 static const uint64_t KNOWN_WRITE_BITS = 0, KNOWN_OPEN_BITS = 0;
@@ -66,14 +67,30 @@ done:
     return status;
 }
 
-/* Leftovers of an interrupted store_format_write do not count. */
+/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. */
+static bool is_leftover(const char *name)
+{
+    return pl_starts_with(name, "FORMAT.tmp-");
+}
+
+static void remove_leftovers(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    DIR *entries = opendir(folder);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        if (is_leftover(e->d_name))
+            unlink(pl_join(path, folder, e->d_name));
+    if (entries)
+        closedir(entries);
+}
+
 static bool folder_is_empty(const char *folder)
 {
     bool empty = true;
     DIR *entries = opendir(folder);
     for (struct dirent *e; entries && (e = readdir(entries));)
         empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
-                 !strcmp(e->d_name, "FORMAT.tmp");
+                 is_leftover(e->d_name);
     if (entries)
         closedir(entries);
     return empty;
@@ -86,6 +103,7 @@ pl_status store_format_write(const char *folder)
         return pl_fail(PL_ERR_EXISTS,
                        "%s holds other files and is no store; name an empty folder",
                        folder);
+    remove_leftovers(folder);
     int len = snprintf(text, sizeof text, FORMAT_LAYOUT, (uint64_t)FORMAT_MAJOR,
                        (uint64_t)0, (uint64_t)0, (uint64_t)0);
     return pl_replace_file(pl_join(path, folder, "FORMAT"), text, (size_t)len);
