@@ -5,7 +5,8 @@
 #include <signal.h>
 
 typedef struct verb {
-    const char *name, *usage, *help, *options;
+    const char *name, *usage, *help,
+        *options;                      /* options NULL: store_explain has them */
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
     bool hidden; /* a process of the fleet: not in the short help */
 } verb;
@@ -17,6 +18,7 @@ int cmd_train(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_store(int argc, char **argv);
+int store_explain(int argc, char **argv); /* argv[0] is "store" */
 int cmd_status(int argc, char **argv);
 int cmd_hub(int argc, char **argv);
 int cmd_home(int argc, char **argv);

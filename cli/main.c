@@ -33,16 +33,6 @@ static const char generate_options[] =
     "  --seed N            of the choices (0)\n"
     "  --stop TEXT         ends before this text\n"
     "  --json              one JSON object on one line\n";
-static const char store_options[] =
-    "  ls [PREFIX]         heads of modules; --refs, --objects, --paths: other names\n"
-    "  log MODULE          versions, newest first, and who made them\n"
-    "  show MODULE[@N]     all of one version\n"
-    "  stat                counts and sizes\n"
-    "  --run RUN           folder of the run (pathloom-run)\n"
-    "  --store FOLDER      the store itself, where there is no run\n"
-    "  --json              one line of JSON an item\n"
-    "\n"
-    "MODULE is ARM/SLOT.Ek; without ARM it is the mixture's.\n";
 static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --json              one JSON object on one line\n";
@@ -105,9 +95,9 @@ const verb verbs[] = {
     {"generate",
      "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
      "text from the path that the router picks", generate_options, cmd_generate, false},
-    {"store", "store ls|log|show|stat [MODULE[@VERSION]] --run RUN [--json]",
-     "look into the module store, also while training runs", store_options, cmd_store,
-     false},
+    {"store", "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
+     "look into the module store, also while training runs, and tend it", NULL,
+     cmd_store, false},
     {"status", "status --run RUN [--json]", "what a running job does", status_options,
      cmd_status, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
@@ -163,8 +153,11 @@ static bool asks_help(int argc, char **argv)
     return false;
 }
 
-static int print_verb_help(const verb *v)
+/* A verb without a list of options explains its own verbs. */
+static int print_verb_help(const verb *v, int argc, char **argv)
 {
+    if (!v->options)
+        return store_explain(argc, argv);
     printf("usage: pathloom %s\n\n%s\n\n%s", v->usage, v->help, v->options);
     return 0;
 }
@@ -197,7 +190,7 @@ static int help(int argc, char **argv)
 {
     const verb *v = argc > 2 ? find_verb(argv[2]) : NULL;
     if (v)
-        return print_verb_help(v);
+        return print_verb_help(v, argc - 2, argv + 2);
     if (argc > 2)
         return unknown_verb(argv[2]);
     print_help(stdout);
@@ -216,7 +209,7 @@ static int run_verb(int argc, char **argv)
     if (!v)
         return unknown_verb(argv[1]);
     if (asks_help(argc - 1, argv + 1))
-        return print_verb_help(v);
+        return print_verb_help(v, argc - 1, argv + 1);
     int code = v->run(argc - 1, argv + 1);
     pl_wire_shutdown();
     return code;

@@ -8,7 +8,7 @@
 enum { SHORT_HASH = 12 };
 
 /* ---- pieces ---- */
-static const char *brief(const pl_hash *hash, char text[PL_HASH_TEXT])
+const char *print_brief(const pl_hash *hash, char text[PL_HASH_TEXT])
 {
     pl_hash_format(hash, text);
     text[SHORT_HASH] = 0;
@@ -32,7 +32,7 @@ static void print_date(int64_t wall_ms)
     printf("%s", text);
 }
 
-static void print_line(pl_json *json)
+void print_json_line(pl_json *json)
 {
     pl_buf text = {0};
     pl_json_write(json, 0, &text);
@@ -41,7 +41,7 @@ static void print_line(pl_json *json)
     pl_json_destroy(&json);
 }
 
-static void set_hash(pl_json *object, const char *key, const pl_hash *hash)
+void print_set_hash(pl_json *object, const char *key, const pl_hash *hash)
 {
     char text[PL_HASH_TEXT];
     pl_hash_format(hash, text);
@@ -51,7 +51,7 @@ static void set_hash(pl_json *object, const char *key, const pl_hash *hash)
         pl_json_set_text(object, key, text);
 }
 
-static void set_count(pl_json *object, const char *key, uint64_t value)
+void print_set_count(pl_json *object, const char *key, uint64_t value)
 {
     pl_json_set_int(object, key, value > INT64_MAX ? INT64_MAX : (int64_t)value);
 }
@@ -61,7 +61,7 @@ void print_head(const pl_version *v, uint64_t bytes, int width)
 {
     char hash[PL_HASH_TEXT], size[16], past[16];
     printf("%-*s  version %-6llu %s  %3d contributions  %10s  %s ago\n", width,
-           v->module, (unsigned long long)v->number, brief(&v->params, hash),
+           v->module, (unsigned long long)v->number, print_brief(&v->params, hash),
            v->n_contributions, pl_human_bytes((double)bytes, size),
            age(v->wall_ms, past));
 }
@@ -70,12 +70,12 @@ void print_head_json(const pl_version *v, uint64_t bytes)
 {
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "module", v->module);
-    set_count(line, "version", v->number);
-    set_hash(line, "hash", &v->params);
+    print_set_count(line, "version", v->number);
+    print_set_hash(line, "hash", &v->params);
     pl_json_set_int(line, "contributions", v->n_contributions);
-    set_count(line, "bytes", bytes);
+    print_set_count(line, "bytes", bytes);
     pl_json_set_int(line, "wall_ms", v->wall_ms);
-    print_line(line);
+    print_json_line(line);
 }
 
 void print_path(const pl_path_state *p, int width)
@@ -93,19 +93,19 @@ void print_path_json(const pl_path_state *p)
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "path", p->name);
     pl_json_set_int(line, "phase", p->phase);
-    set_count(line, "samples", p->samples);
-    set_count(line, "tokens", p->n_tokens);
+    print_set_count(line, "samples", p->samples);
+    print_set_count(line, "tokens", p->n_tokens);
     pl_json_set_real(line, "loss", p->loss);
     pl_json_set_real(line, "seconds", p->seconds);
-    set_hash(line, "moments", &p->moments);
+    print_set_hash(line, "moments", &p->moments);
     pl_json_set_text(line, "worker", p->worker);
-    print_line(line);
+    print_json_line(line);
 }
 
 void print_object(const pl_object *o, int width)
 {
     char hash[PL_HASH_TEXT], size[16];
-    printf("%-*s  %s  %10s\n", width, o->name, brief(&o->blob, hash),
+    printf("%-*s  %s  %10s\n", width, o->name, print_brief(&o->blob, hash),
            pl_human_bytes((double)o->bytes, size));
 }
 
@@ -113,9 +113,9 @@ void print_object_json(const pl_object *o)
 {
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "object", o->name);
-    set_hash(line, "hash", &o->blob);
-    set_count(line, "bytes", o->bytes);
-    print_line(line);
+    print_set_hash(line, "hash", &o->blob);
+    print_set_count(line, "bytes", o->bytes);
+    print_json_line(line);
 }
 
 void print_ref(const char *name, const char *target, int width)
@@ -128,7 +128,57 @@ void print_ref_json(const char *name, const char *target)
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "ref", name);
     pl_json_set_text(line, "target", target);
-    print_line(line);
+    print_json_line(line);
+}
+
+static const char *tag_place(const pl_snapshot *tag, char text[32])
+{
+    if (tag->phase < 0)
+        snprintf(text, 32, "commit %llu", (unsigned long long)tag->sequence);
+    else
+        snprintf(text, 32, "phase %lld", (long long)tag->phase);
+    return text;
+}
+
+void print_tag(const pl_snapshot *tag, int width)
+{
+    char place[32], past[16];
+    printf("%-*s  %s  %-14s %3zu modules  %s ago  %s\n", width, tag->name, tag->arm,
+           tag_place(tag, place), tag->n_items, age(tag->wall_ms, past), tag->note);
+}
+
+void print_tag_full(const pl_snapshot *tag)
+{
+    char place[32], hash[PL_HASH_TEXT];
+    printf("tag         %s\narm         %s\nstate       %s\ncommit      %llu, ",
+           tag->name, tag->arm, tag_place(tag, place),
+           (unsigned long long)tag->sequence);
+    print_date(tag->wall_ms);
+    printf("\nnote        %s\n", tag->note);
+    for (size_t i = 0; i < tag->n_items; i++)
+        printf("    %s@%llu  %s\n", tag->items[i].module,
+               (unsigned long long)tag->items[i].number,
+               print_brief(&tag->items[i].params, hash));
+}
+
+void print_tag_json(const pl_snapshot *tag)
+{
+    pl_json *line = pl_json_object(), *list = pl_json_array();
+    pl_json_set_text(line, "tag", tag->name);
+    pl_json_set_text(line, "arm", tag->arm);
+    pl_json_set_int(line, "phase", tag->phase);
+    print_set_count(line, "sequence", tag->sequence);
+    pl_json_set_int(line, "wall_ms", tag->wall_ms);
+    pl_json_set_text(line, "note", tag->note);
+    for (size_t i = 0; i < tag->n_items; i++) {
+        pl_json *item = pl_json_object();
+        pl_json_set_text(item, "module", tag->items[i].module);
+        print_set_count(item, "version", tag->items[i].number);
+        print_set_hash(item, "hash", &tag->items[i].params);
+        pl_json_push(list, item);
+    }
+    pl_json_set(line, "modules", list);
+    print_json_line(line);
 }
 
 /* ---- log and show ---- */
@@ -149,7 +199,7 @@ static void print_contribution(const pl_contribution *c, int width)
            width, c->worker, (long long)c->path, (long long)c->replica,
            (unsigned long long)c->first_sample, (unsigned long long)c->n_samples,
            pl_human_count((double)c->n_tokens, tokens), c->loss, c->norm, c->weight,
-           brief(&c->update, hash));
+           print_brief(&c->update, hash));
 }
 
 static void print_origin(const pl_version *v)
@@ -158,15 +208,16 @@ static void print_origin(const pl_version *v)
     printf("    %s", v->method);
     if (v->number > 0)
         printf("  lr %g  momentum %g  update norm %.4g  from %s", v->lr,
-               v->outer_momentum, v->update_norm, brief(&v->parent, parent));
-    printf("  norm %.6g\n", v->params_norm);
+               v->outer_momentum, v->update_norm, print_brief(&v->parent, parent));
+    printf("  norm %.6g%s\n", v->params_norm,
+           v->params_gone ? "  (parameters collected)" : "");
 }
 
 void print_version(const pl_version *v)
 {
     char hash[PL_HASH_TEXT], past[16];
     printf("%s@%llu  %s  ", v->module, (unsigned long long)v->number,
-           brief(&v->params, hash));
+           print_brief(&v->params, hash));
     print_date(v->wall_ms);
     printf(" (%s ago)\n", age(v->wall_ms, past));
     print_origin(v);
@@ -211,17 +262,17 @@ static pl_json *contribution_json(const pl_contribution *c)
     pl_json_set_int(json, "path", c->path);
     pl_json_set_int(json, "replica", c->replica);
     pl_json_set_int(json, "phase", c->phase);
-    set_count(json, "first_sample", c->first_sample);
-    set_count(json, "n_samples", c->n_samples);
-    set_count(json, "tokens", c->n_tokens);
+    print_set_count(json, "first_sample", c->first_sample);
+    print_set_count(json, "n_samples", c->n_samples);
+    print_set_count(json, "tokens", c->n_tokens);
     pl_json_set_real(json, "loss", c->loss);
     pl_json_set_real(json, "norm", c->norm);
     pl_json_set_real(json, "weight", c->weight);
     pl_json_set_real(json, "seconds", c->seconds);
-    set_count(json, "token", c->token);
+    print_set_count(json, "token", c->token);
     pl_json_set_text(json, "codec", c->codec);
-    set_hash(json, "update", &c->update);
-    set_count(json, "bytes", c->update_bytes);
+    print_set_hash(json, "update", &c->update);
+    print_set_count(json, "bytes", c->update_bytes);
     return json;
 }
 
@@ -229,25 +280,26 @@ void print_version_json(const pl_version *v, uint64_t bytes, uint64_t momentum_b
 {
     pl_json *line = pl_json_object(), *list = pl_json_array();
     pl_json_set_text(line, "module", v->module);
-    set_count(line, "version", v->number);
-    set_hash(line, "hash", &v->params);
-    set_hash(line, "parent", &v->parent);
+    print_set_count(line, "version", v->number);
+    print_set_hash(line, "hash", &v->params);
+    print_set_hash(line, "parent", &v->parent);
     for (int i = 0; i < v->n_contributions; i++)
         pl_json_push(list, contribution_json(&v->contributions[i]));
     pl_json_set(line, "contributions", list);
     pl_json_set_text(line, "method", v->method);
     pl_json_set_real(line, "lr", v->lr);
     pl_json_set_real(line, "momentum", v->outer_momentum);
-    set_hash(line, "config", &v->config);
-    set_count(line, "n_params", v->n_params);
+    print_set_hash(line, "config", &v->config);
+    print_set_count(line, "n_params", v->n_params);
     pl_json_set_real(line, "params_norm", v->params_norm);
     pl_json_set_real(line, "update_norm", v->update_norm);
-    set_count(line, "bytes", bytes);
-    set_hash(line, "momentum_hash", &v->momentum);
-    set_count(line, "momentum_bytes", momentum_bytes);
-    set_count(line, "sequence", v->sequence);
+    print_set_count(line, "bytes", bytes);
+    print_set_hash(line, "momentum_hash", &v->momentum);
+    print_set_count(line, "momentum_bytes", momentum_bytes);
+    pl_json_set_bool(line, "collected", v->params_gone);
+    print_set_count(line, "sequence", v->sequence);
     pl_json_set_int(line, "wall_ms", v->wall_ms);
-    print_line(line);
+    print_json_line(line);
 }
 
 /* ---- stat ---- */
@@ -269,14 +321,14 @@ void print_stats(const pl_store *store, const pl_store_stats *s)
 void print_stats_json(const pl_store *store, const pl_store_stats *s)
 {
     pl_json *line = pl_json_object();
-    set_count(line, "modules", s->n_modules);
-    set_count(line, "versions", s->n_versions);
-    set_count(line, "blobs", s->n_blobs);
-    set_count(line, "blob_bytes", s->blob_bytes);
-    set_count(line, "chunks", s->n_chunks);
-    set_count(line, "chunk_bytes", s->chunk_bytes);
-    set_count(line, "disk_bytes", s->disk_bytes);
-    set_count(line, "sequence", pl_store_sequence(store));
-    set_count(line, "epoch", pl_store_epoch(store));
-    print_line(line);
+    print_set_count(line, "modules", s->n_modules);
+    print_set_count(line, "versions", s->n_versions);
+    print_set_count(line, "blobs", s->n_blobs);
+    print_set_count(line, "blob_bytes", s->blob_bytes);
+    print_set_count(line, "chunks", s->n_chunks);
+    print_set_count(line, "chunk_bytes", s->chunk_bytes);
+    print_set_count(line, "disk_bytes", s->disk_bytes);
+    print_set_count(line, "sequence", pl_store_sequence(store));
+    print_set_count(line, "epoch", pl_store_epoch(store));
+    print_json_line(line);
 }

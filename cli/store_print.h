@@ -5,6 +5,14 @@
 #define PL_CLI_STORE_PRINT_H
 #include "store/store.h"
 
+/* ---- pieces ---- */
+/* The first digits of a hash, "-" for none. */
+const char *print_brief(const pl_hash *hash, char text[PL_HASH_TEXT]);
+/* One line of JSON; takes `json`. */
+void print_json_line(pl_json *json);
+void print_set_hash(pl_json *object, const char *key, const pl_hash *hash);
+void print_set_count(pl_json *object, const char *key, uint64_t value);
+
 /* One line of `store ls`; `width` is that of the name's column. */
 void print_head(const pl_version *version, uint64_t bytes, int width);
 void print_head_json(const pl_version *version, uint64_t bytes);
@@ -14,6 +22,10 @@ void print_object(const pl_object *object, int width);
 void print_object_json(const pl_object *object);
 void print_ref(const char *name, const char *target, int width);
 void print_ref_json(const char *name, const char *target);
+
+void print_tag(const pl_snapshot *tag, int width);
+void print_tag_full(const pl_snapshot *tag);
+void print_tag_json(const pl_snapshot *tag);
 
 /* An entry of `store log`. */
 void print_version(const pl_version *version);

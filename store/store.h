@@ -156,6 +156,32 @@ PL_MUST_CHECK pl_status pl_store_each_pending(pl_store *s, const char *prefix,
 PL_MUST_CHECK pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn,
                                           void *ctx);
 
+/* ---- tags: named consistent sets of versions of an arm ---- */
+/* A tag is the object "tag/NAME", so that a running job's home can be asked to keep it.
+ * One without bytes counts as deleted. */
+typedef struct pl_snapshot_item {
+    char module[PL_MODULE_NAME_MAX];
+    uint64_t number;
+    pl_hash params;
+} pl_snapshot_item;
+typedef struct pl_snapshot {
+    char name[PL_TEXT_MAX], arm[PL_TEXT_MAX], note[PL_TEXT_MAX];
+    int64_t phase;     /* that all its paths had finished; -1: heads of one commit */
+    uint64_t sequence; /* of the commit whose state was looked at */
+    int64_t wall_ms;
+    size_t n_items;
+    pl_snapshot_item *items; /* owned; pl_snapshot_clear */
+} pl_snapshot;
+void pl_snapshot_clear(pl_snapshot *tag);
+void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
+const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
+                                         const char *module); /* or NULL */
+PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
+                                         pl_snapshot *out);
+typedef pl_status (*pl_snapshot_fn)(void *context, const pl_snapshot *tag);
+PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
+                                          void *ctx);
+
 typedef struct pl_store_stats {
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
         disk_bytes;

@@ -1,0 +1,92 @@
+/* Private to cli: the verbs below `pathloom store`, their words and options.
+ *
+ * One table row a verb and one a option generate the parser, the help, the manual page
+ * and the completion. A verb prints to standard output, one line of JSON an item with
+ * --json, and returns a status; its sentence and exit code are the caller's. */
+#ifndef PL_CLI_STORE_CALL_H
+#define PL_CLI_STORE_CALL_H
+#include "cli/cli.h"
+#include "store/store.h"
+
+/* X(NAME, option, argument or NULL, help) */
+#define STORE_OPTION_TABLE(X)                                                          \
+    X(RUN, "run", "RUN", "folder of the run (pathloom-run)")                           \
+    X(STORE, "store", "FOLDER", "the store itself, where there is no run")             \
+    X(JSON, "json", NULL, "one line of JSON an item")                                  \
+    X(REFS, "refs", NULL, "refs instead of modules")                                   \
+    X(OBJECTS, "objects", NULL, "objects instead of modules")                          \
+    X(PATHS, "paths", NULL, "states of paths instead of modules")                      \
+    X(TAGS, "tags", NULL, "tags instead of modules")                                   \
+    X(NOTE, "note", "TEXT", "stands in the tag")                                       \
+    X(ARM, "arm", "ARM", "whose modules are meant (mix)")                              \
+    X(DELETE, "delete", NULL, "delete it; gc: without it nothing is changed")          \
+    X(TO, "to", "V", "a version number or a tag")                                      \
+    X(KEEP, "keep", "N", "newest versions of each module that stay (3)")               \
+    X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
+    X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
+    X(HISTORY, "history", NULL, "added up over all versions up to this one")           \
+    X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
+    X(OBJECT, "object", NULL, "the bytes of an object instead of a module")            \
+    X(FORCE, "force", NULL, "replace what is there")
+
+typedef enum store_option {
+#define STORE_OPTION_ENUM(name, text, argument, help) STORE_OPT_##name,
+    STORE_OPTION_TABLE(STORE_OPTION_ENUM)
+#undef STORE_OPTION_ENUM
+        STORE_OPT_COUNT
+} store_option;
+
+enum { STORE_WORDS_MAX = 4 };
+typedef struct store_call {
+    const struct store_verb *verb;
+    char folder[PL_PATH_MAX];           /* of the store */
+    const char *words[STORE_WORDS_MAX]; /* after the verb; NULL where there is none */
+    int n_words;
+    const char *values[STORE_OPT_COUNT]; /* NULL: not given; "" for a flag */
+    bool json;
+    pl_store *store; /* opened for reading, if the verb asks for that */
+} store_call;
+
+typedef struct store_verb {
+    const char *name, *words, *help; /* "diff", "A B", one line */
+    const char *about;               /* more, for its own help and the manual page */
+    int min_words, max_words;
+    unsigned takes; /* 1 << store_option, beside run, store and json */
+    bool reads;     /* the store is opened before `run`, for reading */
+    pl_status (*run)(store_call *call);
+} store_verb;
+extern const store_verb store_verbs[];
+extern const size_t n_store_verbs;
+const char *store_option_name(int option);     /* without dashes */
+const char *store_option_argument(int option); /* NULL: a flag */
+const char *store_option_help(int option);
+
+/* A whole number, at least `min`, or `initial` if the option was not given. ERR_USAGE.
+ */
+pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
+                           int64_t min, int64_t *out);
+/* For writing: ERR_BUSY says how to go on while a job runs. */
+pl_status store_open_to_write(store_call *call, pl_store **out);
+
+/* Tags, as `ls --tags` and `tag` list them. */
+pl_status look_at_tags(store_call *call);
+
+pl_status store_ls(store_call *call);
+pl_status store_log(store_call *call);
+pl_status store_show(store_call *call);
+pl_status store_stat(store_call *call);
+pl_status store_diff(store_call *call);
+pl_status store_tag(store_call *call);
+pl_status store_rollback(store_call *call);
+pl_status store_gc(store_call *call);
+pl_status store_fsck(store_call *call);
+pl_status store_blame(store_call *call);
+pl_status store_verify(store_call *call);
+pl_status store_cat(store_call *call);
+pl_status store_init(store_call *call);
+pl_status store_backup(store_call *call);
+pl_status store_restore(store_call *call);
+pl_status store_push(store_call *call);
+pl_status store_pull(store_call *call);
+
+#endif

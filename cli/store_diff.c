@@ -1,0 +1,271 @@
+/* pathloom store diff: how two versions of a module differ, tensor by tensor. */
+#include "cli/run.h"
+#include "cli/store_call.h"
+#include "cli/store_names.h"
+#include "cli/store_print.h"
+
+#include <math.h>
+
+/* Sums over pairs of values; of a module they are those of its tensors, added. */
+typedef struct difference {
+    double aa, bb, ab, dd, max;
+    uint64_t n, n_changed;
+} difference;
+
+typedef struct comparison {
+    store_call *call;
+    char arm_name[PL_MODULE_NAME_MAX]; /* of `arm`; "" while there is none */
+    pl_arm arm;
+    pl_topology *topology; /* NULL: the store does not define the arm */
+    int width;
+} comparison;
+
+typedef struct pair {
+    pl_version a, b;
+    float *x, *y; /* [n] */
+    size_t n;
+} pair;
+
+/* ---- arithmetic ---- */
+static difference compare(const float *a, const float *b, size_t n)
+{
+    difference d = {.n = n};
+    for (size_t i = 0; i < n; i++) {
+        double x = a[i], y = b[i], step = y - x;
+        d.aa += x * x;
+        d.bb += y * y;
+        d.ab += x * y;
+        d.dd += step * step;
+        d.max = fabs(step) > d.max ? fabs(step) : d.max;
+        d.n_changed += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    }
+    return d;
+}
+
+static void add(difference *sum, const difference *d)
+{
+    sum->aa += d->aa;
+    sum->bb += d->bb;
+    sum->ab += d->ab;
+    sum->dd += d->dd;
+    sum->max = d->max > sum->max ? d->max : sum->max;
+    sum->n += d->n;
+    sum->n_changed += d->n_changed;
+}
+
+static double relative(const difference *d)
+{
+    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* inf where a is zero */
+}
+
+static double cosine(const difference *d)
+{
+    if (d->dd == 0)
+        return 1;
+    return d->ab / sqrt(d->aa * d->bb);
+}
+
+static double share_changed(const difference *d)
+{
+    return d->n ? (double)d->n_changed / (double)d->n : 0;
+}
+
+/* ---- printing ---- */
+static void print_names(pl_json *line, const pair *p)
+{
+    pl_json_set_text(line, "a", p->a.module);
+    print_set_count(line, "a_version", p->a.number);
+    pl_json_set_text(line, "b", p->b.module);
+    print_set_count(line, "b_version", p->b.number);
+}
+
+static void print_difference(const comparison *c, const pair *p, const char *tensor,
+                             const char *shape, const difference *d)
+{
+    char count[16];
+    if (c->call->json) {
+        pl_json *line = pl_json_object();
+        print_names(line, p);
+        if (tensor) {
+            pl_json_set_text(line, "tensor", tensor);
+            pl_json_set_text(line, "shape", shape);
+        }
+        print_set_count(line, "values", d->n);
+        pl_json_set_real(line, "relative_l2", relative(d));
+        pl_json_set_real(line, "cosine", cosine(d));
+        pl_json_set_real(line, "max_abs", d->max);
+        pl_json_set_real(line, "changed", share_changed(d));
+        print_json_line(line);
+        return;
+    }
+    printf("%s%-*s %-12s %8s values  rel L2 %10.4g  cosine %9.6f  max %10.4g  changed "
+           "%6.2f %%\n",
+           tensor ? "    " : "  = ", c->width, tensor ? tensor : "all", shape,
+           pl_human_count((double)d->n, count), relative(d), cosine(d), d->max,
+           100 * share_changed(d));
+}
+
+static void print_heading(const comparison *c, const pair *p)
+{
+    char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
+    if (c->call->json)
+        return;
+    printf("%s@%llu %s  ->  %s@%llu %s%s\n", p->a.module,
+           (unsigned long long)p->a.number, print_brief(&p->a.params, a), p->b.module,
+           (unsigned long long)p->b.number, print_brief(&p->b.params, b),
+           pl_hash_equal(&p->a.params, &p->b.params) ? "  equal" : "");
+}
+
+/* ---- one pair of modules ---- */
+/* The arm's definition names the tensors. A store may have none of it. */
+static pl_status load_arm(comparison *c, const char *module)
+{
+    char name[PL_MODULE_NAME_MAX];
+    names_arm_of(module, name);
+    if (strcmp(name, c->arm_name) == 0 && c->arm_name[0])
+        return PL_OK;
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->arm);
+    pl_copy_text(c->arm_name, sizeof c->arm_name, name);
+    pl_status status = store_arm(c->call->store, name, &c->arm, &c->topology);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+static int slot_of(const comparison *c, const char *module, size_t n)
+{
+    const char *slash = strchr(module, '/');
+    int index =
+        c->topology && slash ? pl_topology_find_module(c->topology, slash + 1) : -1;
+    int slot = index < 0 ? -1 : pl_topology_module_slot(c->topology, index);
+    if (slot < 0 || pl_topology_slot(c->topology, slot)->n_params != n)
+        return -1;
+    return slot;
+}
+
+static pl_status read_params(comparison *c, const pl_version *v, size_t *n, float **out)
+{
+    uint64_t bytes = 0;
+    if (v->params_gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the parameters of %s@%llu were collected; only its record is "
+                       "left",
+                       v->module, (unsigned long long)v->number);
+    PL_RETURN_IF(pl_store_blob_bytes(c->call->store, &v->params, &bytes));
+    *n = (size_t)(bytes / sizeof **out);
+    PL_RETURN_IF(pl_try_alloc((size_t)bytes + 1, "a version", (void **)out));
+    return pl_store_read_blob(c->call->store, &v->params, 0, *n * sizeof **out, *out);
+}
+
+static difference compare_tensors(const comparison *c, const pair *p, int slot)
+{
+    difference sum = {.n = 0};
+    const pl_slot *s = pl_topology_slot(c->topology, slot);
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+        char shape[32];
+        const pl_tensor *t = pl_topology_tensor(c->topology, i);
+        size_t at = t->offset - s->offset;
+        difference d = compare(p->x + at, p->y + at, (size_t)t->rows * (size_t)t->cols);
+        snprintf(shape, sizeof shape, "%dx%d", t->rows, t->cols);
+        print_difference(c, p, t->name, shape, &d);
+        add(&sum, &d);
+    }
+    return sum;
+}
+
+static void set_width(comparison *c, int slot)
+{
+    const pl_slot *s = pl_topology_slot(c->topology, slot);
+    c->width = 3;
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+        int len = (int)strlen(pl_topology_tensor(c->topology, i)->name);
+        c->width = len > c->width ? len : c->width;
+    }
+}
+
+static pl_status compare_pair(comparison *c, pair *p)
+{
+    size_t n = 0;
+    difference all;
+    PL_RETURN_IF(read_params(c, &p->a, &p->n, &p->x));
+    PL_RETURN_IF(read_params(c, &p->b, &n, &p->y));
+    if (n != p->n)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s has %zu values and %s %zu: they cannot be compared",
+                       p->a.module, p->n, p->b.module, n);
+    PL_RETURN_IF(load_arm(c, p->a.module));
+    int slot = slot_of(c, p->a.module, n);
+    print_heading(c, p);
+    c->width = 3;
+    if (slot >= 0)
+        set_width(c, slot);
+    if (slot < 0 || pl_hash_equal(&p->a.params, &p->b.params))
+        all = compare(p->x, p->y, n);
+    else
+        all = compare_tensors(c, p, slot);
+    print_difference(c, p, NULL, "", &all);
+    return PL_OK;
+}
+
+static pl_status diff_modules(comparison *c, const module_at *a, const module_at *b)
+{
+    pair p;
+    pl_status status = PL_OK;
+    memset(&p, 0, sizeof p);
+    PL_TRY(pl_store_get_version(c->call->store, a->module, a->number, &p.a));
+    PL_TRY(pl_store_get_version(c->call->store, b->module, b->number, &p.b));
+    PL_TRY(compare_pair(c, &p));
+done:
+    pl_version_clear(&p.a);
+    pl_version_clear(&p.b);
+    pl_free_aligned(p.x);
+    pl_free_aligned(p.y);
+    return status;
+}
+
+/* ---- sets ---- */
+/* The module that stands in b for a's: the same name, else the same slot of b's arm. */
+static const module_at *counterpart(const module_set *b, const char *module)
+{
+    const module_at *same = names_find(b, module);
+    const char *slash = strchr(module, '/');
+    for (size_t i = 0; !same && slash && i < b->n; i++) {
+        const char *other = strchr(b->at[i].module, '/');
+        if (other && strcmp(other, slash) == 0)
+            same = &b->at[i];
+    }
+    return same;
+}
+
+static pl_status diff_sets(comparison *c, const module_set *a, const module_set *b)
+{
+    size_t n_found = 0;
+    if (a->n == 1 && b->n == 1)
+        return diff_modules(c, &a->at[0], &b->at[0]);
+    for (size_t i = 0; i < a->n; i++) {
+        const module_at *other = counterpart(b, a->at[i].module);
+        if (!other)
+            continue;
+        n_found++;
+        PL_RETURN_IF(diff_modules(c, &a->at[i], other));
+    }
+    if (n_found > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "%s and %s have no module in common",
+                   c->call->words[0], c->call->words[1]);
+}
+
+pl_status store_diff(store_call *call)
+{
+    comparison c = {.call = call};
+    module_set a = {NULL, 0, false}, b = {NULL, 0, false};
+    pl_status status = PL_OK;
+    PL_TRY(names_set(call->store, call->words[0], &a));
+    PL_TRY(names_set(call->store, call->words[1], &b));
+    PL_TRY(diff_sets(&c, &a, &b));
+done:
+    pl_free(a.at);
+    pl_free(b.at);
+    pl_topology_destroy(&c.topology);
+    pl_arm_clear(&c.arm);
+    return status;
+}

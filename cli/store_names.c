@@ -1,0 +1,266 @@
+#include "cli/store_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what there is ---- */
+typedef struct name_list {
+    char (*names)[PL_MODULE_NAME_MAX];
+    uint64_t *heads;
+    size_t count;
+} name_list;
+
+static pl_status add_name(void *context, const pl_version *version)
+{
+    name_list *list = context;
+    list->names = pl_grow(list->names, (list->count + 1) * sizeof *list->names);
+    list->heads = pl_grow(list->heads, (list->count + 1) * sizeof *list->heads);
+    pl_copy_text(list->names[list->count], PL_MODULE_NAME_MAX, version->module);
+    list->heads[list->count++] = version->number;
+    return PL_OK;
+}
+
+static void free_names(name_list *list)
+{
+    pl_free(list->names);
+    pl_free(list->heads);
+}
+
+static bool is_listed(const name_list *list, const char *name, uint64_t *head)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->names[i], name) == 0) {
+            *head = list->heads[i];
+            return true;
+        }
+    return false;
+}
+
+static const char *without_arm(const char *module)
+{
+    const char *slash = strchr(module, '/');
+    return slash ? slash + 1 : module;
+}
+
+void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX])
+{
+    const char *slash = strchr(module, '/');
+    pl_copy_text(out, PL_MODULE_NAME_MAX, slash ? module : "");
+    if (slash)
+        out[slash - module] = 0;
+}
+
+/* The nearest is sought among full names if a full one was asked, else among short
+ * ones. */
+static pl_status no_such_module(const name_list *list, const char *asked)
+{
+    const char **names = pl_alloc((list->count + 1) * sizeof *names);
+    bool qualified = strchr(asked, '/');
+    for (size_t i = 0; i < list->count; i++)
+        names[i] = qualified ? list->names[i] : without_arm(list->names[i]);
+    const char *near = pl_nearest(asked, names, list->count);
+    pl_status status =
+        near ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
+                       asked, near)
+             : pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no module %s; `pathloom store ls` lists all", asked);
+    pl_free(names);
+    return status;
+}
+
+/* "" if it does not fit: no module has that name. */
+static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
+{
+    int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
+    if (used < 0 || used >= PL_MODULE_NAME_MAX)
+        out[0] = 0;
+}
+
+/* The mixture's module, or that of the only arm that has one of this name. */
+static pl_status complete_name(const name_list *list, const char *asked,
+                               const char *full, char out[PL_MODULE_NAME_MAX])
+{
+    uint64_t head;
+    const char *found = NULL, *second = NULL;
+    join_name(out, "mix/", full);
+    if (is_listed(list, out, &head))
+        return PL_OK;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(without_arm(list->names[i]), full) == 0) {
+            second = found;
+            found = list->names[i];
+        }
+    if (second)
+        return pl_fail(PL_ERR_USAGE, "several arms have a module %s: say %s or %s",
+                       asked, second, found);
+    if (!found)
+        return no_such_module(list, asked);
+    pl_copy_text(out, PL_MODULE_NAME_MAX, found);
+    return PL_OK;
+}
+
+/* "L1.E0", "embed", "mix/embed" -> the name in the store. */
+static pl_status resolve_in(const name_list *list, const char *asked,
+                            char out[PL_MODULE_NAME_MAX])
+{
+    uint64_t head;
+    char full[PL_MODULE_NAME_MAX];
+    join_name(full, asked, strchr(asked, '.') ? "" : ".E0");
+    pl_copy_text(out, PL_MODULE_NAME_MAX, is_listed(list, asked, &head) ? asked : full);
+    if (is_listed(list, out, &head))
+        return PL_OK;
+    if (strchr(asked, '/'))
+        return no_such_module(list, asked);
+    return complete_name(list, asked, full, out);
+}
+
+/* ---- versions ---- */
+/* "name@at" into its parts; `at` is NULL where there is none. */
+static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
+                       const char **at)
+{
+    const char *sign = strchr(asked, '@');
+    size_t len = sign ? (size_t)(sign - asked) : strlen(asked);
+    if (len >= PL_MODULE_NAME_MAX)
+        return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a module's name",
+                       asked);
+    memcpy(name, asked, len);
+    name[len] = 0;
+    *at = sign ? sign + 1 : NULL;
+    return PL_OK;
+}
+
+static bool parse_number(const char *text, uint64_t *out)
+{
+    int64_t number = 0;
+    if (pl_parse_int(text, &number) != PL_OK || number < 0)
+        return false;
+    *out = (uint64_t)number;
+    return true;
+}
+
+/* A number, or a tag that has the module. */
+static pl_status version_at(pl_store *store, const char *module, const char *at,
+                            uint64_t *out)
+{
+    pl_snapshot tag;
+    if (parse_number(at, out))
+        return PL_OK;
+    pl_status status = pl_store_get_tag(store, at, &tag);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_USAGE, "`%s` is no version number and no tag", at);
+    PL_RETURN_IF(status);
+    const pl_snapshot_item *item = pl_snapshot_find(&tag, module);
+    if (item)
+        *out = item->number;
+    else
+        status = pl_fail(PL_ERR_NOT_FOUND, "tag %s has no module %s", at, module);
+    pl_snapshot_clear(&tag);
+    return status;
+}
+
+static pl_status module_in(pl_store *store, const name_list *list, const char *asked,
+                           module_at *out, bool *versioned)
+{
+    char name[PL_MODULE_NAME_MAX];
+    const char *at;
+    PL_RETURN_IF(split(asked, name, &at));
+    PL_RETURN_IF(resolve_in(list, name, out->module));
+    *versioned = at;
+    if (at)
+        return version_at(store, out->module, at, &out->number);
+    (void)is_listed(list, out->module, &out->number);
+    return PL_OK;
+}
+
+pl_status names_module(pl_store *store, const char *asked, module_at *out,
+                       bool *versioned)
+{
+    name_list list = {0};
+    *out = (module_at){.number = 0};
+    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    if (status == PL_OK)
+        status = module_in(store, &list, asked, out, versioned);
+    free_names(&list);
+    return status;
+}
+
+/* ---- sets ---- */
+static void add(module_set *set, const char *module, uint64_t number)
+{
+    set->at = pl_grow(set->at, (set->n + 1) * sizeof *set->at);
+    pl_copy_text(set->at[set->n].module, PL_MODULE_NAME_MAX, module);
+    set->at[set->n++].number = number;
+}
+
+/* Every module of the arm, at its head; nothing if no module has that arm. */
+static void add_arm(const name_list *list, const char *arm, module_set *out)
+{
+    char prefix[PL_MODULE_NAME_MAX];
+    join_name(prefix, arm, "/");
+    for (size_t i = 0; *prefix && i < list->count; i++)
+        if (pl_starts_with(list->names[i], prefix))
+            add(out, list->names[i], list->heads[i]);
+}
+
+static pl_status set_versions(pl_store *store, const char *at, module_set *out)
+{
+    out->versioned = true;
+    for (size_t i = 0; i < out->n; i++)
+        PL_RETURN_IF(version_at(store, out->at[i].module, at, &out->at[i].number));
+    return PL_OK;
+}
+
+static pl_status from_tag(pl_store *store, const char *name, module_set *out)
+{
+    pl_snapshot tag;
+    PL_RETURN_IF(pl_store_get_tag(store, name, &tag));
+    for (size_t i = 0; i < tag.n_items; i++)
+        add(out, tag.items[i].module, tag.items[i].number);
+    out->versioned = true;
+    pl_snapshot_clear(&tag);
+    return PL_OK;
+}
+
+static pl_status set_in(pl_store *store, const name_list *list, const char *asked,
+                        module_set *out)
+{
+    char name[PL_MODULE_NAME_MAX];
+    const char *at;
+    module_at one;
+    PL_RETURN_IF(split(asked, name, &at));
+    if (!at) {
+        pl_status status = from_tag(store, name, out);
+        if (status != PL_ERR_NOT_FOUND)
+            return status;
+    }
+    add_arm(list, name, out);
+    if (out->n > 0)
+        return at ? set_versions(store, at, out) : PL_OK;
+    PL_RETURN_IF(module_in(store, list, asked, &one, &out->versioned));
+    add(out, one.module, one.number);
+    return PL_OK;
+}
+
+pl_status names_set(pl_store *store, const char *asked, module_set *out)
+{
+    name_list list = {0};
+    memset(out, 0, sizeof *out);
+    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    if (status == PL_OK)
+        status = set_in(store, &list, asked, out);
+    free_names(&list);
+    if (status != PL_OK) {
+        pl_free(out->at);
+        memset(out, 0, sizeof *out);
+    }
+    return status;
+}
+
+const module_at *names_find(const module_set *set, const char *module)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (strcmp(set->at[i].module, module) == 0)
+            return &set->at[i];
+    return NULL;
+}

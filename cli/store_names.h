@@ -1,0 +1,32 @@
+/* What a person calls modules and sets of versions:
+ *
+ *   L1.E0  embed  mix/L1.E0     a module; without an arm the mixture's, or that of the
+ *                               only arm that has one of this name
+ *   MODULE@4  MODULE@TAG        one of its versions
+ *   ARM  ARM@4  ARM@TAG  TAG    a version of each module of an arm */
+#ifndef PL_CLI_STORE_NAMES_H
+#define PL_CLI_STORE_NAMES_H
+#include "store/store.h"
+
+typedef struct module_at {
+    char module[PL_MODULE_NAME_MAX];
+    uint64_t number;
+} module_at;
+
+typedef struct module_set {
+    module_at *at; /* in order of names */
+    size_t n;
+    bool versioned; /* a version or a tag was named; else these are the heads */
+} module_set;
+
+/* One module. ERR_NOT_FOUND names the nearest, ERR_USAGE a version that is none. */
+pl_status names_module(pl_store *store, const char *asked, module_at *out,
+                       bool *versioned);
+/* A module, an arm or a tag. Free `at` with pl_free. */
+pl_status names_set(pl_store *store, const char *asked, module_set *out);
+/* Its place in the set, or NULL. */
+const module_at *names_find(const module_set *set, const char *module);
+/* "mix/L1.E0" -> "mix"; "" where there is no arm. */
+void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX]);
+
+#endif
