@@ -88,6 +88,16 @@ bool pl_json_bool(const pl_json *value, bool *out)
     return json_is_boolean(inner_const(value));
 }
 
+bool pl_json_is_array(const pl_json *value)
+{
+    return json_is_array(inner_const(value));
+}
+
+bool pl_json_is_object(const pl_json *value)
+{
+    return json_is_object(inner_const(value));
+}
+
 size_t pl_json_count(const pl_json *array)
 {
     return json_array_size(inner_const(array));

@@ -20,6 +20,8 @@ const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
 bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
 bool pl_json_bool(const pl_json *value, bool *out);
+bool pl_json_is_array(const pl_json *value); /* also an empty one */
+bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
 /* Walks an object's keys in order: the key after `key` (a pointer that this

@@ -79,6 +79,9 @@ static void values_are_read_by_their_type_and_absence_is_no_crash(void **state)
     assert_int_equal(len, 3);
     assert_null(pl_json_text(pl_json_get(json, "n"), &len));
     assert_int_equal(pl_json_count(pl_json_get(json, "l")), 2);
+    assert_true(pl_json_is_array(pl_json_get(json, "l")) && pl_json_is_object(json));
+    assert_false(pl_json_is_array(json) || pl_json_is_object(pl_json_get(json, "l")));
+    assert_false(pl_json_is_array(NULL) || pl_json_is_object(NULL));
     assert_null(pl_json_at(pl_json_get(json, "l"), 2));
     assert_null(pl_json_get(json, "absent"));
     assert_null(pl_json_get(NULL, "absent"));
