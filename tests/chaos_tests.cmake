@@ -6,3 +6,19 @@ endif()
 add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/chaos_check_points.sh
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base" TIMEOUT 60)
+
+# name, labels, script, arguments: runs from the project's root
+function(pl_job_test name labels script)
+  if(TARGET pathloom)
+    add_test(NAME ${name}
+      COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN}
+      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 900 RUN_SERIAL TRUE)
+  endif()
+endfunction()
+set(tools $<TARGET_FILE:pathloom> $<TARGET_FILE:chaos_ledger>)
+pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
+  --pathloom $<TARGET_FILE:pathloom> --ledger $<TARGET_FILE:chaos_ledger>
+  --work ${CMAKE_BINARY_DIR}/chaos)
+pl_job_test(fault_points "fault;base" fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
+  short)

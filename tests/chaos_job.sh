@@ -1,0 +1,84 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# Sourced by the scripts that run whole jobs under faults. They set pathloom, ledger,
+# work (a folder that is theirs) and seed, and stand in the project's root.
+
+# Real text, the same for all runs: this project's own sources.
+make_corpus() {
+    for folder in base modules docs; do
+        mkdir -p "$work/corpus/$folder"
+        cp "$folder"/*.[chm]* "$work/corpus/$folder/"
+    done
+}
+
+# A mixture 2x2 of a very small model: about a second undisturbed. Becomes the launcher,
+# so call it in a subshell or in the background.
+tiny_job() { # folder, options
+    out=$1
+    shift
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
+        --set data.vocab=400 --set data.valid_share=0.1 --set model.width=32 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=32 \
+        --set train.batch=2 --set train.tau=4 --set train.phases=6 \
+        --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=none \
+        --set eval.max_tokens=200 --set eval.sample_tokens=0 \
+        --set workers.ttl_ms=500 "$@"
+}
+
+# The tokens of an earlier run, so that this one need not make them.
+take_data() { # folder of that run, folder of this one
+    mkdir -p "$work/$2"
+    cp -r "$work/$1/data" "$work/$2/"
+}
+
+# Everything that must be equal: versions with their hashes and contributions, states
+# of paths, objects. A contribution that were there twice, or missing, is a difference.
+facts() { # folder -> folder.facts
+    "$ledger" "$work/$1/store" | LC_ALL=C sort >"$work/$1.facts" &&
+        [ "$(grep -c '^version mix/' "$work/$1.facts")" -gt 8 ]
+}
+
+same_facts() { # folder, folder
+    facts "$2" && cmp -s "$work/$1.facts" "$work/$2.facts" && return 0
+    diff "$work/$1.facts" "$work/$2.facts" | head -n 20
+    return 1
+}
+
+# True unless `pathloom store fsck` finds something; also where there is no such verb.
+fsck_is_clean() { # folder
+    "$pathloom" store --help 2>&1 | grep -q fsck || return 0
+    "$pathloom" store fsck --run "$work/$1" >"$work/$1.fsck" 2>&1
+}
+
+# Sets `value` below $1, from a generator that the seed fixes.
+random() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    value=$(((seed / 65536) % $1))
+}
+
+# Sets `choice` to one of the words.
+pick() {
+    random $#
+    shift "$value"
+    choice=$1
+}
+
+# The launcher's processes of a role.
+members() { # launcher pid, role
+    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
+}
+
+# Processes that have this word among theirs; a job's folder finds all of the job.
+left_behind() { # folder
+    pgrep -f -- "$work/$1[/ ]" 2>/dev/null
+}
+
+nobody_is_left() { # folder
+    tries=0
+    while [ -n "$(left_behind "$1")" ] && [ "$tries" -lt 20 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    [ -z "$(left_behind "$1")" ]
+}
+
+now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs
