@@ -1,7 +1,8 @@
 /* The door of base: what every folder stands on.
  *
  * Read in this order: status (errors), mem and buf (memory), record (the one
- * encoding), hash, rng, then the doors to foreign libraries: wire (ZeroMQ), zip
+ * encoding), hash, rng, keys (who may connect), then the doors to foreign libraries:
+ * wire and gate (ZeroMQ), zip
  * (zstd), json (jansson), conf (libyaml), thread (pthreads).
  *
  * The files up to fs.h need nothing but a C library and are all that `modules`
@@ -21,9 +22,12 @@
 #include "base/text.h"
 #include "base/thread.h"
 #ifndef PL_ONLY_MODULES
+#include "base/address.h"
 #include "base/conf.h"
+#include "base/gate.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/keys.h"
 #include "base/record.h"
 #include "base/wire.h"
 #include "base/zip.h"

@@ -1,8 +1,8 @@
 /* Messages over ZeroMQ: the header (docs/PROTOCOL.md section 1), sockets, frames in
- * and out, and the question that waits for its answer.
+ * and out, and who may send them.
  *
- * Two rules hold throughout. Nothing here waits but pl_wire_poll and pl_wire_ask: a
- * process has one event loop, and a slow peer must not stop it. And nothing reaches
+ * Two rules hold throughout. Nothing here waits but pl_wire_poll: a process has one
+ * event loop, and a slow peer must not stop it. And nothing reaches
  * the caller that frames_decode did not check.
  *
  * What ZeroMQ gives and what it does not: it keeps messages whole and in order on one
@@ -11,9 +11,12 @@
  * repeated by the asker and have the same effect twice.
  */
 #include "base/wire.h"
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/gate.h"
 #include "base/text.h"
+#include "base/wire_parts.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -50,16 +53,46 @@ enum {
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_MAX = PL_WIRE_DATA_MAX + 4096,
-    BAD_IN_A_ROW = 64 /* dropped messages that one receive looks at */
+    BAD_IN_A_ROW = 64, /* dropped messages that one receive looks at */
+    BROKEN_MAX = 4,    /* handshakes that end at once, in a row */
+    BROKEN_MS = 4000,
+    REFUSAL_MS = 1000
 };
 
+/* What became of the newest handshakes. */
+typedef enum verdict { FINE, KEY_REFUSED, OTHER_MECHANISM, BROKEN } verdict;
+
 struct pl_socket {
-    void *zmq, *monitor; /* the latter of a client: tells of every connection */
+    void *zmq, *monitor; /* the latter tells of every connection and of failed ones */
     uint64_t connections;
-    bool is_server, is_bound;
+    bool is_server, is_bound, is_secure;
     char address[PL_ADDRESS_MAX];
-    uint64_t dropped, bytes_sent, bytes_received;
+    verdict seen;
+    int n_broken;
+    int64_t broken_ms, refused_ms; /* first of those in a row; last word of a refusal */
+    uint64_t dropped, refused, bytes_sent, bytes_received;
 };
+
+/* Set when the process starts, before it has sockets. */
+static struct {
+    bool has_keys;
+    pl_keypair keys;
+    char advertised[PL_ADDRESS_MAX];
+} self;
+
+void pl_wire_keys(const pl_keypair *pair)
+{
+    self.has_keys = pair != NULL;
+    if (pair)
+        self.keys = *pair;
+    else
+        pl_keypair_wipe(&self.keys);
+}
+
+void pl_wire_advertise(const char *host)
+{
+    pl_copy_text(self.advertised, sizeof self.advertised, host);
+}
 
 static void put_le(uint8_t *out, uint64_t value, size_t width)
 {
@@ -168,7 +201,7 @@ static bool frames_decode(frame_list *in, pl_message *out)
 static _Atomic(void *) process_context;
 static _Atomic int n_open; /* sockets */
 
-static void *context(void)
+void *wire_context(void)
 {
     void *made = atomic_load(&process_context);
     if (made)
@@ -186,37 +219,11 @@ void pl_wire_shutdown(void)
 {
     if (atomic_load(&n_open) > 0)
         return;
+    pl_gate_close();
     void *old = atomic_exchange(&process_context, NULL);
     if (old)
         while (zmq_ctx_term(old) != 0 && zmq_errno() == EINTR)
             continue;
-}
-
-/* The port is digits or "*" and nothing else: ZeroMQ takes further addresses after
- * a semicolon. */
-static bool is_port(const char *text)
-{
-    if (strcmp(text, "*") == 0)
-        return true;
-    size_t digits = strspn(text, "0123456789");
-    return digits > 0 && digits <= 5 && !text[digits];
-}
-
-static pl_status check_address(const char *address)
-{
-    static const char *const local[] = {"tcp://127.0.0.1:", "tcp://[::1]:"};
-    if (strlen(address) >= PL_ADDRESS_MAX)
-        return pl_fail(PL_ERR_ARG, "the address %.64s... is longer than %d bytes",
-                       address, PL_ADDRESS_MAX - 1);
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
-        if (pl_starts_with(address, local[i]) && is_port(address + strlen(local[i])))
-            return PL_OK;
-    if (pl_starts_with(address, "ipc://") && address[strlen("ipc://")])
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s: encryption is not built yet, so only loopback addresses are "
-                   "allowed (tcp://127.0.0.1:PORT, tcp://[::1]:PORT, ipc://PATH)",
-                   address);
 }
 
 /* An IPv6 socket would name its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, which
@@ -257,14 +264,14 @@ static pl_status set_options(pl_socket *socket)
     return PL_OK;
 }
 
-static pl_status open_socket(const char *address, bool is_server, pl_socket **out)
+static pl_status open_socket(const pl_address *at, bool is_server, pl_socket **out)
 {
     *out = NULL;
-    PL_RETURN_IF(check_address(address));
+    const char *address = at->endpoint;
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
     pl_copy_text(socket->address, sizeof socket->address, address);
-    socket->zmq = zmq_socket(context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
+    socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
     atomic_fetch_add(&n_open, socket->zmq != NULL);
     pl_status status;
     if (!socket->zmq)
@@ -289,54 +296,229 @@ static pl_status bind_failed(const char *address)
     return pl_fail(status, "cannot listen on %s: %s", address, zmq_strerror(cause));
 }
 
-pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
+/* The name by which others reach what was bound, with the key that they must expect. */
+static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
 {
-    bound[0] = 0;
-    PL_RETURN_IF(open_socket(address, true, out));
+    pl_address got;
+    char host[PL_ADDRESS_MAX];
     size_t size = PL_ADDRESS_MAX;
-    pl_status status = PL_OK;
-    if (zmq_bind((*out)->zmq, address) != 0 ||
-        zmq_getsockopt((*out)->zmq, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
-        status = bind_failed(address);
-    if (status != PL_OK)
-        pl_wire_close(out);
-    else
-        (*out)->is_bound = pl_copy_text((*out)->address, PL_ADDRESS_MAX, bound);
-    return status;
+    if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
+        return pl_fail(PL_ERR_NET, "a bound socket has no address: %s",
+                       zmq_strerror(zmq_errno()));
+    PL_RETURN_IF(pl_address_parse(socket->address, &got));
+    pl_copy_text(host, sizeof host, self.advertised);
+    if (got.is_anywhere && !host[0])
+        pl_address_of_machine(host);
+    pl_address_format(&got, host, socket->is_secure ? &self.keys.open : NULL, bound);
+    return PL_OK;
 }
 
-static bool watch(pl_socket *socket)
+/* An event is two frames: what happened, with a number, and where. */
+static bool watch(pl_socket *socket, int events)
 {
     static atomic_uint count;
     char name[32];
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
-    socket->monitor = zmq_socket(context(), ZMQ_PAIR);
-    return socket->monitor &&
-           zmq_socket_monitor(socket->zmq, name, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) == 0 &&
+    socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
+    return socket->monitor && zmq_socket_monitor(socket->zmq, name, events) == 0 &&
            zmq_connect(socket->monitor, name) == 0;
+}
+
+static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+
+static pl_status bind_socket(pl_socket *socket, const char *address)
+{
+    if (socket->is_secure) {
+        PL_RETURN_IF(wire_curve_server(socket->zmq, &self.keys));
+        if (!watch(socket, failed_handshakes))
+            return pl_fail(PL_ERR_OS, "cannot watch %s: %s", address,
+                           zmq_strerror(zmq_errno()));
+    }
+    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
+}
+
+pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
+{
+    pl_address at;
+    bound[0] = 0;
+    *out = NULL;
+    PL_RETURN_IF(pl_address_parse(address, &at));
+    if (!at.is_local && !pl_gate_is_open())
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%s can be reached from other machines, so it must be encrypted: "
+            "give this process a key and a list of keys",
+            at.endpoint);
+    PL_RETURN_IF(open_socket(&at, true, out));
+    (*out)->is_secure = pl_gate_is_open();
+    pl_status status = bind_socket(*out, at.endpoint);
+    if (status == PL_OK)
+        status = name_bound(*out, bound);
+    if (status != PL_OK)
+        pl_wire_close(out);
+    else
+        (*out)->is_bound = true;
+    return status;
+}
+
+pl_status pl_wire_check_free(const char *address)
+{
+    pl_address at;
+    pl_socket *socket = NULL;
+    PL_RETURN_IF(pl_address_parse(address, &at));
+    PL_RETURN_IF(open_socket(&at, true, &socket));
+    pl_status status = bind_socket(socket, at.endpoint);
+    socket->is_bound = status == PL_OK;
+    pl_wire_close(&socket);
+    return status;
+}
+
+pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
+                             pl_socket **out)
+{
+    pl_address at;
+    *out = NULL;
+    PL_RETURN_IF(pl_address_parse(address, &at));
+    if (!at.is_local && !at.has_key)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s is not on this machine and names no key; give the whole "
+                       "address, as the other side printed it (tcp://HOST:PORT#KEY)",
+                       at.endpoint);
+    if (at.has_key && !own)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s is encrypted, and this process has no key of its own; give "
+                       "--key FILE (`pathloom key new` makes one)",
+                       at.endpoint);
+    PL_RETURN_IF(open_socket(&at, false, out));
+    pl_status status = PL_OK;
+    (*out)->is_secure = at.has_key;
+    if (at.has_key)
+        status = wire_curve_client((*out)->zmq, own, &at.key);
+    if (status == PL_OK &&
+        (!watch(*out, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes) ||
+         zmq_connect((*out)->zmq, at.endpoint) != 0))
+        status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", at.endpoint,
+                         zmq_strerror(zmq_errno()));
+    if (status != PL_OK)
+        pl_wire_close(out);
+    return status;
 }
 
 pl_status pl_wire_connect(const char *address, pl_socket **out)
 {
-    PL_RETURN_IF(open_socket(address, false, out));
-    if (watch(*out) && zmq_connect((*out)->zmq, address) == 0)
-        return PL_OK;
-    pl_status status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", address,
-                               zmq_strerror(zmq_errno()));
-    pl_wire_close(out);
-    return status;
+    return pl_wire_connect_as(address, self.has_keys ? &self.keys : NULL, out);
 }
 
-/* An event is two frames: what happened, and where. */
+/* ---- what the monitor tells ---- */
+/* A server with another key, or a client with a wrong idea of it, ends handshakes
+ * without a word. Once may be a process that dies; several at once are not. */
+static void note_broken(pl_socket *socket)
+{
+    int64_t now = pl_now_ms();
+    if (socket->n_broken == 0 || now - socket->broken_ms > BROKEN_MS) {
+        socket->n_broken = 0;
+        socket->broken_ms = now;
+    }
+    if (++socket->n_broken >= BROKEN_MAX && socket->is_secure)
+        socket->seen = BROKEN;
+}
+
+static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
+{
+    switch (event) {
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        socket->connections++;
+        socket->n_broken = 0;
+        socket->seen = FINE;
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+        socket->seen = KEY_REFUSED;
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+            socket->seen = OTHER_MECHANISM;
+        else
+            note_broken(socket);
+        break;
+    default:
+        note_broken(socket);
+    }
+}
+
+static void drain_monitor(pl_socket *socket)
+{
+    uint8_t frame[PL_ADDRESS_MAX];
+    while (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 6) {
+        uint16_t event;
+        uint32_t value;
+        memcpy(&event, frame, sizeof event);
+        memcpy(&value, frame + sizeof event, sizeof value);
+        if (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) < 0)
+            break;
+        note_event(socket, event, value);
+    }
+}
+
+/* A client that was refused is told so once; it would try for ever in silence. */
+static pl_status client_verdict(pl_socket *socket)
+{
+    drain_monitor(socket);
+    switch (socket->seen) {
+    case FINE:
+        break;
+    case KEY_REFUSED:
+        return pl_fail(PL_ERR_NOPERM,
+                       "%s refuses the key of this process: it is not in the list "
+                       "there, was taken out, or has expired; ask for an invitation "
+                       "(`pathloom key invite` there, `pathloom join TOKEN` here)",
+                       socket->address);
+    case OTHER_MECHANISM:
+        return pl_fail(PL_ERR_NOPERM, "%s %s", socket->address,
+                       socket->is_secure
+                           ? "is not encrypted, and a key was expected; it is not the "
+                             "process that this address was made for"
+                           : "is encrypted; give its whole address, with its key "
+                             "(tcp://HOST:PORT#KEY)");
+    case BROKEN:
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "%s ends every handshake: it does not have the key that the "
+            "address names, or is not encrypted (%d times at once); take the "
+            "address anew from where it runs",
+            socket->address, socket->n_broken);
+    }
+    return PL_OK;
+}
+
+/* Failed handshakes with clients that never got as far as naming their key. */
+static void tell_failed_clients(pl_socket *socket)
+{
+    int64_t now = pl_now_ms();
+    verdict before = socket->seen;
+    int n_before = socket->n_broken;
+    drain_monitor(socket);
+    bool other = socket->seen == OTHER_MECHANISM;
+    socket->seen = before == OTHER_MECHANISM ? before : FINE;
+    if ((!other && socket->n_broken == n_before) ||
+        now - socket->refused_ms < REFUSAL_MS)
+        return;
+    socket->refused_ms = now;
+    socket->seen = FINE;
+    pl_gate_refused(
+        &(pl_refusal){other ? "a client that does not encrypt was refused"
+                            : "a client was refused that does not know this key, or "
+                              "broke off",
+                      "", socket->address});
+}
+
+/* The first connection is no news. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
 {
     uint64_t before = *seen;
-    char frame[PL_ADDRESS_MAX];
-    while (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 0 &&
-           zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 0)
-        socket->connections++;
-    *seen =
-        socket->connections > 1 ? socket->connections : 0; /* the first is no news */
+    drain_monitor(socket);
+    *seen = socket->connections > 1 ? socket->connections : 0;
     return *seen != before;
 }
 
@@ -473,6 +655,44 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
     return got;
 }
 
+/* Whose key it was: what libzmq got from the gate when the connection was made. */
+static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
+{
+    peer->role = PL_AS_LOCAL;
+    memset(&peer->key, 0, sizeof peer->key);
+    if (!socket->is_secure)
+        return;
+    const char *user = in->count > 0 ? zmq_msg_gets(&in->frame[0], "User-Id") : NULL;
+    peer->role = user && pl_pubkey_parse(user, &peer->key) == PL_OK
+                     ? pl_gate_role(&peer->key)
+                     : PL_AS_NONE;
+}
+
+/* Says no, to both sides. */
+static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
+{
+    char text[160], key[PL_PUBKEY_TEXT];
+    pl_message a;
+    int64_t now = pl_now_ms();
+    if (peer->role == PL_AS_NONE)
+        snprintf(text, sizeof text,
+                 "this key was taken out of the list or has expired");
+    else
+        snprintf(text, sizeof text,
+                 "a key with the role %s may not send messages of type %u",
+                 pl_key_role_name(peer->role), (unsigned)m->type);
+    pl_message_init(&a, 0);
+    pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
+    if (pl_wire_send_to(socket, peer, &a) == PL_OK &&
+        now - socket->refused_ms > REFUSAL_MS) {
+        socket->refused_ms = now;
+        pl_pubkey_format(&peer->key, key);
+        pl_gate_refused(&(pl_refusal){text, key, ""});
+    }
+    pl_message_destroy(&a);
+    socket->refused++;
+}
+
 /* A message is always taken whole, so that a bad one cannot put the next out of step.
  * Takes one message off the socket, good or bad; false if none waits. */
 static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool *good)
@@ -490,6 +710,13 @@ static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool
         socket->bytes_received += in.bytes;
     else
         socket->dropped++;
+    if (*good && socket->is_server) {
+        recv_owner(socket, &in, peer);
+        if (socket->is_secure && !pl_gate_may(peer->role, out->type)) {
+            refuse(socket, peer, out);
+            *good = false;
+        }
+    }
     close_frames(&in);
     return true;
 }
@@ -503,6 +730,10 @@ pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
             break;
     if (good)
         return PL_OK;
+    if (!socket->is_server)
+        PL_RETURN_IF(client_verdict(socket));
+    else if (socket->is_secure)
+        tell_failed_clients(socket);
     return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
 }
 
@@ -528,6 +759,16 @@ uint64_t pl_wire_dropped(const pl_socket *socket)
     return socket->dropped;
 }
 
+uint64_t pl_wire_refused(const pl_socket *socket)
+{
+    return socket->refused;
+}
+
+const char *pl_wire_address(const pl_socket *socket)
+{
+    return socket->address;
+}
+
 uint64_t pl_wire_bytes_sent(const pl_socket *socket)
 {
     return socket->bytes_sent;
@@ -536,73 +777,4 @@ uint64_t pl_wire_bytes_sent(const pl_socket *socket)
 uint64_t pl_wire_bytes_received(const pl_socket *socket)
 {
     return socket->bytes_received;
-}
-
-uint64_t pl_wire_next_request(void)
-{
-    static _Atomic uint64_t last;
-    return atomic_fetch_add(&last, 1) + 1;
-}
-
-enum { ERR_TAG_STATUS = 1, ERR_TAG_SENTENCE = 2, SENTENCE_MAX = 1024 };
-
-void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
-                   const char *sentence)
-{
-    out->type = PL_WIRE_ERR;
-    out->request = request;
-    pl_buf_clear(&out->body);
-    pl_buf_clear(&out->data);
-    pl_put_u64(&out->body, ERR_TAG_STATUS, (uint64_t)status);
-    pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
-}
-
-/* The peer's failure, in its own words, becomes ours. */
-static pl_status status_of_error(const pl_message *answer)
-{
-    pl_reader reader;
-    char sentence[SENTENCE_MAX];
-    pl_reader_open(&reader, "an ERR answer", answer->body.data, answer->body.len);
-    uint64_t status = pl_get_u64(&reader, ERR_TAG_STATUS, 0);
-    pl_get_text(&reader, ERR_TAG_SENTENCE, 0, sentence, sizeof sentence);
-    if (pl_reader_status(&reader) != PL_OK)
-        return pl_reader_status(&reader);
-    if (status == PL_OK || status >= PL_STATUS_COUNT)
-        return pl_fail(PL_ERR_PROTO, "an ERR answer has the unknown status %llu: %s",
-                       (unsigned long long)status, sentence);
-    return pl_fail((pl_status)status, "%s", sentence);
-}
-
-/* Takes what has arrived until the answer is among it. */
-static bool take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
-{
-    while (pl_wire_recv(socket, NULL, answer) == PL_OK)
-        if (answer->request == request)
-            return true;
-    return false;
-}
-
-pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
-                      int timeout_ms, pl_message *answer)
-{
-    int64_t now = pl_now_ms(), deadline = now + timeout_ms, next_send = now;
-    int n_sent = 0;
-    for (; now < deadline; now = pl_now_ms()) {
-        if (now >= next_send) {
-            pl_status sent = pl_wire_send(socket, question);
-            if (sent != PL_OK && sent != PL_ERR_NET)
-                return sent;
-            n_sent += sent == PL_OK; /* a full queue may yet drain */
-            next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
-        }
-        bool ready;
-        int64_t until = next_send < deadline ? next_send : deadline;
-        pl_wire_poll(&socket, 1, NULL, 0, (int)(until - now), &ready);
-        if (!ready || !take_answer(socket, question->request, answer))
-            continue;
-        return answer->type == PL_WIRE_ERR ? status_of_error(answer) : PL_OK;
-    }
-    return pl_fail(PL_ERR_TIMEOUT,
-                   "%s did not answer message type %u within %d ms (sent %d times)",
-                   socket->address, (unsigned)question->type, timeout_ms, n_sent);
 }

@@ -12,6 +12,7 @@
  */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
+#include "base/address.h"
 #include "base/buf.h"
 #include "base/record.h"
 #include <stdbool.h>
@@ -29,6 +30,8 @@ enum {
 typedef struct pl_peer { /* a routing id, bound to one connection */
     uint8_t id[PL_WIRE_PEER_MAX];
     size_t len;
+    pl_key_role role; /* of the key below; LOCAL if the socket is not encrypted */
+    pl_pubkey key; /* that the connection was made with; zero if it is not encrypted */
 } pl_peer;
 
 typedef struct pl_message {
@@ -44,13 +47,23 @@ void pl_message_destroy(pl_message *message);             /* frees and zeroes */
 
 typedef struct pl_socket pl_socket;
 
-/* address "tcp://127.0.0.1:*" or "tcp://127.0.0.1:5555"; the port that was got
- * stands in `bound` (PL_ADDRESS_MAX bytes). A port in use is ERR_BUSY, naming
- * it. Only loopback and ipc addresses are allowed until encryption is there. */
-enum { PL_ADDRESS_MAX = 128 };
+/* What this process is: before its first socket. The pair is copied; NULL: none. */
+void pl_wire_keys(const pl_keypair *pair);
+/* The host by which others reach it, for addresses of all interfaces; "": found. */
+void pl_wire_advertise(const char *host);
+
+/* Listens at an address (base/address.h). While a gate is open (base/gate.h) it is
+ * encrypted, and must be unless the address is local: ERR_CONFIG. `bound` gets the text
+ * by which others reach it, with port and key. A port in use is ERR_BUSY, naming it. */
 PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
+/* Whether pl_wire_bind would find the address free. */
+PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
+/* With the process's own key, or another. An address that is not local names the
+ * server's key: ERR_CONFIG. Who is refused there learns it from pl_wire_recv. */
 PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
+PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
+                                           pl_socket **out);
 void pl_wire_close(pl_socket **socket); /* accepts NULL */
 
 /* Server side; the message stays the caller's. A vanished peer is ERR_NET. */
@@ -60,7 +73,10 @@ PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if none is there. `peer` may
- * be NULL on a client. `out` must be initialised; its buffers are reused. */
+ * be NULL on a client. `out` must be initialised; its buffers are reused. A server
+ * answers what a key's role does not allow with ERR_NOPERM by itself; a client whose
+ * key is refused, or who meets another server than the address names, gets ERR_NOPERM.
+ */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 
 /* Waits for sockets and descriptors; ready[i] tells which (sockets first).
@@ -72,8 +88,12 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
  * in: what was under way then is lost. Start with any number. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
+/* Without a key: of a server what it listens on, of a client whom it asks. */
+const char *pl_wire_address(const pl_socket *socket);
 /* Messages dropped by the checks above, since the socket was opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
+/* Messages that a role did not allow. */
+uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
 

@@ -36,18 +36,18 @@ function foreign(header, owner) {
 BEGIN {
     n = split(layers, names, " ")
     for (i = 1; i <= n; i++) rank[names[i]] = i
-    foreign("^zmq", "^base/wire\\.c$")
+    foreign("^zmq", "^base/(wire|gate)\\.c$")
     foreign("^zstd", "^base/zip\\.c$")
     foreign("^jansson", "^base/json\\.c$")
     foreign("^yaml", "^base/conf\\.c$")
-    foreign("^(sodium|xxh)", "^base/hash\\.c$")
+    foreign("^(sodium|xxh)", "^base/(hash|keys)\\.c$")
     foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
     foreign("^rocksdb", "^store/kv\\.c$")
     foreign("^(archive|sentencepiece)", "^corpus/")
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")
     foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
-    foreign("^microhttpd", "^serve/")
+    foreign("^microhttpd", "^(serve/|cli/exporter\\.c$)")
 }
 
 function top_of(path) { sub(/\/.*/, "", path); return path }

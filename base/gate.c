@@ -1,0 +1,482 @@
+/* ZAP: a thread that answers which keys may connect, and the list it answers from.
+ *
+ * The list that counts is a snapshot that nobody changes any more; the gate's thread
+ * makes a new one and puts it in place, all others only look. Old snapshots live until
+ * the gate closes, for somebody may still look at them: there is one for each change of
+ * the file. */
+#include "base/gate.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "base/wire_parts.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zmq.h>
+
+enum {
+    LOOK_MS = 500,       /* between two looks at the file */
+    SELF_TEST_MS = 5000, /* a machine under load */
+    REFUSED_MS = 1000,   /* between two words about the same key */
+    REFUSED_KEPT = 32,
+    ZAP_FRAMES = 7,
+    ZAP_FRAME_MAX = 255,
+    DOMAIN_MAX = 16
+};
+static const char zap_at[] = "inproc://zeromq.zap.01";
+static const char zap_domain[] = "pathloom";
+
+typedef struct snapshot {
+    pl_key_list list;
+    struct snapshot *older;
+} snapshot;
+
+/* What the file was when it was read: any of these differs after a change. */
+typedef struct stamp {
+    struct timespec modified;
+    ino_t number;
+    off_t bytes;
+} stamp;
+
+typedef struct order {
+    pl_key_entry entry;
+    bool drop;
+} order;
+
+typedef struct gate {
+    pl_gate_options options;
+    pl_keypair own;
+    char list[1024];
+    stamp seen;
+    pl_key_list extra; /* of the thread: let in beside the file */
+    _Atomic(snapshot *) now;
+    void *zap;
+    pl_queue *orders;
+    pl_thread *thread;
+    struct {
+        pl_pubkey key;
+        int64_t at_ms;
+    } refused[REFUSED_KEPT]; /* of the thread */
+    int next_refused;
+} gate;
+
+static _Atomic(gate *) process_gate;
+
+bool pl_gate_is_open(void)
+{
+    return atomic_load(&process_gate) != NULL;
+}
+
+/* ---- the list ---- */
+static stamp look_at(const char *path)
+{
+    struct stat info;
+    stamp s = {0};
+    if (stat(path, &info) == 0)
+        s = (stamp){info.st_mtim, info.st_ino, info.st_size};
+    return s;
+}
+
+static bool same_stamp(const stamp *a, const stamp *b)
+{
+    return a->modified.tv_sec == b->modified.tv_sec &&
+           a->modified.tv_nsec == b->modified.tv_nsec && a->number == b->number &&
+           a->bytes == b->bytes;
+}
+
+static pl_status read_list(gate *g)
+{
+    snapshot *fresh = pl_alloc(sizeof *fresh);
+    pl_status status = g->list[0] ? pl_key_list_load(g->list, &fresh->list) : PL_OK;
+    if (status != PL_OK) {
+        pl_free(fresh);
+        return status;
+    }
+    for (size_t i = 0; i < g->extra.n; i++)
+        pl_key_list_put(&fresh->list, &g->extra.entries[i]);
+    fresh->older = atomic_load(&g->now);
+    atomic_store(&g->now, fresh);
+    return PL_OK;
+}
+
+/* A list that cannot be read leaves the old one in force; the process that runs must
+ * not be shut by a slip of somebody's editor. */
+static void reread(gate *g, bool anyway)
+{
+    stamp s = look_at(g->list);
+    if (!anyway && same_stamp(&s, &g->seen))
+        return;
+    g->seen = s;
+    if (read_list(g) != PL_OK)
+        g->options.on_refused(&(pl_refusal){pl_last_error(), "", ""});
+}
+
+static const pl_key_entry *find(const gate *g, const pl_pubkey *key)
+{
+    const snapshot *s = atomic_load(&g->now);
+    return pl_key_list_find(&s->list, key, pl_wall_ms() / 1000);
+}
+
+pl_key_role pl_gate_role(const pl_pubkey *key)
+{
+    const gate *g = atomic_load(&process_gate);
+    const pl_key_entry *e = g ? find(g, key) : NULL;
+    return e ? e->role : PL_AS_NONE;
+}
+
+bool pl_gate_may(pl_key_role role, uint16_t type)
+{
+    const gate *g = atomic_load(&process_gate);
+    return g && role != PL_AS_NONE && g->options.may(role, type);
+}
+
+void pl_gate_refused(const pl_refusal *refusal)
+{
+    const gate *g = atomic_load(&process_gate);
+    if (g)
+        g->options.on_refused(refusal);
+}
+
+/* ---- orders to the thread ---- */
+static void send_order(const pl_key_entry *entry, bool drop)
+{
+    gate *g = atomic_load(&process_gate);
+    if (!g)
+        return;
+    order *o = pl_alloc(sizeof *o);
+    *o = (order){*entry, drop};
+    pl_queue_push(g->orders, o);
+}
+
+void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
+{
+    send_order(&(pl_key_entry){.key = *key, .role = role, .name = "admitted"}, false);
+}
+
+void pl_gate_dismiss(const pl_pubkey *key)
+{
+    send_order(&(pl_key_entry){.key = *key}, true);
+}
+
+/* False: the gate closes. */
+static bool obey(gate *g)
+{
+    order *o;
+    while ((o = pl_queue_pop(g->orders, 0))) {
+        if ((void *)o == (void *)g)
+            return false;
+        if (o->drop)
+            pl_key_list_drop(&g->extra, &o->entry.key);
+        else
+            pl_key_list_put(&g->extra, &o->entry);
+        pl_free(o);
+        reread(g, true);
+    }
+    return true;
+}
+
+/* ---- ZAP ---- */
+typedef struct zap_request {
+    char version[8], id[ZAP_FRAME_MAX + 1], domain[DOMAIN_MAX], from[64],
+        mechanism[DOMAIN_MAX];
+    size_t id_len;
+    uint8_t key[PL_PUBKEY_BYTES];
+    bool whole;
+} zap_request;
+
+static void keep_text(char *out, size_t size, const void *data, size_t len)
+{
+    size_t n = len < size ? len : 0;
+    memcpy(out, data, n);
+    out[n] = '\0';
+}
+
+static void keep_frame(zap_request *q, int index, const void *data, size_t len)
+{
+    switch (index) {
+    case 0:
+        keep_text(q->version, sizeof q->version, data, len);
+        break;
+    case 1:
+        keep_text(q->id, sizeof q->id, data, len);
+        q->id_len = len;
+        break;
+    case 2:
+        keep_text(q->domain, sizeof q->domain, data, len);
+        break;
+    case 3:
+        keep_text(q->from, sizeof q->from, data, len);
+        break;
+    case 5:
+        keep_text(q->mechanism, sizeof q->mechanism, data, len);
+        break;
+    case 6:
+        q->whole = len == PL_PUBKEY_BYTES;
+        memcpy(q->key, data, q->whole ? len : 0);
+        break;
+    default:
+        break; /* the routing id, which the client may choose: nobody */
+    }
+}
+
+/* The whole request; false if none waits. */
+static bool take_request(gate *g, zap_request *q)
+{
+    int n = 0;
+    bool more = true;
+    memset(q, 0, sizeof *q);
+    for (; more; n++) {
+        zmq_msg_t frame;
+        zmq_msg_init(&frame);
+        if (zmq_msg_recv(&frame, g->zap, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&frame);
+            return false;
+        }
+        keep_frame(q, n, zmq_msg_data(&frame), zmq_msg_size(&frame));
+        more = zmq_msg_more(&frame);
+        zmq_msg_close(&frame);
+    }
+    q->whole = q->whole && n == ZAP_FRAMES && q->id_len <= ZAP_FRAME_MAX;
+    return true;
+}
+
+static void give_answer(gate *g, const zap_request *q, bool ok, const char *user)
+{
+    struct {
+        const char *data;
+        size_t len;
+    } frames[] = {{"1.0", 3},
+                  {q->id, q->id_len},
+                  {ok ? "200" : "400", 3},
+                  {ok ? "" : "no", ok ? 0 : 2},
+                  {user, strlen(user)},
+                  {"", 0}};
+    size_t n = sizeof frames / sizeof *frames;
+    for (size_t i = 0; i < n; i++)
+        zmq_send(g->zap, frames[i].data, frames[i].len, i + 1 < n ? ZMQ_SNDMORE : 0);
+}
+
+/* A client that was refused comes back every second: one word a while is enough. */
+static bool is_news(gate *g, const pl_pubkey *key)
+{
+    int64_t now = pl_now_ms();
+    for (int i = 0; i < REFUSED_KEPT; i++)
+        if (g->refused[i].at_ms != 0 && pl_pubkey_equal(&g->refused[i].key, key)) {
+            bool news = now - g->refused[i].at_ms > 10 * REFUSED_MS;
+            if (news)
+                g->refused[i].at_ms = now;
+            return news;
+        }
+    g->refused[g->next_refused].key = *key;
+    g->refused[g->next_refused].at_ms = now;
+    g->next_refused = (g->next_refused + 1) % REFUSED_KEPT;
+    return true;
+}
+
+static const pl_key_entry *judge(gate *g, const zap_request *q, const pl_pubkey *key)
+{
+    if (!q->whole || strcmp(q->version, "1.0") != 0 ||
+        strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
+        return NULL;
+    reread(g, false); /* it may have been put there a moment ago */
+    return find(g, key);
+}
+
+static void answer_requests(gate *g)
+{
+    zap_request q;
+    while (take_request(g, &q)) {
+        char user[PL_PUBKEY_TEXT];
+        pl_pubkey key;
+        memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
+        const pl_key_entry *e = judge(g, &q, &key);
+        pl_pubkey_format(&key, user);
+        give_answer(g, &q, e != NULL, e ? user : "");
+        if (!e && atomic_load(&process_gate) == g && is_news(g, &key))
+            g->options.on_refused(
+                &(pl_refusal){"this key may not connect: it is not in the list, was "
+                              "taken out, or has expired",
+                              user, q.from});
+    }
+}
+
+static void run(void *context)
+{
+    gate *g = context;
+    int64_t looked = pl_now_ms();
+    for (;;) {
+        zmq_pollitem_t items[] = {{.socket = g->zap, .events = ZMQ_POLLIN},
+                                  {.fd = pl_queue_fd(g->orders), .events = ZMQ_POLLIN}};
+        zmq_poll(items, 2, LOOK_MS);
+        if (!obey(g))
+            break;
+        answer_requests(g); /* also of the self-test, before it is in place */
+        if (pl_now_ms() - looked >= LOOK_MS) {
+            reread(g, false);
+            looked = pl_now_ms();
+        }
+    }
+    zmq_close(g->zap);
+}
+
+/* ---- options of sockets ---- */
+pl_status wire_curve_server(void *zmq, const pl_keypair *own)
+{
+    int on = 1;
+    if (zmq_setsockopt(zmq, ZMQ_CURVE_SERVER, &on, sizeof on) == 0 &&
+        zmq_setsockopt(zmq, ZMQ_CURVE_SECRETKEY, own->secret, PL_PUBKEY_BYTES) == 0 &&
+        zmq_setsockopt(zmq, ZMQ_ZAP_DOMAIN, zap_domain, strlen(zap_domain)) == 0 &&
+        zmq_setsockopt(zmq, WIRE_ENFORCE_DOMAIN, &on, sizeof on) == 0)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "this ZeroMQ cannot make a socket safe (%s); it must be 4.3 with CURVE",
+        zmq_strerror(zmq_errno()));
+}
+
+pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *server)
+{
+    if (zmq_setsockopt(zmq, ZMQ_CURVE_SERVERKEY, server->bytes, PL_PUBKEY_BYTES) == 0 &&
+        zmq_setsockopt(zmq, ZMQ_CURVE_PUBLICKEY, own->open.bytes, PL_PUBKEY_BYTES) ==
+            0 &&
+        zmq_setsockopt(zmq, ZMQ_CURVE_SECRETKEY, own->secret, PL_PUBKEY_BYTES) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED, "this ZeroMQ cannot encrypt (%s)",
+                   zmq_strerror(zmq_errno()));
+}
+
+/* ---- the self-test ---- */
+/* The first thing that the monitor tells of the handshake; 0: nothing in time. */
+static int await_handshake(void *monitor)
+{
+    uint8_t frame[256];
+    uint16_t event = 0;
+    zmq_pollitem_t item = {.socket = monitor, .events = ZMQ_POLLIN};
+    if (zmq_poll(&item, 1, SELF_TEST_MS) <= 0 ||
+        zmq_recv(monitor, frame, sizeof frame, 0) < (int)sizeof event)
+        return 0;
+    memcpy(&event, frame, sizeof event);
+    zmq_recv(monitor, frame, sizeof frame, 0);
+    return event;
+}
+
+static int try_stranger(const gate *g, void *server, void *client, void *monitor)
+{
+    static const char watch_at[] = "inproc://gate-self-test";
+    char at[256];
+    size_t size = sizeof at;
+    int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    pl_keypair stranger;
+    pl_keypair_create(&stranger);
+    bool tried = wire_curve_server(server, &g->own) == PL_OK &&
+                 wire_curve_client(client, &stranger, &g->own.open) == PL_OK &&
+                 zmq_bind(server, "tcp://127.0.0.1:*") == 0 &&
+                 zmq_getsockopt(server, ZMQ_LAST_ENDPOINT, at, &size) == 0 &&
+                 zmq_socket_monitor(client, watch_at, events) == 0 &&
+                 zmq_connect(monitor, watch_at) == 0 && zmq_connect(client, at) == 0;
+    pl_keypair_wipe(&stranger);
+    return tried ? await_handshake(monitor) : 0;
+}
+
+/* Not trusted: tried. A library that lets a stranger in would do so in silence. */
+static pl_status self_test(const gate *g)
+{
+    int none = 0;
+    void *sockets[] = {zmq_socket(wire_context(), ZMQ_ROUTER),
+                       zmq_socket(wire_context(), ZMQ_DEALER),
+                       zmq_socket(wire_context(), ZMQ_PAIR)};
+    int event = sockets[0] && sockets[1] && sockets[2]
+                    ? try_stranger(g, sockets[0], sockets[1], sockets[2])
+                    : 0;
+    for (size_t i = 3; i-- > 0;) {
+        if (!sockets[i])
+            continue;
+        zmq_setsockopt(sockets[i], ZMQ_LINGER, &none, sizeof none);
+        zmq_close(sockets[i]);
+    }
+    if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_INTERNAL,
+        "the self-test of the encryption failed: a key that nobody knows was "
+        "%s; nothing is served",
+        event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED ? "let in" : "not refused in time");
+}
+
+/* ---- opening and closing ---- */
+static void free_gate(gate *g)
+{
+    order *o;
+    while (g->orders && (o = pl_queue_pop(g->orders, 0)))
+        pl_free(o);
+    pl_queue_destroy(&g->orders);
+    for (snapshot *s = atomic_load(&g->now), *older; s; s = older) {
+        older = s->older;
+        pl_key_list_clear(&s->list);
+        pl_free(s);
+    }
+    pl_key_list_clear(&g->extra);
+    pl_keypair_wipe(&g->own);
+    pl_free(g);
+}
+
+static pl_status start(gate *g)
+{
+    g->seen = look_at(g->list);
+    PL_RETURN_IF(read_list(g));
+    PL_RETURN_IF(pl_queue_create(&g->orders));
+    g->zap = zmq_socket(wire_context(), ZMQ_REP);
+    if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
+        pl_status status = pl_fail(PL_ERR_BUSY, "cannot watch over connections: %s",
+                                   zmq_strerror(zmq_errno()));
+        if (g->zap)
+            zmq_close(g->zap);
+        return status;
+    }
+    pl_status status = pl_thread_start("gate", run, g, &g->thread);
+    if (status != PL_OK)
+        zmq_close(g->zap);
+    return status;
+}
+
+static void stop(gate *g)
+{
+    if (g->thread)
+        pl_queue_push(g->orders, g);
+    pl_thread_join(&g->thread);
+}
+
+pl_status pl_gate_open(const pl_gate_options *options)
+{
+    if (pl_gate_is_open())
+        return pl_fail(PL_ERR_BUSY, "this process has a gate already");
+    gate *g = pl_alloc(sizeof *g);
+    g->options = *options;
+    g->own = *options->own;
+    pl_copy_text(g->list, sizeof g->list, options->list);
+    pl_status status = start(g);
+    if (status == PL_OK)
+        status = self_test(g);
+    if (status != PL_OK) {
+        stop(g);
+        free_gate(g);
+        return status;
+    }
+    atomic_store(&process_gate, g);
+    return PL_OK;
+}
+
+void pl_gate_close(void)
+{
+    gate *g = atomic_exchange(&process_gate, NULL);
+    if (!g)
+        return;
+    stop(g);
+    free_gate(g);
+}

@@ -1,0 +1,400 @@
+/* Key pairs, their files, and the list of keys that may connect. */
+#include "base/keys.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(PL_PUBKEY_BYTES == crypto_box_PUBLICKEYBYTES, "Curve25519");
+_Static_assert(PL_PUBKEY_BYTES == crypto_box_SECRETKEYBYTES, "Curve25519");
+_Static_assert(PL_PUBKEY_BYTES == crypto_box_SEEDBYTES, "a hash is a seed");
+
+enum { ENTRIES_MAX = 1 << 16, LINE_MAX_BYTES = 256, LOCK_WAIT_MS = 5000 };
+static const char file_mark[] = "pathloom-key 1";
+
+static void ready(void)
+{
+    if (sodium_init() < 0)
+        abort();
+}
+
+/* ---- text ---- */
+static void to_text(const uint8_t *bytes, size_t n, char *text, size_t size)
+{
+    sodium_bin2base64(text, size, bytes, n, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+}
+
+static bool from_text(const char *text, uint8_t *bytes, size_t n)
+{
+    size_t got = 0;
+    const char *end = NULL;
+    return sodium_base642bin(bytes, n, text, strlen(text), NULL, &got, &end,
+                             sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0 &&
+           got == n && *end == '\0';
+}
+
+void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT])
+{
+    to_text(key->bytes, PL_PUBKEY_BYTES, text, PL_PUBKEY_TEXT);
+}
+
+pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
+{
+    memset(out, 0, sizeof *out);
+    if (from_text(text, out->bytes, PL_PUBKEY_BYTES) &&
+        !sodium_is_zero(out->bytes, PL_PUBKEY_BYTES))
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "`%.64s` is not a key: it has %d letters, digits, - or _", text,
+                   PL_PUBKEY_TEXT - 1);
+}
+
+bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
+{
+    return memcmp(a->bytes, b->bytes, PL_PUBKEY_BYTES) == 0;
+}
+
+/* ---- pairs ---- */
+void pl_keypair_create(pl_keypair *out)
+{
+    ready();
+    crypto_box_keypair(out->open.bytes, out->secret);
+}
+
+void pl_keypair_wipe(pl_keypair *pair)
+{
+    sodium_memzero(pair, sizeof *pair);
+}
+
+void pl_invite_create(char text[PL_INVITE_TEXT])
+{
+    uint8_t secret[PL_INVITE_BYTES];
+    ready();
+    randombytes_buf(secret, sizeof secret);
+    to_text(secret, sizeof secret, text, PL_INVITE_TEXT);
+    sodium_memzero(secret, sizeof secret);
+}
+
+pl_status pl_invite_keypair(const char *text, pl_keypair *out)
+{
+    uint8_t secret[PL_INVITE_BYTES];
+    pl_hash seed;
+    ready();
+    if (!from_text(text, secret, sizeof secret))
+        return pl_fail(PL_ERR_USAGE, "the token's secret is not whole; copy all of it");
+    pl_hash_of("invitation", secret, sizeof secret, &seed);
+    crypto_box_seed_keypair(out->open.bytes, out->secret, seed.bytes);
+    sodium_memzero(secret, sizeof secret);
+    sodium_memzero(&seed, sizeof seed);
+    return PL_OK;
+}
+
+static pl_status write_key(int fd, const char *path, const char *text)
+{
+    size_t len = strlen(text);
+    if (write(fd, text, len) != (ssize_t)len || fsync(fd) != 0)
+        return pl_fail(PL_ERR_IO, "cannot write the key file %s: %s", path,
+                       strerror(errno));
+    return PL_OK;
+}
+
+pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
+{
+    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT], text[256];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return pl_fail(PL_ERR_EXISTS, "%s is there already; a key is never overwritten",
+                       path);
+    if (fd < 0)
+        return pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+    pl_pubkey_format(&pair->open, open_text);
+    to_text(pair->secret, PL_PUBKEY_BYTES, secret_text, sizeof secret_text);
+    snprintf(text, sizeof text, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
+             secret_text);
+    pl_status status = write_key(fd, path, text);
+    sodium_memzero(text, sizeof text);
+    sodium_memzero(secret_text, sizeof secret_text);
+    close(fd);
+    if (status != PL_OK)
+        unlink(path);
+    return status;
+}
+
+/* The file that is read is the one that was looked at. */
+static pl_status check_mode(int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return pl_fail(PL_ERR_NOPERM, "%s is not a file that can hold a key", path);
+    if (info.st_mode & (S_IRWXG | S_IRWXO))
+        return pl_fail(PL_ERR_NOPERM,
+                       "the key file %s has mode %04o, so that others can use it; make "
+                       "it yours alone: chmod 600 %s",
+                       path, (unsigned)(info.st_mode & 07777), path);
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        return pl_fail(PL_ERR_NOPERM, "the key file %s belongs to user %u, not to %u",
+                       path, (unsigned)info.st_uid, (unsigned)geteuid());
+    return PL_OK;
+}
+
+static bool parse_pair(const char *text, pl_keypair *out)
+{
+    char open_text[64], secret_text[64];
+    pl_pubkey derived;
+    int used = 0;
+    bool read = sscanf(text, "pathloom-key 1 public %63s secret %63s%n", open_text,
+                       secret_text, &used) == 2 &&
+                strspn(text + used, "\n") == strlen(text + used) &&
+                from_text(open_text, out->open.bytes, PL_PUBKEY_BYTES) &&
+                from_text(secret_text, out->secret, PL_PUBKEY_BYTES);
+    sodium_memzero(secret_text, sizeof secret_text);
+    return read && crypto_scalarmult_base(derived.bytes, out->secret) == 0 &&
+           pl_pubkey_equal(&derived, &out->open);
+}
+
+pl_status pl_keypair_load(const char *path, pl_keypair *out)
+{
+    char text[512] = "";
+    ready();
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return pl_fail(errno == ENOENT ? PL_ERR_NOT_FOUND : PL_ERR_NOPERM,
+                       "cannot open the key file %s: %s", path, strerror(errno));
+    pl_status status = check_mode(fd, path);
+    ssize_t got = status == PL_OK ? read(fd, text, sizeof text - 1) : 0;
+    close(fd);
+    if (status == PL_OK && (got < 0 || !parse_pair(text, out)))
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "%s is no key file, or not all of one; make a new key with "
+                         "`pathloom key new`",
+                         path);
+    sodium_memzero(text, sizeof text);
+    if (status != PL_OK)
+        pl_keypair_wipe(out);
+    return status;
+}
+
+/* ---- roles ---- */
+static const char *const role_names[PL_AS_COUNT] = {
+    "none", "local", "admin", "hub", "home", "relay", "worker", "inspector", "invite"};
+
+const char *pl_key_role_name(pl_key_role role)
+{
+    return (unsigned)role < PL_AS_COUNT ? role_names[role] : "none";
+}
+
+pl_status pl_key_role_parse(const char *text, pl_key_role *out)
+{
+    for (int r = PL_AS_ADMIN; r < PL_AS_INVITE; r++)
+        if (strcmp(text, role_names[r]) == 0) {
+            *out = (pl_key_role)r;
+            return PL_OK;
+        }
+    return pl_fail(
+        PL_ERR_USAGE,
+        "unknown role `%.32s`; there are worker, relay, inspector, home, hub "
+        "and admin",
+        text);
+}
+
+pl_status pl_key_name_check(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789._:@-";
+    size_t len = strlen(name);
+    if (len > 0 && len < PL_KEY_NAME_MAX && strspn(name, allowed) == len)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_USAGE,
+        "`%.64s` is no name: 1 to %d letters, digits or ._:@- without blanks", name,
+        PL_KEY_NAME_MAX - 1);
+}
+
+/* ---- the list ---- */
+void pl_key_list_clear(pl_key_list *list)
+{
+    pl_free(list->entries);
+    *list = (pl_key_list){0};
+}
+
+/* Where the key stands, or would stand. */
+static size_t place_of(const pl_key_list *list, const pl_pubkey *key)
+{
+    size_t low = 0, high = list->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (memcmp(list->entries[middle].key.bytes, key->bytes, PL_PUBKEY_BYTES) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool stands_at(const pl_key_list *list, size_t at, const pl_pubkey *key)
+{
+    return at < list->n && pl_pubkey_equal(&list->entries[at].key, key);
+}
+
+const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
+                                     int64_t now_s)
+{
+    size_t at = place_of(list, key);
+    if (!stands_at(list, at, key))
+        return NULL;
+    const pl_key_entry *e = &list->entries[at];
+    bool over = now_s != 0 && e->expires_s != 0 && now_s > e->expires_s;
+    return over ? NULL : e;
+}
+
+void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
+{
+    size_t at = place_of(list, &entry->key);
+    if (!stands_at(list, at, &entry->key)) {
+        list->entries = pl_grow(list->entries, (list->n + 1) * sizeof *list->entries);
+        memmove(list->entries + at + 1, list->entries + at,
+                (list->n - at) * sizeof *list->entries);
+        list->n++;
+    }
+    list->entries[at] = *entry;
+}
+
+bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
+{
+    size_t at = place_of(list, key);
+    if (!stands_at(list, at, key))
+        return false;
+    list->n--;
+    memmove(list->entries + at, list->entries + at + 1,
+            (list->n - at) * sizeof *list->entries);
+    return true;
+}
+
+static bool parse_role(char *text, pl_key_entry *out)
+{
+    static const char invite[] = "invite/";
+    bool is_invite = pl_starts_with(text, invite);
+    pl_key_role named = PL_AS_NONE;
+    if (pl_key_role_parse(is_invite ? text + strlen(invite) : text, &named) != PL_OK)
+        return false;
+    out->role = is_invite ? PL_AS_INVITE : named;
+    out->grants = is_invite ? named : PL_AS_NONE;
+    return true;
+}
+
+/* Exactly five words. */
+static bool parse_entry(const char *line, pl_key_entry *out)
+{
+    char role[32], key[64], name[PL_KEY_NAME_MAX];
+    long long expires = 0;
+    int used = 0;
+    *out = (pl_key_entry){0};
+    if (sscanf(line, " %31s %63s %lld %d %63s %n", role, key, &expires, &out->uses,
+               name, &used) != 5 ||
+        line[used] != '\0' || expires < 0 || out->uses < 0)
+        return false;
+    out->expires_s = expires;
+    pl_copy_text(out->name, sizeof out->name, name);
+    return parse_role(role, out) && pl_pubkey_parse(key, &out->key) == PL_OK &&
+           pl_key_name_check(name) == PL_OK;
+}
+
+static pl_status parse_list(const char *path, char *text, pl_key_list *out)
+{
+    int number = 0;
+    for (char *line = text, *next; line; line = next) {
+        pl_key_entry entry;
+        char *end = strchr(line, '\n');
+        next = end ? end + 1 : NULL;
+        if (end)
+            *end = '\0';
+        number++;
+        if (line[0] == '#' || strspn(line, " \t\r") == strlen(line))
+            continue;
+        if (strlen(line) > LINE_MAX_BYTES || !parse_entry(line, &entry))
+            return pl_fail(PL_ERR_CONFIG,
+                           "%s line %d is not `ROLE KEY EXPIRES USES NAME`", path,
+                           number);
+        if (out->n == ENTRIES_MAX)
+            return pl_fail(PL_ERR_CONFIG, "%s has more than %d keys", path,
+                           ENTRIES_MAX);
+        pl_key_list_put(out, &entry);
+    }
+    return PL_OK;
+}
+
+pl_status pl_key_list_load(const char *path, pl_key_list *out)
+{
+    pl_buf text = {0};
+    *out = (pl_key_list){0};
+    ready();
+    if (!pl_path_exists(path))
+        return PL_OK;
+    pl_status status = pl_read_file(path, &text);
+    if (status == PL_OK) {
+        pl_buf_append(&text, "", 1);
+        status = parse_list(path, (char *)text.data, out);
+    }
+    pl_buf_destroy(&text);
+    if (status != PL_OK)
+        pl_key_list_clear(out);
+    return status;
+}
+
+static pl_status write_list(const char *path, const pl_key_list *list)
+{
+    pl_buf text = {0};
+    pl_buf_printf(&text, "# Keys that may connect: ROLE KEY EXPIRES USES NAME\n");
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        char key[PL_PUBKEY_TEXT];
+        pl_pubkey_format(&e->key, key);
+        bool is_invite = e->role == PL_AS_INVITE;
+        pl_buf_printf(&text, "%s%s %s %lld %d %s\n", is_invite ? "invite/" : "",
+                      pl_key_role_name(is_invite ? e->grants : e->role), key,
+                      (long long)e->expires_s, e->uses, e->name);
+    }
+    pl_status status = pl_replace_file(path, text.data, text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status lock_list(const char *path, int *lock)
+{
+    char folder[PL_PATH_MAX];
+    int64_t start = pl_now_ms();
+    pl_copy_text(folder, sizeof folder, path);
+    char *slash = strrchr(folder, '/');
+    pl_copy_text(slash ? slash : folder, 2, slash == folder ? "/" : slash ? "" : ".");
+    for (;;) {
+        pl_status status = pl_lock_folder(folder, lock);
+        if (status != PL_ERR_BUSY || pl_now_ms() - start > LOCK_WAIT_MS)
+            return status;
+        pl_sleep_ms(5);
+    }
+}
+
+pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context)
+{
+    pl_key_list list = {0};
+    int lock = -1;
+    PL_RETURN_IF(lock_list(path, &lock));
+    pl_status status = pl_key_list_load(path, &list);
+    if (status == PL_OK)
+        status = change(&list, context);
+    if (status == PL_OK)
+        status = write_list(path, &list);
+    pl_key_list_clear(&list);
+    pl_unlock_folder(&lock);
+    return status;
+}

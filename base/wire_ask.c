@@ -1,0 +1,81 @@
+/* A question that waits for its answer, and the answer that says no. */
+#include "base/clock.h"
+#include "base/wire.h"
+
+#include <stdatomic.h>
+
+enum { LOOK_MS = 100 }; /* a question that waits looks whether it was refused */
+
+uint64_t pl_wire_next_request(void)
+{
+    static _Atomic uint64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+enum { ERR_TAG_STATUS = 1, ERR_TAG_SENTENCE = 2, SENTENCE_MAX = 1024 };
+
+void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
+                   const char *sentence)
+{
+    out->type = PL_WIRE_ERR;
+    out->request = request;
+    pl_buf_clear(&out->body);
+    pl_buf_clear(&out->data);
+    pl_put_u64(&out->body, ERR_TAG_STATUS, (uint64_t)status);
+    pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
+}
+
+/* The peer's failure, in its own words, becomes ours. */
+static pl_status status_of_error(const pl_message *answer)
+{
+    pl_reader reader;
+    char sentence[SENTENCE_MAX];
+    pl_reader_open(&reader, "an ERR answer", answer->body.data, answer->body.len);
+    uint64_t status = pl_get_u64(&reader, ERR_TAG_STATUS, 0);
+    pl_get_text(&reader, ERR_TAG_SENTENCE, 0, sentence, sizeof sentence);
+    if (pl_reader_status(&reader) != PL_OK)
+        return pl_reader_status(&reader);
+    if (status == PL_OK || status >= PL_STATUS_COUNT)
+        return pl_fail(PL_ERR_PROTO, "an ERR answer has the unknown status %llu: %s",
+                       (unsigned long long)status, sentence);
+    return pl_fail((pl_status)status, "%s", sentence);
+}
+
+/* Takes what has arrived until the answer is among it; ERR_TIMEOUT if it is not. */
+static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
+{
+    pl_status status;
+    while ((status = pl_wire_recv(socket, NULL, answer)) == PL_OK)
+        if (answer->request == request)
+            return PL_OK;
+    return status;
+}
+
+pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
+                      int timeout_ms, pl_message *answer)
+{
+    int64_t now = pl_now_ms(), deadline = now + timeout_ms, next_send = now;
+    int n_sent = 0;
+    for (; now < deadline; now = pl_now_ms()) {
+        if (now >= next_send) {
+            pl_status sent = pl_wire_send(socket, question);
+            if (sent != PL_OK && sent != PL_ERR_NET)
+                return sent;
+            n_sent += sent == PL_OK; /* a full queue may yet drain */
+            next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
+        }
+        bool ready;
+        int64_t until = next_send < deadline ? next_send : deadline;
+        until = until < now + LOOK_MS ? until : now + LOOK_MS;
+        pl_wire_poll(&socket, 1, NULL, 0, (int)(until - now), &ready);
+        pl_status status = take_answer(socket, question->request, answer);
+        if (status == PL_ERR_TIMEOUT)
+            continue;
+        PL_RETURN_IF(status);
+        return answer->type == PL_WIRE_ERR ? status_of_error(answer) : PL_OK;
+    }
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "%s did not answer message type %u within %d ms (sent %d times)",
+                   pl_wire_address(socket), (unsigned)question->type, timeout_ms,
+                   n_sent);
+}

@@ -1,0 +1,400 @@
+/* folder: base; label: integration */
+/* Encrypted sockets: who is in the list gets in, nobody else does, and both sides are
+ * told within seconds. */
+#include "base/base.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { WAIT_MS = 5000, TYPE_ASK = 2, TYPE_COMMAND = 12, LONG_MS = 10000 };
+
+static atomic_int n_refused;
+static char last_reason[512], last_key[PL_PUBKEY_TEXT];
+
+static void note_refused(const pl_refusal *refusal)
+{
+    pl_copy_text(last_reason, sizeof last_reason, refusal->reason);
+    pl_copy_text(last_key, sizeof last_key, refusal->key);
+    atomic_fetch_add(&n_refused, 1);
+}
+
+/* Commands are for administrators. */
+static bool may(pl_key_role role, uint16_t type)
+{
+    return role == PL_AS_ADMIN || type != TYPE_COMMAND;
+}
+
+typedef struct fixture {
+    char folder[32], list[64], address[PL_ADDRESS_MAX];
+    pl_keypair server_keys, worker, admin, stranger;
+    pl_socket *server;
+} fixture;
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    pl_key_list_put(list, context);
+    return PL_OK;
+}
+
+static pl_status drop_key(pl_key_list *list, void *context)
+{
+    return pl_key_list_drop(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
+}
+
+static void allow(const fixture *f, const pl_keypair *pair, pl_key_role role)
+{
+    pl_key_entry e = {.key = pair->open, .role = role, .name = "x"};
+    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    snprintf(f->folder, sizeof f->folder, "/tmp/pl-curve-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->list, sizeof f->list, "%s/allow", f->folder);
+    pl_keypair *pairs[] = {&f->server_keys, &f->worker, &f->admin, &f->stranger};
+    for (int i = 0; i < 4; i++)
+        pl_keypair_create(pairs[i]);
+    allow(f, &f->worker, PL_AS_WORKER);
+    allow(f, &f->admin, PL_AS_ADMIN);
+    pl_wire_keys(&f->server_keys);
+    atomic_store(&n_refused, 0);
+    last_reason[0] = last_key[0] = '\0';
+    pl_gate_options options = {.own = &f->server_keys,
+                               .list = f->list,
+                               .may = may,
+                               .on_refused = note_refused};
+    assert_int_equal(pl_gate_open(&options), PL_OK);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address), PL_OK);
+    assert_non_null(strchr(f->address, '#'));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    pl_wire_close(&f->server);
+    pl_wire_shutdown();
+    pl_wire_keys(NULL);
+    assert_false(pl_gate_is_open());
+    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+    pl_free(f);
+    return 0;
+}
+
+/* Both sides' loops until the client has an answer or a failure. */
+static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
+                          pl_peer *peer)
+{
+    pl_message q, a, got;
+    pl_status status = PL_ERR_TIMEOUT;
+    pl_message_init(&q, type);
+    pl_message_init(&a, TYPE_ASK);
+    pl_message_init(&got, 0);
+    q.request = pl_wire_next_request();
+    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    for (int64_t end = pl_now_ms() + WAIT_MS;
+         status == PL_ERR_TIMEOUT && pl_now_ms() < end; pl_sleep_ms(2)) {
+        if (pl_wire_recv(f->server, peer, &got) == PL_OK) {
+            a.request = got.request;
+            assert_int_equal(pl_wire_send_to(f->server, peer, &a), PL_OK);
+        }
+        status = pl_wire_recv(client, NULL, &got);
+    }
+    if (status == PL_OK && got.type == PL_WIRE_ERR) {
+        pl_reader r;
+        char text[256];
+        pl_reader_open(&r, "answer", got.body.data, got.body.len);
+        pl_get_text(&r, 2, 0, text, sizeof text);
+        status = pl_fail((pl_status)pl_get_u64(&r, 1, 0), "%s", text);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    pl_message_destroy(&got);
+    return status;
+}
+
+static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(peer.role, PL_AS_WORKER);
+    assert_true(pl_pubkey_equal(&peer.key, &f->worker.open));
+    assert_int_equal(atomic_load(&n_refused), 0);
+    pl_wire_close(&client);
+}
+
+static void an_unknown_key_is_refused_on_both_sides_within_seconds(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    char key[PL_PUBKEY_TEXT];
+    int64_t start = pl_now_ms();
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "refuses the key"));
+    assert_true(pl_now_ms() - start < 3000);
+    assert_int_equal(atomic_load(&n_refused), 1);
+    pl_pubkey_format(&f->stranger.open, key);
+    assert_string_equal(last_key, key);
+    pl_wire_close(&client);
+}
+
+static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    pl_pubkey key = f->stranger.open;
+    allow(f, &f->stranger, PL_AS_WORKER);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->list, drop_key, &key), PL_OK);
+    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "taken out"));
+    assert_int_equal(atomic_load(&n_refused), 1);
+    assert_int_equal(pl_wire_refused(f->server), 1);
+    pl_wire_close(&client);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "refuses the key"));
+    pl_wire_close(&client);
+}
+
+static void
+a_message_that_the_role_does_not_allow_never_reaches_the_caller(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer = {.role = PL_AS_NONE};
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_COMMAND, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "role worker may not send"));
+    assert_int_equal(pl_wire_refused(f->server), 1);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    pl_wire_close(&client);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_COMMAND, &peer), PL_OK);
+    pl_wire_close(&client);
+}
+
+static void a_server_with_another_key_than_the_address_is_found_out(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    pl_address at;
+    char wrong[PL_ADDRESS_MAX];
+    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    pl_address_format(&at, "", &f->stranger.open, wrong);
+    assert_int_equal(pl_wire_connect_as(wrong, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "does not have the key"));
+    assert_true(atomic_load(&n_refused) >= 1);
+    pl_wire_close(&client);
+}
+
+static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    pl_address at;
+    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    assert_int_equal(pl_wire_connect(at.endpoint, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "is encrypted; give its whole address"));
+    for (int i = 0; i < 200 && atomic_load(&n_refused) == 0; i++, pl_sleep_ms(10)) {
+        pl_message m;
+        pl_message_init(&m, 0);
+        assert_int_equal(pl_wire_recv(f->server, &peer, &m), PL_ERR_TIMEOUT);
+    }
+    assert_non_null(strstr(last_reason, "does not encrypt"));
+    pl_wire_close(&client);
+}
+
+/* A server in the clear, as somebody could put in the place of ours. */
+static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
+{
+    const fixture *f = *state;
+    void *context = zmq_ctx_new(), *impostor = zmq_socket(context, ZMQ_ROUTER);
+    pl_socket *client;
+    pl_address at;
+    char text[PL_ADDRESS_MAX];
+    size_t size = sizeof text;
+    int none = 0;
+    zmq_setsockopt(impostor, ZMQ_LINGER, &none, sizeof none);
+    assert_int_equal(zmq_bind(impostor, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(impostor, ZMQ_LAST_ENDPOINT, text, &size), 0);
+    assert_int_equal(pl_address_parse(text, &at), PL_OK);
+    pl_address_format(&at, "", &f->server_keys.open, text);
+    assert_int_equal(pl_wire_connect_as(text, &f->worker, &client), PL_OK);
+    pl_message q, a;
+    pl_message_init(&q, TYPE_ASK);
+    pl_message_init(&a, 0);
+    assert_int_equal(pl_wire_ask(client, &q, 100, LONG_MS, &a), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "not encrypted")); /* either sentence */
+    pl_wire_close(&client);
+    zmq_close(impostor);
+    zmq_ctx_term(context);
+}
+
+static void an_address_with_a_key_needs_a_key_of_ones_own(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    assert_int_equal(pl_wire_connect_as(f->address, NULL, &client), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "pathloom key new"));
+    assert_null(client);
+}
+
+static void other_machines_reach_an_encrypted_socket_by_its_key(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *server;
+    char bound[PL_ADDRESS_MAX], key[PL_PUBKEY_TEXT];
+    pl_wire_advertise("10.11.12.13");
+    assert_int_equal(pl_wire_bind("tcp://0.0.0.0:*", &server, bound), PL_OK);
+    assert_true(pl_starts_with(bound, "tcp://10.11.12.13:"));
+    pl_pubkey_format(&f->server_keys.open, key);
+    assert_true(pl_ends_with(bound, key));
+    pl_wire_advertise("");
+    pl_wire_close(&server);
+}
+
+static void whoever_is_admitted_beside_the_list_gets_in_until_dismissed(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    pl_gate_admit(&f->stranger.open, PL_AS_WORKER);
+    pl_sleep_ms(100);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    pl_gate_dismiss(&f->stranger.open);
+    pl_sleep_ms(100);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    pl_wire_close(&client);
+}
+
+static void a_list_that_cannot_be_read_leaves_the_old_one_in_force(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    FILE *out = fopen(f->list, "w");
+    fprintf(out, "nonsense\n");
+    fclose(out);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_non_null(strstr(last_reason, "line 1"));
+    pl_wire_close(&client);
+}
+
+/* What a packet filter could see, without one: the bytes between two sockets. */
+static void nothing_readable_is_on_the_wire(void **state)
+{
+    const fixture *f = *state;
+    static const char secret[] = "a-sentence-that-nobody-may-read";
+    pl_address at;
+    pl_socket *client;
+    pl_message q, got;
+    pl_peer peer;
+    void *context = zmq_ctx_new(), *tap = zmq_socket(context, ZMQ_STREAM),
+         *line = zmq_socket(context, ZMQ_STREAM);
+    char text[PL_ADDRESS_MAX], through[PL_ADDRESS_MAX];
+    uint8_t id[256], far[256], bytes[8192];
+    size_t size = sizeof text, far_len = sizeof far, id_len = 0, n_seen = 0;
+    int none = 0;
+    zmq_setsockopt(tap, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(line, ZMQ_LINGER, &none, sizeof none);
+    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    assert_int_equal(zmq_bind(tap, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(tap, ZMQ_LAST_ENDPOINT, text, &size), 0);
+    assert_int_equal(zmq_connect(line, at.endpoint), 0);
+    assert_int_equal(zmq_getsockopt(line, ZMQ_ROUTING_ID, far, &far_len), 0);
+    assert_int_equal(pl_address_parse(text, &at), PL_OK);
+    pl_address_format(&at, "", &f->server_keys.open, through);
+    assert_int_equal(pl_wire_connect_as(through, &f->worker, &client), PL_OK);
+    pl_message_init(&q, TYPE_ASK);
+    pl_message_init(&got, 0);
+    pl_buf_append(&q.data, secret, sizeof secret);
+    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    bool arrived = false;
+    for (int64_t end = pl_now_ms() + WAIT_MS; !arrived && pl_now_ms() < end;) {
+        zmq_pollitem_t items[] = {{.socket = tap, .events = ZMQ_POLLIN},
+                                  {.socket = line, .events = ZMQ_POLLIN}};
+        /* What the server says before the client is there would have no receiver. */
+        zmq_poll(items, id_len > 0 ? 2 : 1, 20);
+        for (int i = 0; i < 2; i++) {
+            uint8_t from[256];
+            int len = 0, n = 0;
+            if (!(items[i].revents & ZMQ_POLLIN))
+                continue;
+            len = zmq_recv(items[i].socket, from, sizeof from, 0);
+            n = zmq_recv(items[i].socket, bytes, sizeof bytes, 0);
+            assert_true(len > 0 && n >= 0 && n <= (int)sizeof bytes);
+            if (i == 0) {
+                memcpy(id, from, (size_t)len);
+                id_len = (size_t)len;
+            } else {
+                memcpy(far, from, (size_t)len);
+                far_len = (size_t)len;
+            }
+            if (n == 0)
+                continue; /* the connection came about */
+            n_seen += (size_t)n;
+            assert_null(memmem(bytes, (size_t)n, "nobody-may-read", 15));
+            assert_null(memmem(bytes, (size_t)n, "PLW1", 4));
+            zmq_send(i == 0 ? line : tap, i == 0 ? far : id, i == 0 ? far_len : id_len,
+                     ZMQ_SNDMORE);
+            zmq_send(i == 0 ? line : tap, bytes, (size_t)n, 0);
+        }
+        arrived = pl_wire_recv(f->server, &peer, &got) == PL_OK;
+    }
+    assert_true(arrived);
+    assert_memory_equal(got.data.data, secret, sizeof secret);
+    assert_true(n_seen > 200);
+    pl_message_destroy(&q);
+    pl_message_destroy(&got);
+    pl_wire_close(&client);
+    zmq_close(tap);
+    zmq_close(line);
+    zmq_ctx_term(context);
+}
+
+int main(void)
+{
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role),
+        WITH_SERVER(an_unknown_key_is_refused_on_both_sides_within_seconds),
+        WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more),
+        WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller),
+        WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out),
+        WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides),
+        WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to),
+        WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own),
+        WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key),
+        WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in_until_dismissed),
+        WITH_SERVER(a_list_that_cannot_be_read_leaves_the_old_one_in_force),
+        WITH_SERVER(nothing_readable_is_on_the_wire),
+    };
+#undef WITH_SERVER
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

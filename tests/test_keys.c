@@ -1,0 +1,289 @@
+/* folder: base; label: unit */
+/* Keys in files and lists: what is written is read back, what others could read is
+ * refused, and a list says which line is wrong. */
+#include "base/base.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[32], file[64];
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    snprintf(f->folder, sizeof f->folder, "/tmp/pl-keys-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->file, sizeof f->file, "%s/x", f->folder);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+    pl_free(f);
+    return 0;
+}
+
+static void a_pair_is_read_back_as_it_was_saved(void **state)
+{
+    const fixture *f = *state;
+    pl_keypair made, got;
+    struct stat info;
+    pl_keypair_create(&made);
+    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    assert_int_equal(stat(f->file, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(pl_keypair_load(f->file, &got), PL_OK);
+    assert_memory_equal(&made, &got, sizeof made);
+    assert_int_equal(pl_keypair_save(f->file, &made), PL_ERR_EXISTS);
+    assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
+}
+
+static void a_key_file_that_others_may_read_is_refused_with_the_remedy(void **state)
+{
+    const fixture *f = *state;
+    pl_keypair made, got;
+    static const mode_t modes[] = {0640, 0604, 0660, 0610, 0601};
+    pl_keypair_create(&made);
+    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(chmod(f->file, modes[i]), 0);
+        assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "chmod 600"));
+    }
+    assert_int_equal(chmod(f->file, 0400), 0);
+    assert_int_equal(pl_keypair_load(f->file, &got), PL_OK);
+}
+
+static void a_cut_or_changed_key_file_is_damaged(void **state)
+{
+    const fixture *f = *state;
+    pl_keypair made, got;
+    pl_buf whole = {0};
+    pl_keypair_create(&made);
+    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    assert_int_equal(pl_read_file(f->file, &whole), PL_OK);
+    assert_int_equal(chmod(f->file, 0600), 0);
+    for (size_t n = 0; n + 1 < whole.len; n++) { /* the last newline may go */
+        FILE *out = fopen(f->file, "w");
+        assert_int_equal(fwrite(whole.data, 1, n, out), n);
+        fclose(out);
+        assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
+    }
+    uint8_t *at = whole.data + strlen("pathloom-key 1\npublic ");
+    *at = *at == 'A' ? 'B' : 'A'; /* the halves do not belong together */
+    FILE *out = fopen(f->file, "w");
+    assert_int_equal(fwrite(whole.data, 1, whole.len, out), whole.len);
+    fclose(out);
+    assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
+    pl_buf_destroy(&whole);
+}
+
+static void a_key_has_one_spelling(void **state)
+{
+    (void)state;
+    pl_keypair pair;
+    pl_pubkey got;
+    char text[PL_PUBKEY_TEXT], longer[PL_PUBKEY_TEXT + 1];
+    pl_keypair_create(&pair);
+    pl_pubkey_format(&pair.open, text);
+    assert_int_equal(strlen(text), PL_PUBKEY_TEXT - 1);
+    assert_int_equal(pl_pubkey_parse(text, &got), PL_OK);
+    assert_true(pl_pubkey_equal(&got, &pair.open));
+    snprintf(longer, sizeof longer, "%sA", text);
+    assert_int_equal(pl_pubkey_parse(longer, &got), PL_ERR_DATA);
+    text[10] = '+';
+    assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA);
+    text[10] = '\0';
+    assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA);
+    memset(text, 'A', PL_PUBKEY_TEXT - 1);
+    text[PL_PUBKEY_TEXT - 1] = '\0';
+    assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA); /* all zero */
+}
+
+static void an_invitation_is_the_same_pair_on_both_sides(void **state)
+{
+    (void)state;
+    char secret[PL_INVITE_TEXT], other[PL_INVITE_TEXT];
+    pl_keypair here, there;
+    pl_invite_create(secret);
+    pl_invite_create(other);
+    assert_string_not_equal(secret, other);
+    assert_int_equal(pl_invite_keypair(secret, &here), PL_OK);
+    assert_int_equal(pl_invite_keypair(secret, &there), PL_OK);
+    assert_memory_equal(&here, &there, sizeof here);
+    assert_int_equal(pl_invite_keypair(other, &there), PL_OK);
+    assert_false(pl_pubkey_equal(&here.open, &there.open));
+    secret[5] = '\0';
+    assert_int_equal(pl_invite_keypair(secret, &there), PL_ERR_USAGE);
+}
+
+/* ---- lists ---- */
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    pl_key_list_put(list, context);
+    return PL_OK;
+}
+
+static pl_status drop_key(pl_key_list *list, void *context)
+{
+    return pl_key_list_drop(list, context) ? PL_OK : pl_fail(PL_ERR_NOT_FOUND, "gone");
+}
+
+static pl_key_entry an_entry(pl_key_role role, const char *name)
+{
+    pl_keypair pair;
+    pl_key_entry e = {.role = role};
+    pl_keypair_create(&pair);
+    e.key = pair.open;
+    pl_copy_text(e.name, sizeof e.name, name);
+    return e;
+}
+
+static void a_list_keeps_what_is_put_and_forgets_what_is_dropped(void **state)
+{
+    const fixture *f = *state;
+    pl_key_list list;
+    pl_key_entry e[20];
+    assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+    assert_int_equal(list.n, 0);
+    for (int i = 0; i < 20; i++) {
+        e[i] = an_entry(i % 2 ? PL_AS_WORKER : PL_AS_INSPECTOR, "some-name");
+        e[i].expires_s = i;
+        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e[i]), PL_OK);
+    }
+    e[3].role = PL_AS_INVITE;
+    e[3].grants = PL_AS_RELAY;
+    e[3].uses = 7;
+    assert_int_equal(pl_key_list_edit(f->file, put_entry, &e[3]), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->file, drop_key, &e[4].key), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->file, drop_key, &e[4].key), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+    assert_int_equal(list.n, 19);
+    for (int i = 0; i < 20; i++) {
+        const pl_key_entry *got = pl_key_list_find(&list, &e[i].key, 0);
+        if (i == 4)
+            assert_null(got);
+        else
+            assert_true(got->role == e[i].role && got->expires_s == i &&
+                        got->grants == e[i].grants && got->uses == e[i].uses);
+    }
+    pl_key_list_clear(&list);
+}
+
+static void an_expired_key_is_not_found(void **state)
+{
+    (void)state;
+    pl_key_list list = {0};
+    pl_key_entry e = an_entry(PL_AS_WORKER, "w");
+    e.expires_s = 1000;
+    pl_key_list_put(&list, &e);
+    assert_non_null(pl_key_list_find(&list, &e.key, 1000));
+    assert_null(pl_key_list_find(&list, &e.key, 1001));
+    assert_non_null(pl_key_list_find(&list, &e.key, 0));
+    pl_key_list_clear(&list);
+}
+
+static void a_wrong_line_is_named_and_nothing_is_taken(void **state)
+{
+    const fixture *f = *state;
+    static const char *const bad[] = {
+        "worker",
+        "boss AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x",
+        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0",
+        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE -1 0 x",
+        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x y",
+        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 0 0 x",
+        "invite/invite AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x",
+        "local AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x"};
+    pl_key_list list;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        FILE *out = fopen(f->file, "w");
+        fprintf(out, "# keys\n\nworker %s 0 0 good\n%s\n",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI", bad[i]);
+        fclose(out);
+        assert_int_equal(pl_key_list_load(f->file, &list), PL_ERR_CONFIG);
+        assert_non_null(strstr(pl_last_error(), "line 4"));
+        assert_int_equal(list.n, 0);
+    }
+}
+
+/* ---- addresses ---- */
+static void addresses_say_whether_others_can_reach_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool local, anywhere;
+        int port;
+    } rows[] = {{"tcp://127.0.0.1:*", true, false, 0},
+                {"tcp://127.8.7.6:80", true, false, 80},
+                {"tcp://[::1]:65535", true, false, 65535},
+                {"tcp://0.0.0.0:7000", false, true, 7000},
+                {"tcp://*:7000", false, true, 7000},
+                {"tcp://[::]:7000", false, true, 7000},
+                {"tcp://[fd00::12]:7000", false, false, 7000},
+                {"tcp://hub.example.org:7000", false, false, 7000},
+                {"tcp://localhost:7000", false, false, 7000},
+                {"ipc:///run/x", true, false, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_address a;
+        assert_int_equal(pl_address_parse(rows[i].text, &a), PL_OK);
+        assert_int_equal(a.is_local, rows[i].local);
+        assert_int_equal(a.is_anywhere, rows[i].anywhere);
+        assert_int_equal(a.port, rows[i].port);
+        assert_false(a.has_key);
+    }
+}
+
+static void an_address_of_all_interfaces_is_told_with_a_host_and_the_key(void **state)
+{
+    (void)state;
+    pl_keypair pair;
+    pl_address a, back;
+    char text[PL_ADDRESS_MAX];
+    pl_keypair_create(&pair);
+    assert_int_equal(pl_address_parse("tcp://*:7000", &a), PL_OK);
+    pl_address_format(&a, "10.1.2.3", &pair.open, text);
+    assert_true(pl_starts_with(text, "tcp://10.1.2.3:7000#"));
+    assert_int_equal(pl_address_parse(text, &back), PL_OK);
+    assert_true(back.has_key && pl_pubkey_equal(&back.key, &pair.open));
+    assert_string_equal(back.endpoint, "tcp://10.1.2.3:7000");
+    assert_int_equal(pl_address_parse("tcp://10.9.9.9:1", &a), PL_OK);
+    pl_address_format(&a, "10.1.2.3", NULL, text);
+    assert_string_equal(text, "tcp://10.9.9.9:1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_pair_is_read_back_as_it_was_saved, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_key_file_that_others_may_read_is_refused_with_the_remedy, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(a_cut_or_changed_key_file_is_damaged, set_up,
+                                        tear_down),
+        cmocka_unit_test(a_key_has_one_spelling),
+        cmocka_unit_test(an_invitation_is_the_same_pair_on_both_sides),
+        cmocka_unit_test_setup_teardown(
+            a_list_keeps_what_is_put_and_forgets_what_is_dropped, set_up, tear_down),
+        cmocka_unit_test(an_expired_key_is_not_found),
+        cmocka_unit_test_setup_teardown(a_wrong_line_is_named_and_nothing_is_taken,
+                                        set_up, tear_down),
+        cmocka_unit_test(addresses_say_whether_others_can_reach_them),
+        cmocka_unit_test(an_address_of_all_interfaces_is_told_with_a_host_and_the_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
