@@ -156,12 +156,14 @@ static void say_next(const run *r)
     say("  pathloom eval --run %s --json", r->dir);
 }
 
-/* Their last words must not take the place of the first. */
+/* Only who stops in the middle waits for tasks. At the end of all arms a worker has
+ * none that counts: one that hangs must not hold up the job. Their last words must not
+ * take the place of the first. */
 static void end_processes(run *r, pl_status status)
 {
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    run_stop(r, status == PL_OK || status == PL_ERR_CANCELLED);
+    run_stop(r, status == PL_ERR_CANCELLED);
     if (status != PL_OK)
         pl_fail(status, "%s", sentence);
 }

@@ -18,10 +18,11 @@
 # of some seconds (and a run of 600 phases) they do not meet, and the times of recovery
 # are those of one fault.
 # The same seed draws the same faults; when they meet what, time decides.
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 kills=500 seed=$(date +%s) minutes=60 gap=250 per_run=60 phases=24
 build=build/release
-pathloom= ledger= work=
+pathloom="" ledger="" work=""
 while [ $# -gt 1 ]; do
     case $1 in
     --kills) kills=$2 ;;
@@ -51,7 +52,7 @@ mkdir -p "$work"
 first_seed=$seed
 ttl=500
 started=$(date +%s)
-job=
+job=""
 n_kills=0 n_runs=0 n_again=0 n_acks=0 n_commits=0
 : >"$work/faults"
 

@@ -73,10 +73,10 @@ left_behind() { # folder
 }
 
 nobody_is_left() { # folder
-    tries=0
-    while [ -n "$(left_behind "$1")" ] && [ "$tries" -lt 20 ]; do
+    waits=0
+    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 20 ]; do
         sleep 0.1
-        tries=$((tries + 1))
+        waits=$((waits + 1))
     done
     [ -z "$(left_behind "$1")" ]
 }

@@ -22,3 +22,8 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_points "fault;base" fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
+add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/interpose.c)
+target_compile_definitions(interpose PRIVATE _GNU_SOURCE)
+target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
+pl_job_test(fault_io "fault;store" fault_io.sh ${tools} $<TARGET_FILE:interpose>
+  ${CMAKE_BINARY_DIR}/fault_io short)

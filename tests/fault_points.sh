@@ -9,6 +9,7 @@
 # command again, until the job is done: then all versions, contributions and states of
 # paths are those of the undisturbed run. `short` takes several points together, each
 # with SIGKILL. Every point must have acted.
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1
 ledger=$2
