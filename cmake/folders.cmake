@@ -15,8 +15,10 @@ target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
   # Instrumented code misleads the warnings that follow values (GCC's own advice).
-  target_compile_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE} -fno-omit-frame-pointer
-    -Wno-format-truncation -Wno-format-overflow)
+  # Emulated kernels (tests/emulation) have instruments of their own.
+  target_compile_options(pl_options INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_EMULATED>>>:-fsanitize=${PL_SANITIZE}>"
+    -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
   target_link_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE})
 endif()
 if(PL_ONLY_MODULES)
@@ -61,6 +63,7 @@ else()
       PkgConfig::JANSSON PkgConfig::YAML)
 endif()
 pl_folder(base LIBS ${PL_BASE_LIBS} EXCLUDE "${PL_BASE_SKIP}")
+include(cmake/cuda.cmake)
 include(cmake/modules.cmake)
 if(NOT PL_ONLY_MODULES)
   pl_folder(corpus DEPENDS base LIBS PkgConfig::ARCHIVE PkgConfig::SENTENCEPIECE)

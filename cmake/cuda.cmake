@@ -1,0 +1,44 @@
+# The CUDA backend, twice: compiled by nvcc where it is found (PL_CUDA), and as C++
+# against the headers of tests/emulation/toolkit, which needs no CUDA at all.
+#
+# nvcc is called as it is: CMake's own CUDA support would try the device at configure
+# time and link every program with nvcc.
+file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
+find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities; the last also as PTX")
+
+set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
+    -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})
+if(PL_WERROR)
+  list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings)
+endif()
+foreach(capability ${PL_CUDA_ARCHITECTURES})
+  list(APPEND PL_NVCC_OPTIONS -gencode=arch=compute_${capability},code=sm_${capability})
+  set(newest ${capability})
+endforeach()
+list(APPEND PL_NVCC_OPTIONS -gencode=arch=compute_${newest},code=compute_${newest})
+if(PL_ONLY_MODULES)
+  list(APPEND PL_NVCC_OPTIONS -DPL_ONLY_MODULES)
+endif()
+
+# pl_nvcc(objects sources...): object files that nvcc makes of the sources.
+function(pl_nvcc result)
+  foreach(source ${ARGN})
+    file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+    set(object ${CMAKE_BINARY_DIR}/nvcc/${name}.o)
+    get_filename_component(folder ${object} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${PL_NVCC} ${PL_NVCC_OPTIONS} -MMD -MF ${object}.d
+              -c ${source} -o ${object}
+      COMMENT "nvcc ${name}" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
+if(PL_CUDA AND PL_NVCC)
+  pl_nvcc(PL_CUDA_OBJECTS ${PL_CUDA_SOURCES})
+  add_library(pl_cuda STATIC ${PL_CUDA_OBJECTS})
+  set_target_properties(pl_cuda PROPERTIES LINKER_LANGUAGE CXX)
+endif()

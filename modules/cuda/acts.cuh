@@ -1,0 +1,67 @@
+/* Activations: bf16 in memory, fp32 in registers. V of them move at once: 8 are the 16
+ * bytes of the widest load, for rows whose width is a multiple of 8; 1 for others. */
+#ifndef PL_MODULES_CUDA_ACTS_CUH
+#define PL_MODULES_CUDA_ACTS_CUH
+#include "modules/cuda/device.h"
+
+typedef __nv_bfloat16 act;
+
+enum { ACTS_WIDE = 8 };
+
+/* The width of access that rows of C acts allow. */
+static inline int acts_width(int C)
+{
+    return C % ACTS_WIDE == 0 ? ACTS_WIDE : 1;
+}
+
+/* A bf16 is the upper half of a float. */
+__device__ inline void unpack_acts(float *out, unsigned pair)
+{
+    out[0] = __uint_as_float(pair << 16);
+    out[1] = __uint_as_float(pair & 0xffff0000u);
+}
+
+__device__ inline unsigned pack_acts(float low, float high)
+{
+    return (unsigned)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+           (unsigned)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+}
+
+template <int V> __device__ inline void load_acts(float out[V], const act *from)
+{
+    if constexpr (V == 1) {
+        out[0] = __bfloat162float(*from);
+    } else {
+        const uint4 raw = *reinterpret_cast<const uint4 *>(from);
+        unpack_acts(out, raw.x);
+        unpack_acts(out + 2, raw.y);
+        unpack_acts(out + 4, raw.z);
+        unpack_acts(out + 6, raw.w);
+    }
+}
+
+template <int V> __device__ inline void store_acts(act *to, const float in[V])
+{
+    if constexpr (V == 1) {
+        *to = __float2bfloat16_rn(in[0]);
+    } else {
+        *reinterpret_cast<uint4 *>(to) =
+            make_uint4(pack_acts(in[0], in[1]), pack_acts(in[2], in[3]),
+                       pack_acts(in[4], in[5]), pack_acts(in[6], in[7]));
+    }
+}
+
+/* fp32 from 16-byte aligned rows. */
+template <int V> __device__ inline void load_floats(float out[V], const float *from)
+{
+    if constexpr (V == 1) {
+        out[0] = *from;
+    } else {
+        const float4 low = reinterpret_cast<const float4 *>(from)[0];
+        const float4 high = reinterpret_cast<const float4 *>(from)[1];
+        out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
+        out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+    }
+}
+
+#endif

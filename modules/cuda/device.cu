@@ -1,0 +1,22 @@
+/* What the device says, as the house's errors. */
+#include "modules/cuda/device.h"
+
+pl_status device_check(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return PL_OK;
+    /* an error that does not stick is forgotten: it has been told */
+    (void)cudaGetLastError();
+    if (error == cudaErrorMemoryAllocation)
+        return pl_fail(PL_ERR_NOMEM, "the CUDA device has too little memory for %s",
+                       what);
+    return pl_fail(PL_ERR_DEVICE, "the CUDA device failed at %s: %s (error %d)", what,
+                   cudaGetErrorString(error), (int)error);
+}
+
+pl_status device_sync(cudaStream_t stream, const char *what)
+{
+    /* a launch that was refused leaves its error here only */
+    PL_RETURN_IF(device_check(cudaGetLastError(), what));
+    return device_check(cudaStreamSynchronize(stream), what);
+}

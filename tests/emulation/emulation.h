@@ -1,0 +1,67 @@
+/* CUDA kernels on the CPU.
+ *
+ * The folder toolkit/ holds headers with the names of NVIDIA's: a `.cu` source that
+ * includes <cuda_runtime.h> and finds these compiles as C++, and its kernels run here.
+ * Every thread of a block is a fiber (fiber.h). A launch runs one block after another,
+ * and within a block one thread until it waits for others.
+ *
+ *   machine   blocks, warps, barriers, shuffles, tensor-core instructions
+ *   memory    device memory, shared memory, and who touched which byte when
+ *   runtime   streams, events, graphs, copies: the CUDA runtime's functions
+ *
+ * Kernel sources are compiled with -fsanitize=thread but linked with memory.cc instead
+ * of ThreadSanitizer: the compiler thus reports every load and store, and each is
+ * checked. Found are
+ *
+ *   - an access outside of every allocation, or to memory of the host
+ *   - shared or device memory read before it was written
+ *   - two threads at the same byte, one of them writing, without a barrier between
+ *     them (between blocks nothing is a barrier)
+ *   - a barrier or warp operation that only some threads reach
+ *   - launches that a device would refuse
+ *   - host code that touches device memory (it faults)
+ *
+ * A finding ends the kernel and is the device's sticky error, as on a device:
+ * cudaGetErrorString gives the sentence, which names kernel, block, thread, address.
+ *
+ * What depends on the order of threads is found by running in several orders and
+ * comparing bytes.
+ */
+#ifndef PL_TESTS_EMULATION_EMULATION_H
+#define PL_TESTS_EMULATION_EMULATION_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum emulation_order {
+    EMULATION_FORWARD, /* blocks and threads by rising index */
+    EMULATION_REVERSE,
+    EMULATION_RANDOM, /* of the seed; another one at every launch */
+    EMULATION_ORDERS
+} emulation_order;
+
+/* For the launches to come. */
+void emulation_set_order(emulation_order order, uint64_t seed);
+
+/* The first finding since the last call, NULL if there was none; then forgets it and
+ * clears the device's error. Borrowed until the next call. */
+const char *emulation_take_finding(void);
+
+/* Names of the kernels launched so far in this process, sorted, without template
+ * arguments; i < emulation_n_kernels(). */
+size_t emulation_n_kernels(void);
+const char *emulation_kernel(size_t i);
+
+/* Allocations of device memory that were not freed, and the bytes of all. */
+size_t emulation_n_allocations(size_t *bytes);
+
+/* Launches, and threads over all of them, since the process began. */
+uint64_t emulation_n_launches(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,33 @@
+/* Fibers: stacks that one thread of the host switches between. A fiber is one thread
+ * of a block; thousands are made, so a switch saves only what the ABI asks for. */
+#ifndef PL_TESTS_EMULATION_FIBER_H
+#define PL_TESTS_EMULATION_FIBER_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FIBER_STACK_BYTES = 64 << 10, FIBERS_MAX = 1024 };
+
+/* A place to come back to. */
+struct fiber_context {
+    void *stack_pointer;
+    void *machine_context; /* where the ABI is not known: an ucontext_t */
+    void *fake_stack;      /* AddressSanitizer's */
+};
+
+struct fiber {
+    fiber_context context;
+    uint8_t *stack; /* lowest byte; a page below it faults */
+};
+
+/* The i-th fiber, i < FIBERS_MAX; its stack is made at first use and kept. */
+fiber *fiber_at(unsigned i);
+
+/* The next fiber_resume calls `entry`, which must not return. */
+void fiber_prepare(fiber *f, void (*entry)(void));
+
+/* From the host's stack into f; returns when f or another fiber calls fiber_pause. */
+void fiber_resume(fiber *f);
+/* From f back to the host's stack. `forever`: f will not run on. */
+void fiber_pause(fiber *f, bool forever);
+
+#endif
