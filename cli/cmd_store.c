@@ -30,6 +30,11 @@ const store_verb store_verbs[] = {
      "difference, share of values that changed; then the module's totals. Of modules "
      "with equal hashes only the total is shown.",
      2, 2, 0, true, store_diff},
+    {"fsck", "", "check everything, and name each damaged thing",
+     "Every chunk, blob and record against its hash, the chain of commits up to the "
+     "newest acknowledged one, counts of references, versions without gaps, names that "
+     "resolve. Runs beside a job. Exit status 65 if anything is damaged.",
+     0, 0, TAKES(QUICK), true, store_fsck},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 

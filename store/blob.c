@@ -24,33 +24,38 @@ static size_t chunk_bytes_at(uint64_t bytes, uint64_t offset)
     return rest < PL_CHUNK_BYTES ? (size_t)rest : PL_CHUNK_BYTES;
 }
 
-/* Appends the chunk hashes and gives the blob's name. */
-static void identify(const uint8_t *data, uint64_t bytes, pl_buf *chunks, pl_hash *out)
+void blob_name(const blob_record *blob, pl_hash *out)
 {
     pl_hasher hasher;
     uint8_t length[8];
-    for (uint64_t at = 0; at < bytes; at += PL_CHUNK_BYTES) {
-        pl_hash chunk;
-        pl_hash_of("chunk", data + at, chunk_bytes_at(bytes, at), &chunk);
-        pl_buf_append(chunks, chunk.bytes, sizeof chunk.bytes);
-    }
     for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)(bytes >> (8 * i));
+        length[i] = (uint8_t)(blob->bytes >> (8 * i));
     pl_hasher_init(&hasher, "blob");
     pl_hasher_add(&hasher, length, sizeof length);
-    if (chunks->len)
-        pl_hasher_add(&hasher, chunks->data, chunks->len);
+    if (blob->chunks.len)
+        pl_hasher_add(&hasher, blob->chunks.data, blob->chunks.len);
     pl_hasher_end(&hasher, out);
+}
+
+/* Appends the hashes of its chunks, and gives the blob's name. */
+static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
+{
+    for (uint64_t at = 0; at < blob->bytes; at += PL_CHUNK_BYTES) {
+        pl_hash chunk;
+        pl_hash_of("chunk", data + at, chunk_bytes_at(blob->bytes, at), &chunk);
+        pl_buf_append(&blob->chunks, chunk.bytes, sizeof chunk.bytes);
+    }
+    blob_name(blob, out);
 }
 
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out)
 {
-    pl_buf chunks = {0};
-    identify(data, bytes, &chunks, out);
-    pl_buf_destroy(&chunks);
+    blob_record blob = {.bytes = bytes};
+    identify(data, &blob, out);
+    pl_buf_destroy(&blob.chunks);
 }
 
-static pl_hash chunk_hash_at(const blob_record *blob, size_t i)
+pl_hash blob_chunk(const blob_record *blob, size_t i)
 {
     pl_hash hash;
     memcpy(hash.bytes, blob->chunks.data + i * PL_HASH_BYTES, PL_HASH_BYTES);
@@ -90,44 +95,21 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
     return found;
 }
 
-/* Pins the bytes of one chunk after checking them against its hash. */
-static pl_status pin_chunk(kv *db, const pl_hash *id, size_t expected, kv_pin *out)
-{
-    chunk_record chunk;
-    pl_hash got;
-    bool found = false;
-    *out = (kv_pin){0};
-    PL_RETURN_IF(chunk_read((row_source){.db = db}, id, &chunk, &found));
-    if (!found)
-        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
-    row_key key = key_of_pack(chunk.pack, chunk.number);
-    PL_RETURN_IF(kv_get(db, KV_PACK, key_slice(&key), out));
-    if (!out->data)
-        return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from pack %llu",
-                       (unsigned long long)chunk.pack);
-    if (out->len == expected) {
-        pl_hash_of("chunk", out->data, out->len, &got);
-        if (pl_hash_equal(&got, id))
-            return PL_OK;
-    }
-    kv_unpin(out);
-    return pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash");
-}
-
 /* Copies the part of chunk i that lies in [offset, offset + len). */
 static pl_status read_part(pl_store *store, const blob_record *blob, size_t i,
                            uint64_t offset, size_t len, uint8_t *out)
 {
-    kv_pin pin;
+    chunk_view chunk;
     uint64_t start = (uint64_t)i * PL_CHUNK_BYTES;
     uint64_t from = start > offset ? start : offset;
     uint64_t to = start + PL_CHUNK_BYTES;
     if (to > offset + len)
         to = offset + len;
-    pl_hash id = chunk_hash_at(blob, i);
-    PL_RETURN_IF(pin_chunk(store->db, &id, chunk_bytes_at(blob->bytes, start), &pin));
-    memcpy(out + (from - offset), pin.data + (from - start), (size_t)(to - from));
-    kv_unpin(&pin);
+    pl_hash id = blob_chunk(blob, i);
+    PL_RETURN_IF(chunk_open(store_source(store), &id,
+                            chunk_bytes_at(blob->bytes, start), &chunk));
+    memcpy(out + (from - offset), chunk.data + (from - start), (size_t)(to - from));
+    chunk_close(&chunk);
     return PL_OK;
 }
 
@@ -180,7 +162,10 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     bool found = false;
     PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found) {
-        chunk = (chunk_record){txn->sequence, len, 0, txn->n_chunks++};
+        chunk = (chunk_record){.pack = txn->sequence,
+                               .number = txn->n_chunks++,
+                               .bytes = len,
+                               .stored = len};
         row_key key = key_of_pack(chunk.pack, chunk.number);
         kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
     }
@@ -194,7 +179,7 @@ static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *dat
                               const blob_record *blob)
 {
     for (uint64_t at = 0, i = 0; at < blob->bytes; at += PL_CHUNK_BYTES, i++) {
-        pl_hash chunk = chunk_hash_at(blob, (size_t)i);
+        pl_hash chunk = blob_chunk(blob, (size_t)i);
         PL_RETURN_IF(
             put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
     }
@@ -210,7 +195,7 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
 {
     bool found = false;
     blob_record blob = {.bytes = bytes}, old = {0};
-    identify(data, bytes, &blob.chunks, out);
+    identify(data, &blob, out);
     pl_status status = PL_OK;
     if (bytes > COMMIT_BYTES_MAX ||
         kv_batch_bytes(txn->batch) > COMMIT_BYTES_MAX - bytes)
@@ -309,7 +294,7 @@ static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
         row_key row = key_of_hash(id);
         for (size_t i = 0; status == PL_OK && i < blob.chunks.len / PL_HASH_BYTES;
              i++) {
-            pl_hash chunk = chunk_hash_at(&blob, i);
+            pl_hash chunk = blob_chunk(&blob, i);
             status = drop_chunk(txn, &chunk);
         }
         kv_delete(txn->batch, KV_BLOB, key_slice(&row));

@@ -5,6 +5,7 @@
  * releases skip, and is read with a default. Getters may fail in any order: the reader
  * remembers the first failure and row_end reports it once, with family and key. */
 #include "store/records.h"
+#include "store/chunk.h"
 #include <string.h>
 
 enum { CONTRIBUTIONS_MAX = 1 << 20 };
@@ -357,6 +358,12 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     pl_put_u64(&fields, 2, chunk->number);
     pl_put_u64(&fields, 3, chunk->bytes);
     pl_put_u64(&fields, 4, chunk->refs);
+    if (chunk->coding != CHUNK_RAW) {
+        pl_put_u64(&fields, 5, chunk->coding);
+        pl_put_u64(&fields, 6, chunk->stored);
+    }
+    put_hash_if(&fields, 7, &chunk->bases[0]);
+    put_hash_if(&fields, 7, &chunk->bases[1]);
     row_write(batch, KV_CHUNK, &key, &fields);
 }
 
@@ -369,8 +376,12 @@ pl_status chunk_decode(row_view *row, chunk_record *out)
     out->bytes = pl_get_u64(&row->fields, 3, 0);
     out->refs = pl_get_u64(&row->fields, 4, 0);
     out->number = (uint32_t)number;
+    out->coding = pl_get_u64_or(&row->fields, 5, CHUNK_RAW);
+    out->stored = pl_get_u64_or(&row->fields, 6, out->bytes);
+    for (size_t i = 0; out->coding == CHUNK_DELTA && i < 2; i++)
+        out->bases[i] = pl_get_hash(&row->fields, 7, i);
     pl_status status = PL_OK;
-    if (number > UINT32_MAX || out->bytes > PL_CHUNK_BYTES)
+    if (number > UINT32_MAX || out->bytes > PL_CHUNK_BYTES || out->coding > CHUNK_DELTA)
         status = row_damaged(row, "a number is out of range");
     pl_status rest = row_end(row);
     return rest != PL_OK ? rest : status;

@@ -16,9 +16,14 @@ typedef struct blob_record {
     pl_buf chunks; /* hashes, PL_HASH_BYTES each */
 } blob_record;
 
+/* How a chunk lies in its pack: chunk.h. References count how often it stands in blobs,
+ * and how often it is a base. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
+    uint64_t stored;  /* bytes in the pack */
+    uint64_t coding;  /* chunk_coding */
+    pl_hash bases[2]; /* of a delta; they may be the same */
 } chunk_record;
 
 typedef struct log_record {

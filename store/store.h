@@ -188,6 +188,19 @@ typedef struct pl_store_stats {
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
+/* ---- checking ---- */
+typedef struct pl_audit_report {
+    uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;
+} pl_audit_report;
+typedef void (*pl_problem_fn)(void *context, const char *sentence);
+/* Looks at every record: the chain of commits up to the mark, versions without a gap,
+ * each naming its parent, references as counted, names that resolve; with `bytes` also
+ * at every chunk, against its hash. Each damaged thing is one sentence. A failure means
+ * that it could not be checked. Beside a writer call it again after a refresh before
+ * believing it: a follower may see parts of a commit early. */
+PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
+                                       void *context, pl_audit_report *out);
+
 /* ---- writing: one transaction = one atomic, synced commit ---- */
 typedef struct pl_txn pl_txn;
 /* One at a time. An operation that is refused with ERR_ARG, ERR_STALE, ERR_EXISTS or

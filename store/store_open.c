@@ -40,7 +40,7 @@ static pl_status read_epoch(pl_store *store)
     return row_end(&row);
 }
 
-static uint64_t number_of_key(const uint8_t *key, size_t len)
+uint64_t store_key_number(const uint8_t *key, size_t len)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < len && i < 8; i++)
@@ -58,7 +58,7 @@ static pl_status load_state(pl_store *store)
     PL_TRY(kv_last_key(store->db, KV_LOG, &last));
     if (last.len) {
         PL_TRY(kv_get(store->db, KV_LOG, (kv_slice){last.data, last.len}, &pin));
-        store->sequence = number_of_key(last.data, last.len);
+        store->sequence = store_key_number(last.data, last.len);
         pl_hash_of("log", pin.data, pin.len, &store->log_hash);
     }
     PL_TRY(read_epoch(store));
@@ -68,14 +68,12 @@ done:
     return status;
 }
 
-/* One step of the chain: the row must be number `expected` and follow `previous`
- * (unless that is none). Leaves the row's own hash in `previous`. */
-static pl_status check_link(kv_slice key, kv_slice value, uint64_t expected,
-                            pl_hash *previous)
+pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
+                           pl_hash *previous)
 {
     row_view row;
     log_record entry;
-    uint64_t number = number_of_key(key.data, key.len);
+    uint64_t number = store_key_number(key.data, key.len);
     if (number != expected)
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu is missing: the store's log goes on with %llu; "
@@ -109,7 +107,7 @@ static pl_status check_chain(pl_store *store)
     for (uint64_t expected = first; expected <= store->sequence; expected++) {
         PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
         if (valid)
-            PL_TRY(check_link(key, value, expected, &previous));
+            PL_TRY(store_check_link(key, value, expected, &previous));
     }
 done:
     kv_cursor_close(&cursor);

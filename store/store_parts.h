@@ -1,6 +1,7 @@
 /* What the files of this folder share: the open store and the open transaction. */
 #ifndef PL_STORE_STORE_PARTS_H
 #define PL_STORE_STORE_PARTS_H
+#include "store/chunk.h"
 #include "store/records.h"
 #include "store/watermark.h"
 
@@ -32,6 +33,13 @@ struct pl_txn {
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
 
+/* The number at the start of a key. */
+uint64_t store_key_number(const uint8_t *key, size_t len);
+/* One step of the chain: the row must be number `expected` and follow `previous`
+ * (unless that is none). Leaves the row's own hash in `previous`. */
+PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
+                                         uint64_t expected, pl_hash *previous);
+
 /* The space check of PROTOCOL 4.7: ERR_NOSPACE with both numbers. `purpose` is "the
  * commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
@@ -59,6 +67,11 @@ PL_MUST_CHECK pl_status retire_updates(pl_txn *txn, const char *module,
 /* Momentum and change of all but the parent of the head and `late` versions before. */
 PL_MUST_CHECK pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                                       head_record *head);
+
+/* ---- blobs and chunks ---- */
+/* What the blob's own name must be. */
+void blob_name(const blob_record *blob, pl_hash *out);
+pl_hash blob_chunk(const blob_record *blob, size_t i);
 
 /* ---- blobs inside a transaction ---- */
 /* Adds or drops one reference; a none hash is no reference. ERR_NOT_FOUND names

@@ -1,0 +1,126 @@
+/* pathloom store fsck: names everything that is damaged. */
+#include "cli/store_call.h"
+#include "cli/store_print.h"
+
+/* Beside a writer a follower may see parts of a commit early: only what two looks
+ * agree on is damage. */
+enum { LOOKS = 3, TOLD_MAX = 1000 };
+
+typedef struct findings {
+    char **sentences;
+    size_t n;
+} findings;
+
+static void note(void *context, const char *sentence)
+{
+    findings *f = context;
+    if (f->n == TOLD_MAX)
+        return;
+    f->sentences = pl_grow(f->sentences, (f->n + 1) * sizeof *f->sentences);
+    f->sentences[f->n++] = pl_strdup(sentence);
+}
+
+static void clear(findings *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        pl_free(f->sentences[i]);
+    pl_free(f->sentences);
+    memset(f, 0, sizeof *f);
+}
+
+static bool has(const findings *f, const char *sentence)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->sentences[i], sentence) == 0)
+            return true;
+    return false;
+}
+
+/* Keeps what both have. */
+static void agree(findings *f, const findings *other)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        if (has(other, f->sentences[i]))
+            f->sentences[n++] = f->sentences[i];
+        else
+            pl_free(f->sentences[i]);
+    f->n = n;
+}
+
+static bool has_writer(const store_call *call)
+{
+    int lock = -1;
+    if (pl_lock_folder(call->folder, &lock) != PL_OK)
+        return true;
+    pl_unlock_folder(&lock);
+    return false;
+}
+
+static pl_status look(store_call *call, findings *out, pl_audit_report *report)
+{
+    bool bytes = !call->values[STORE_OPT_QUICK];
+    PL_RETURN_IF(pl_store_audit(call->store, bytes, note, out, report));
+    for (int i = 1; i < LOOKS && out->n > 0 && has_writer(call); i++) {
+        findings again = {NULL, 0};
+        pl_store_close(&call->store);
+        PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_READ, &call->store));
+        pl_status status = pl_store_audit(call->store, bytes, note, &again, report);
+        if (status == PL_OK)
+            agree(out, &again);
+        clear(&again);
+        PL_RETURN_IF(status);
+    }
+    return PL_OK;
+}
+
+static void print_json(const store_call *call, const findings *f,
+                       const pl_audit_report *r)
+{
+    pl_json *line = pl_json_object(), *list = pl_json_array();
+    for (size_t i = 0; i < f->n; i++)
+        pl_json_push(list, pl_json_make_text(f->sentences[i]));
+    print_set_count(line, "records", r->n_rows);
+    print_set_count(line, "versions", r->n_versions);
+    print_set_count(line, "blobs", r->n_blobs);
+    print_set_count(line, "chunks", r->n_chunks);
+    print_set_count(line, "bytes", r->bytes);
+    print_set_count(line, "commits", pl_store_sequence(call->store));
+    pl_json_set(line, "damage", list);
+    print_json_line(line);
+}
+
+static void print_text(const store_call *call, const findings *f,
+                       const pl_audit_report *r)
+{
+    char bytes[16];
+    for (size_t i = 0; i < f->n; i++)
+        printf("%s\n", f->sentences[i]);
+    printf("%llu commits, %llu records, %llu versions, %llu blobs, %llu chunks",
+           (unsigned long long)pl_store_sequence(call->store),
+           (unsigned long long)r->n_rows, (unsigned long long)r->n_versions,
+           (unsigned long long)r->n_blobs, (unsigned long long)r->n_chunks);
+    if (!call->values[STORE_OPT_QUICK])
+        printf(", %s read", pl_human_bytes((double)r->bytes, bytes));
+    printf(f->n > 0 ? "\n" : ": all as it should be\n");
+}
+
+pl_status store_fsck(store_call *call)
+{
+    findings found = {NULL, 0};
+    pl_audit_report report;
+    pl_status status = look(call, &found, &report);
+    if (status == PL_OK) {
+        if (call->json)
+            print_json(call, &found, &report);
+        else
+            print_text(call, &found, &report);
+        if (found.n > 0)
+            status = pl_fail(PL_ERR_DAMAGED,
+                             "%zu things in %s are damaged; restore the store from a "
+                             "copy (`pathloom store restore`)",
+                             found.n, call->folder);
+    }
+    clear(&found);
+    return status;
+}

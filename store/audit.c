@@ -1,0 +1,478 @@
+/* Checking a whole store.
+ *
+ * One pass over each family, in an order that lets every pass ask what the ones before
+ * it have gathered: first what names blobs, then blobs, which name chunks, then chunks,
+ * which name packs. What is wrong with one row is told, and the next row is looked at;
+ * only where RocksDB cannot go on does a family end early, which is told as well. */
+#include "store/store_parts.h"
+#include "store/tally.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct audit {
+    pl_store *store;
+    bool bytes;
+    pl_problem_fn fn;
+    void *context;
+    pl_audit_report *report;
+    tally blobs;  /* named by records, as often as they hold it */
+    tally maybe;  /* updates of versions that do not say whether they hold them */
+    tally chunks; /* named by blobs and by other chunks */
+    tally packs;  /* places named by chunks, as if they were hashes */
+    /* the version before, of the same module */
+    char module[PL_MODULE_NAME_MAX];
+    uint64_t number, sequence;
+    pl_hash params;
+} audit;
+
+static void tell(audit *a, const char *sentence)
+{
+    a->report->n_problems++;
+    a->fn(a->context, sentence);
+}
+
+static void problem(audit *a, const char *format, ...) PL_PRINTF(2, 3);
+static void problem(audit *a, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    tell(a, text);
+}
+
+/* ---- walking ---- */
+/* Ends the row. A failure is told and does not stop the walk. */
+typedef pl_status (*check_fn)(audit *a, row_view *row);
+
+static void check_row(audit *a, kv_family family, kv_slice key, kv_slice value,
+                      check_fn check)
+{
+    row_view row;
+    a->report->n_rows++;
+    pl_status status = row_open(family, key, value, &row);
+    if (status == PL_OK)
+        status = check(a, &row);
+    if (status != PL_OK)
+        tell(a, pl_last_error());
+}
+
+static void walk(audit *a, kv_family family, check_fn check)
+{
+    kv_slice key, value;
+    bool valid = true;
+    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
+    for (;;) {
+        if (kv_cursor_next(cursor, &valid, &key, &value) != PL_OK) {
+            problem(a, "family %s cannot be read to its end: %s",
+                    kv_family_name(family), pl_last_error());
+            break;
+        }
+        if (!valid)
+            break;
+        check_row(a, family, key, value, check);
+    }
+    kv_cursor_close(&cursor);
+}
+
+static bool key_is(const row_view *row, row_key expected)
+{
+    return row->key.len == expected.len &&
+           memcmp(row->key.bytes, expected.bytes, expected.len) == 0;
+}
+
+/* ---- versions and heads ---- */
+static void count_blobs(audit *a, const pl_version *v)
+{
+    if (!v->params_gone)
+        tally_add(&a->blobs, &v->params);
+    tally_add(&a->blobs, &v->momentum);
+    tally_add(&a->blobs, &v->change);
+    for (int i = 0; i < v->n_contributions; i++)
+        if (v->updates == PL_UPDATES_KEPT)
+            tally_add(&a->blobs, &v->contributions[i].update);
+        else if (v->updates == PL_UPDATES_UNKNOWN)
+            tally_add(&a->maybe, &v->contributions[i].update);
+}
+
+/* Versions come in order: each continues the one before it. */
+static void check_sequel(audit *a, const pl_version *v)
+{
+    bool same = strcmp(a->module, v->module) == 0;
+    uint64_t expected = same ? a->number + 1 : 0;
+    if (v->number != expected)
+        problem(a, "%s has no version %llu: %llu comes next", v->module,
+                (unsigned long long)expected, (unsigned long long)v->number);
+    else if (same && !pl_hash_equal(&v->parent, &a->params))
+        problem(a, "%s@%llu names a parent that is not version %llu", v->module,
+                (unsigned long long)v->number, (unsigned long long)a->number);
+    if (v->sequence > a->store->sequence || (same && v->sequence < a->sequence))
+        problem(a, "%s@%llu says commit %llu made it, which cannot be", v->module,
+                (unsigned long long)v->number, (unsigned long long)v->sequence);
+    pl_copy_text(a->module, sizeof a->module, v->module);
+    a->number = v->number;
+    a->sequence = v->sequence;
+    a->params = v->params;
+}
+
+static pl_status check_version(audit *a, row_view *row)
+{
+    pl_version v;
+    PL_RETURN_IF(version_decode(row, &v));
+    a->report->n_versions++;
+    if (!key_is(row, key_of_version(v.module, v.number)))
+        problem(a, "the record of %s@%llu stands in another's place", v.module,
+                (unsigned long long)v.number);
+    check_sequel(a, &v);
+    count_blobs(a, &v);
+    pl_version_clear(&v);
+    return PL_OK;
+}
+
+static bool has_version(audit *a, const char *module, uint64_t number, bool *gone)
+{
+    pl_version v;
+    bool found = false;
+    memset(&v, 0, sizeof v);
+    pl_status status = version_read(store_source(a->store), module, number, &v, &found);
+    *gone = v.params_gone;
+    pl_version_clear(&v);
+    return status == PL_OK && found;
+}
+
+static pl_status check_head(audit *a, row_view *row)
+{
+    head_record head;
+    bool gone = false, more = false;
+    char module[PL_MODULE_NAME_MAX] = {0};
+    if (row->key.len >= sizeof module)
+        return row_damaged(row, "its key is too long");
+    memcpy(module, row->key.bytes, row->key.len);
+    PL_RETURN_IF(head_decode(row, &head));
+    if (!has_version(a, module, head.number, &gone))
+        problem(a, "%s@%llu is the head but cannot be read", module,
+                (unsigned long long)head.number);
+    else if (gone)
+        problem(a, "%s@%llu is the head, but its parameters were collected", module,
+                (unsigned long long)head.number);
+    if (has_version(a, module, head.number + 1, &more))
+        problem(a, "%s has a version behind its head %llu", module,
+                (unsigned long long)head.number);
+    return PL_OK;
+}
+
+/* ---- the other names ---- */
+static pl_status check_pending(audit *a, row_view *row)
+{
+    pl_contribution c;
+    head_record head;
+    bool found = false;
+    char module[PL_MODULE_NAME_MAX] = {0};
+    size_t len = strnlen((const char *)row->key.bytes, row->key.len);
+    if (len == row->key.len || len >= sizeof module)
+        return row_damaged(row, "its key names no module");
+    memcpy(module, row->key.bytes, len);
+    PL_RETURN_IF(contribution_decode(row, &c));
+    tally_add(&a->blobs, &c.update);
+    if (!key_is(row, key_of_pending(module, &c)))
+        problem(a, "a pending update of %s stands in another's place", module);
+    PL_RETURN_IF(head_read(store_source(a->store), module, &head, &found));
+    if (!found)
+        problem(a, "an update is pending for %s, which is not there", module);
+    else if ((uint64_t)c.phase < head.number)
+        problem(a,
+                "an update of path %lld is pending for round %lld of %s, which was "
+                "merged already",
+                (long long)c.path, (long long)c.phase, module);
+    return PL_OK;
+}
+
+static pl_status check_path(audit *a, row_view *row)
+{
+    pl_path_state path;
+    PL_RETURN_IF(path_decode(row, &path));
+    tally_add(&a->blobs, &path.moments);
+    if (!key_is(row, key_of_name(path.name)))
+        problem(a, "the state of path %s stands in another's place", path.name);
+    return PL_OK;
+}
+
+static pl_status check_object(audit *a, row_view *row)
+{
+    pl_object object;
+    blob_record blob;
+    bool found = false;
+    PL_RETURN_IF(object_decode(row, &object));
+    tally_add(&a->blobs, &object.blob);
+    if (!key_is(row, key_of_name(object.name)))
+        problem(a, "object %s stands in another's place", object.name);
+    PL_RETURN_IF(blob_read(store_source(a->store), &object.blob, &blob, &found));
+    if (found && blob.bytes != object.bytes)
+        problem(a, "object %s says %llu bytes, its blob has %llu", object.name,
+                (unsigned long long)object.bytes, (unsigned long long)blob.bytes);
+    pl_buf_destroy(&blob.chunks);
+    return PL_OK;
+}
+
+static pl_status check_ref(audit *a, row_view *row)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_buf target = {0};
+    pl_status status = ref_decode(row, name, &target);
+    if (status == PL_OK && !key_is(row, key_of_name(name)))
+        problem(a, "ref %s stands in another's place", name);
+    pl_buf_destroy(&target);
+    return status;
+}
+
+static pl_status check_tag(void *context, const pl_snapshot *tag)
+{
+    audit *a = context;
+    for (size_t i = 0; i < tag->n_items; i++) {
+        const pl_snapshot_item *item = &tag->items[i];
+        pl_version v;
+        bool found = false;
+        memset(&v, 0, sizeof v);
+        pl_status status = version_read(store_source(a->store), item->module,
+                                        item->number, &v, &found);
+        if (status != PL_OK || !found || v.params_gone ||
+            !pl_hash_equal(&v.params, &item->params))
+            problem(a, "tag %s names %s@%llu, which is %s", tag->name, item->module,
+                    (unsigned long long)item->number,
+                    !found          ? "not there"
+                    : v.params_gone ? "collected"
+                                    : "another version");
+        pl_version_clear(&v);
+    }
+    return PL_OK;
+}
+
+static pl_status check_meta(audit *a, row_view *row)
+{
+    (void)a;
+    bool is_epoch = key_is(row, key_of_name("epoch"));
+    size_t len;
+    if (is_epoch)
+        (void)pl_get_u64(&row->fields, 1, 0);
+    else
+        (void)pl_get_bytes(&row->fields, 1, 0, &len);
+    return row_end(row);
+}
+
+/* ---- blobs ---- */
+static void complain_of_refs(audit *a, const char *kind, const row_view *row,
+                             uint64_t refs, uint64_t named)
+{
+    char text[PL_HASH_TEXT];
+    pl_hash id;
+    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    pl_hash_format(&id, text);
+    problem(a, "%s %s counts %llu references, there are %llu", kind, text,
+            (unsigned long long)refs, (unsigned long long)named);
+}
+
+static pl_status check_blob(audit *a, row_view *row)
+{
+    blob_record blob;
+    pl_hash id, name;
+    if (row->key.len != sizeof id.bytes)
+        return row_damaged(row, "its key is no hash");
+    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_RETURN_IF(blob_decode(row, &blob));
+    a->report->n_blobs++;
+    blob_name(&blob, &name);
+    if (!pl_hash_equal(&id, &name))
+        problem(a, "a blob record does not have the hash of its chunks: %s",
+                (row_damaged(row, "its name is not its hash"), pl_last_error()));
+    uint64_t named = tally_count(&a->blobs, &id);
+    if (blob.refs < named || blob.refs > named + tally_count(&a->maybe, &id))
+        complain_of_refs(a, "blob", row, blob.refs, named);
+    for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
+        pl_hash chunk = blob_chunk(&blob, i);
+        tally_add(&a->chunks, &chunk);
+    }
+    pl_buf_destroy(&blob.chunks);
+    return PL_OK;
+}
+
+/* What is named must be there. */
+static void check_presence(audit *a, const tally *names, kv_family family,
+                           const char *kind)
+{
+    pl_hash name;
+    uint64_t count;
+    for (size_t i = 0; tally_next(names, &i, &name, &count);) {
+        row_view row;
+        char text[PL_HASH_TEXT];
+        row_key key = key_of_hash(&name);
+        if (row_read(store_source(a->store), family, &key, &row) != PL_OK)
+            continue; /* told when its family was walked */
+        kv_unpin(&row.pin);
+        if (row.found)
+            continue;
+        pl_hash_format(&name, text);
+        problem(a, "%s %s is named %llu times but is not there", kind, text,
+                (unsigned long long)count);
+    }
+}
+
+/* ---- chunks and packs ---- */
+static pl_hash place_of(uint64_t pack, uint32_t number)
+{
+    pl_hash place = {{1}}; /* never none */
+    row_key key = key_of_pack(pack, number);
+    memcpy(place.bytes + 1, key.bytes, key.len);
+    return place;
+}
+
+/* Bases are named before the counts are compared, so this is a pass of its own. */
+static pl_status note_bases(audit *a, row_view *row)
+{
+    chunk_record chunk;
+    a->report->n_rows--; /* counted by the pass that follows */
+    if (chunk_decode(row, &chunk) != PL_OK)
+        return PL_OK;
+    for (int i = 0; i < 2; i++)
+        tally_add(&a->chunks, &chunk.bases[i]);
+    return PL_OK;
+}
+
+static void check_bytes(audit *a, const pl_hash *id, const chunk_record *chunk)
+{
+    chunk_view view;
+    char text[PL_HASH_TEXT];
+    pl_hash_format(id, text);
+    if (chunk_load(store_source(a->store), id, chunk, &view) != PL_OK) {
+        problem(a, "chunk %s is damaged: %s", text, pl_last_error());
+        return;
+    }
+    a->report->bytes += view.len;
+    chunk_close(&view);
+}
+
+static pl_status check_chunk(audit *a, row_view *row)
+{
+    chunk_record chunk;
+    pl_hash id;
+    if (row->key.len != sizeof id.bytes)
+        return row_damaged(row, "its key is no hash");
+    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_RETURN_IF(chunk_decode(row, &chunk));
+    a->report->n_chunks++;
+    uint64_t named = tally_count(&a->chunks, &id);
+    if (chunk.refs != named)
+        complain_of_refs(a, "chunk", row, chunk.refs, named);
+    pl_hash place = place_of(chunk.pack, chunk.number);
+    tally_add(&a->packs, &place);
+    if (a->bytes)
+        check_bytes(a, &id, &chunk);
+    return PL_OK;
+}
+
+/* Rows of packs are bare bytes: they have no envelope to open. */
+static void check_packs(audit *a)
+{
+    kv_slice key, value;
+    bool valid = true;
+    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+        const uint8_t *bytes = key.data;
+        uint64_t pack = store_key_number(bytes, key.len);
+        uint32_t number =
+            (uint32_t)(key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
+        pl_hash place = place_of(pack, number);
+        a->report->n_rows++;
+        if (tally_count(&a->packs, &place) != 1)
+            problem(a, "chunk %u of pack %llu belongs to no chunk record",
+                    (unsigned)number, (unsigned long long)pack);
+    }
+    if (valid)
+        problem(a, "family pack cannot be read to its end: %s", pl_last_error());
+    kv_cursor_close(&cursor);
+}
+
+/* ---- the chain ---- */
+static void compare_mark(audit *a, uint64_t number, const pl_hash *log,
+                         const watermark *mark)
+{
+    if (number == mark->sequence && !pl_hash_equal(log, &mark->log))
+        problem(a, "commit %llu is not the one that was acknowledged",
+                (unsigned long long)number);
+}
+
+static void check_log(audit *a, const watermark *mark)
+{
+    pl_hash previous = {{0}};
+    kv_slice key, value;
+    bool valid = true;
+    uint64_t number = 0;
+    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+        a->report->n_rows++;
+        if (store_check_link(key, value, number + 1, &previous) != PL_OK) {
+            tell(a, pl_last_error());
+            pl_hash_of("log", value.data, value.len, &previous);
+        }
+        number = store_key_number(key.data, key.len);
+        compare_mark(a, number, &previous, mark);
+    }
+    if (valid)
+        problem(a, "family log cannot be read to its end: %s", pl_last_error());
+    else if (number < mark->sequence)
+        problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
+                (unsigned long long)number, (unsigned long long)mark->sequence);
+    kv_cursor_close(&cursor);
+}
+
+/* ---- all of it ---- */
+static void check_names(audit *a)
+{
+    walk(a, KV_META, check_meta);
+    walk(a, KV_VERSION, check_version);
+    walk(a, KV_HEAD, check_head);
+    walk(a, KV_PENDING, check_pending);
+    walk(a, KV_PATH, check_path);
+    walk(a, KV_OBJECT, check_object);
+    walk(a, KV_REF, check_ref);
+    if (pl_store_each_tag(a->store, check_tag, a) != PL_OK)
+        tell(a, pl_last_error());
+}
+
+static void check_contents(audit *a)
+{
+    tally_sort(&a->blobs);
+    tally_sort(&a->maybe);
+    walk(a, KV_BLOB, check_blob);
+    check_presence(a, &a->blobs, KV_BLOB, "blob");
+    walk(a, KV_CHUNK, note_bases);
+    tally_sort(&a->chunks);
+    walk(a, KV_CHUNK, check_chunk);
+    check_presence(a, &a->chunks, KV_CHUNK, "chunk");
+    tally_sort(&a->packs);
+    if (a->bytes)
+        check_packs(a);
+}
+
+pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
+                         pl_audit_report *out)
+{
+    char path[PL_PATH_MAX];
+    watermark mark;
+    bool marked = false;
+    audit a = {.store = store, .bytes = bytes, .fn = fn, .context = context};
+    *out = (pl_audit_report){0};
+    a.report = out;
+    /* A mark that is read first is never ahead of a store that is refreshed later. */
+    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_RETURN_IF(pl_store_refresh(store));
+    check_log(&a, &mark);
+    check_names(&a);
+    check_contents(&a);
+    tally_destroy(&a.blobs);
+    tally_destroy(&a.maybe);
+    tally_destroy(&a.chunks);
+    tally_destroy(&a.packs);
+    return PL_OK;
+}

@@ -1,0 +1,98 @@
+/* Reading chunks, whatever they lie as. */
+#include "store/chunk.h"
+#include "store/delta.h"
+
+static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out)
+{
+    row_key key = key_of_pack(chunk->pack, chunk->number);
+    PL_RETURN_IF(from.batch ? kv_batch_get(from.batch, KV_PACK, key_slice(&key), out)
+                            : kv_get(from.db, KV_PACK, key_slice(&key), out));
+    if (out->data && out->len == chunk->stored)
+        return PL_OK;
+    kv_unpin(out);
+    return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from pack %llu",
+                   (unsigned long long)chunk->pack);
+}
+
+/* A chunk without the check of its hash: that of what is made from it tells as well. */
+static pl_status load_at(row_source from, const chunk_record *chunk, int depth,
+                         chunk_view *out);
+
+static pl_status load_base(row_source from, const chunk_record *chunk, int i, int depth,
+                           chunk_view *out)
+{
+    chunk_record base;
+    bool found = false;
+    PL_RETURN_IF(chunk_read(from, &chunk->bases[i], &base, &found));
+    if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
+        return pl_fail(PL_ERR_DAMAGED, "what it is relative to is not there");
+    return load_at(from, &base, depth + 1, out);
+}
+
+static pl_status load_coded(row_source from, const chunk_record *chunk, int depth,
+                            chunk_view *out)
+{
+    chunk_view a = {.data = NULL}, b = {.data = NULL};
+    pl_status status = PL_OK;
+    if (chunk->coding == CHUNK_DELTA) {
+        PL_TRY(load_base(from, chunk, 0, depth, &a));
+        PL_TRY(load_base(from, chunk, 1, depth, &b));
+    }
+    PL_TRY(delta_decode(out->pin.data, out->pin.len, a.data, b.data,
+                        (size_t)chunk->bytes, &out->decoded));
+    out->data = out->decoded.data;
+    out->len = out->decoded.len;
+done:
+    chunk_close(&a);
+    chunk_close(&b);
+    return status;
+}
+
+static pl_status load_at(row_source from, const chunk_record *chunk, int depth,
+                         chunk_view *out)
+{
+    *out = (chunk_view){.data = NULL};
+    PL_RETURN_IF(pin_row(from, chunk, &out->pin));
+    out->data = out->pin.data;
+    out->len = out->pin.len;
+    if (chunk->coding == CHUNK_RAW)
+        return PL_OK;
+    pl_status status = load_coded(from, chunk, depth, out);
+    if (status != PL_OK)
+        chunk_close(out);
+    return status;
+}
+
+pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chunk,
+                     chunk_view *out)
+{
+    pl_hash got;
+    PL_RETURN_IF(load_at(from, chunk, 0, out));
+    pl_hash_of("chunk", out->data, out->len, &got);
+    if (out->len == chunk->bytes && pl_hash_equal(&got, id))
+        return PL_OK;
+    chunk_close(out);
+    return pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash");
+}
+
+pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
+                     chunk_view *out)
+{
+    chunk_record chunk;
+    bool found = false;
+    *out = (chunk_view){.data = NULL};
+    PL_RETURN_IF(chunk_read(from, id, &chunk, &found));
+    if (!found)
+        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
+    if (chunk.bytes != expected)
+        return pl_fail(PL_ERR_DAMAGED, "it has %llu bytes where %zu belong",
+                       (unsigned long long)chunk.bytes, expected);
+    return chunk_load(from, id, &chunk, out);
+}
+
+void chunk_close(chunk_view *view)
+{
+    kv_unpin(&view->pin);
+    pl_buf_destroy(&view->decoded);
+    *view = (chunk_view){.data = NULL};
+}

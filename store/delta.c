@@ -1,0 +1,253 @@
+/* How it is done.
+ *
+ * Trained floats hardly compress: 24 of 32 bits are noise. Between versions of a module
+ * fewer are: what lies between two versions is near their middle, and only the distance
+ * from there is kept. Floats are taken as integers in the order of the floats, so that
+ * a small step is a small number whatever the exponent:
+ *
+ *   o(x)  = x's bits m if its sign is 0, else -m - 1         (mod 2^32)
+ *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
+ *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
+ *
+ * How many bits of d are noise depends on the exponent of p, which the reader knows
+ * too. So values are sorted by it (in groups of at least GROUP_MIN, each in the order
+ * of the chunk), and every byte of a group is coded by itself. All of it is integer
+ * arithmetic: the same bytes on every machine, exact also for NaN, infinities and both
+ * zeros. */
+#include "store/delta.h"
+#include <string.h>
+
+enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
+
+/* ---- integers in the order of floats ---- */
+/* Its own inverse: the sign bit stays, the others of a negative one are turned. */
+static uint32_t order_of(uint32_t bits)
+{
+    return bits ^ (0u - (bits >> 31)) >> 1;
+}
+
+static uint32_t fold(uint32_t d)
+{
+    return d << 1 ^ (0u - (d >> 31));
+}
+
+static uint32_t unfold(uint32_t d)
+{
+    return d >> 1 ^ (0u - (d & 1));
+}
+
+static uint32_t load(const uint8_t *at)
+{
+    uint32_t bits;
+    memcpy(&bits, at, sizeof bits);
+    return bits;
+}
+
+/* Floor of the half sum without overflow: common bits and half of the others; the top
+ * bit is turned so that signed order is unsigned order. */
+static uint32_t middle(uint32_t a, uint32_t b)
+{
+    const uint32_t top = 0x80000000u;
+    uint32_t x = order_of(a) ^ top, y = order_of(b) ^ top;
+    return ((x & y) + ((x ^ y) >> 1)) ^ top;
+}
+
+/* ---- groups ---- */
+typedef struct grouping {
+    uint8_t group[EXPONENTS];    /* of an exponent */
+    size_t start[EXPONENTS + 1]; /* of a group, in sorted order */
+    int n_groups;
+} grouping;
+
+static unsigned exponent(uint32_t order)
+{
+    return order_of(order) >> 23 & 0xff;
+}
+
+static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
+{
+    size_t count[EXPONENTS] = {0}, in_group = 0, seen = 0;
+    for (size_t i = 0; i < n; i++)
+        count[exponent(predicted[i])]++;
+    memset(out, 0, sizeof *out);
+    for (int e = 0; e < EXPONENTS; e++) {
+        out->group[e] = (uint8_t)out->n_groups;
+        in_group += count[e];
+        seen += count[e];
+        if (in_group >= GROUP_MIN) {
+            out->start[++out->n_groups] = seen;
+            in_group = 0;
+        }
+    }
+    if (in_group > 0)
+        out->start[++out->n_groups] = n;
+}
+
+/* `predicted` in the order of the chunk. */
+static void predict(const uint8_t *a, const uint8_t *b, size_t n, uint32_t *predicted)
+{
+    for (size_t i = 0; i < n; i++)
+        predicted[i] = middle(load(a + i * WIDTH), load(b + i * WIDTH));
+}
+
+/* ---- bytes of a group ---- */
+static void put_length(pl_buf *out, size_t length)
+{
+    uint8_t bytes[LENGTH_BYTES];
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        bytes[i] = (uint8_t)(length >> (8 * i));
+    pl_buf_append(out, bytes, sizeof bytes);
+}
+
+/* As it is where coding does not pay: then the length is that of the plane. */
+static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
+{
+    pl_buf_clear(work);
+    PL_RETURN_IF(pl_zip_huffman(plane, n, work));
+    bool pays = work->len < n;
+    put_length(out, pays ? work->len : n);
+    pl_buf_append(out, pays ? work->data : plane, pays ? work->len : n);
+    return PL_OK;
+}
+
+typedef struct cursor {
+    const uint8_t *at;
+    size_t left;
+} cursor;
+
+static pl_status take_plane(cursor *c, size_t n, pl_buf *out)
+{
+    size_t length = 0;
+    if (c->left < LENGTH_BYTES)
+        return pl_fail(PL_ERR_DAMAGED, "its coded bytes are cut off");
+    for (int i = LENGTH_BYTES; i-- > 0;)
+        length = length << 8 | c->at[i];
+    if (length > n || length > c->left - LENGTH_BYTES)
+        return pl_fail(PL_ERR_DAMAGED, "a length in its coded bytes is wrong");
+    const uint8_t *plane = c->at + LENGTH_BYTES;
+    c->at += LENGTH_BYTES + length;
+    c->left -= LENGTH_BYTES + length;
+    if (length < n)
+        return pl_unzip(plane, length, n, out);
+    pl_buf_append(out, plane, n);
+    return PL_OK;
+}
+
+/* ---- delta ---- */
+static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n,
+                              pl_buf *out)
+{
+    grouping g;
+    size_t next[EXPONENTS + 1];
+    pl_buf work = {0};
+    pl_status status = PL_OK;
+    uint32_t *sorted = pl_alloc((2 * n + 1) * sizeof *sorted);
+    make_groups(predicted, n, &g);
+    memcpy(next, g.start, sizeof next);
+    for (size_t i = 0; i < n; i++)
+        sorted[next[g.group[exponent(predicted[i])]]++] =
+            fold(order_of(load(data + i * WIDTH)) - predicted[i]);
+    uint8_t *planes = (uint8_t *)(sorted + n);
+    for (int k = 0; k < g.n_groups; k++) {
+        size_t count = g.start[k + 1] - g.start[k];
+        pl_planes_split((const uint8_t *)(sorted + g.start[k]), count, WIDTH, planes);
+        for (int p = 0; p < WIDTH; p++)
+            PL_TRY(put_plane(planes + (size_t)p * count, count, &work, out));
+    }
+done:
+    pl_buf_destroy(&work);
+    pl_free(sorted);
+    return status;
+}
+
+static pl_status decode_delta(cursor *c, uint32_t *predicted, size_t n, uint8_t *out)
+{
+    grouping g;
+    size_t next[EXPONENTS + 1];
+    pl_buf planes = {0};
+    pl_status status = PL_OK;
+    uint32_t *sorted = pl_alloc((n + 1) * sizeof *sorted);
+    make_groups(predicted, n, &g);
+    memcpy(next, g.start, sizeof next);
+    for (int k = 0; k < g.n_groups; k++) {
+        size_t count = g.start[k + 1] - g.start[k];
+        pl_buf_clear(&planes);
+        for (int p = 0; p < WIDTH; p++)
+            PL_TRY(take_plane(c, count, &planes));
+        pl_planes_join(planes.data, count, WIDTH, (uint8_t *)(sorted + g.start[k]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t d = unfold(sorted[next[g.group[exponent(predicted[i])]]++]);
+        uint32_t bits = order_of(predicted[i] + d);
+        memcpy(out + i * WIDTH, &bits, sizeof bits);
+    }
+done:
+    pl_buf_destroy(&planes);
+    pl_free(sorted);
+    return status;
+}
+
+/* ---- the door ---- */
+static pl_status encode_planes(const uint8_t *data, size_t len, pl_buf *out)
+{
+    size_t n = len / WIDTH, whole = n * WIDTH;
+    uint8_t *planes = pl_alloc(len + 1);
+    pl_planes_split(data, n, WIDTH, planes);
+    memcpy(planes + whole, data + whole, len - whole);
+    pl_status status = pl_zip_huffman(planes, len, out);
+    pl_free(planes);
+    return status;
+}
+
+static pl_status decode_planes(const uint8_t *coded, size_t coded_len, size_t len,
+                               uint8_t *out)
+{
+    pl_buf planes = {0};
+    size_t n = len / WIDTH, whole = n * WIDTH;
+    pl_status status = pl_unzip(coded, coded_len, len, &planes);
+    if (status == PL_OK) {
+        pl_planes_join(planes.data, n, WIDTH, out);
+        memcpy(out + whole, planes.data + whole, len - whole);
+    }
+    pl_buf_destroy(&planes);
+    return status;
+}
+
+/* Bytes behind the last whole float follow as they are. */
+pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
+                       size_t len, pl_buf *out)
+{
+    size_t n = len / WIDTH, whole = n * WIDTH;
+    if (!a)
+        return encode_planes(data, len, out);
+    uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
+    predict(a, b, n, predicted);
+    pl_status status = encode_delta(data, predicted, n, out);
+    pl_buf_append(out, data + whole, len - whole);
+    pl_free(predicted);
+    return status;
+}
+
+pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
+                       const uint8_t *b, size_t len, pl_buf *out)
+{
+    cursor c = {coded, coded_len};
+    size_t n = len / WIDTH, whole = n * WIDTH;
+    pl_buf_reserve(out, len + 1);
+    uint8_t *to = out->data + out->len;
+    if (!a) {
+        PL_RETURN_IF(decode_planes(coded, coded_len, len, to));
+        out->len += len;
+        return PL_OK;
+    }
+    uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
+    predict(a, b, n, predicted);
+    pl_status status = decode_delta(&c, predicted, n, to);
+    pl_free(predicted);
+    PL_RETURN_IF(status);
+    if (c.left != len - whole)
+        return pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length");
+    memcpy(to + whole, c.at, len - whole);
+    out->len += len;
+    return PL_OK;
+}

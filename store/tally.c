@@ -1,0 +1,65 @@
+#include "store/tally.h"
+#include <stdlib.h>
+#include <string.h>
+
+void tally_add(tally *t, const pl_hash *name)
+{
+    if (pl_hash_none(name))
+        return;
+    if (t->n == t->cap) {
+        t->cap = t->cap ? 2 * t->cap : 256;
+        t->names = pl_grow(t->names, t->cap * sizeof *t->names);
+    }
+    t->names[t->n++] = *name;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(pl_hash));
+}
+
+void tally_sort(tally *t)
+{
+    if (t->n > 1)
+        qsort(t->names, t->n, sizeof *t->names, by_bytes);
+}
+
+/* The first that is not below `name`. */
+static size_t lower_bound(const tally *t, const pl_hash *name)
+{
+    size_t from = 0, to = t->n;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (by_bytes(&t->names[middle], name) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+uint64_t tally_count(const tally *t, const pl_hash *name)
+{
+    size_t at = lower_bound(t, name), first = at;
+    while (at < t->n && pl_hash_equal(&t->names[at], name))
+        at++;
+    return at - first;
+}
+
+bool tally_next(const tally *t, size_t *i, pl_hash *name, uint64_t *count)
+{
+    size_t first = *i;
+    if (first >= t->n)
+        return false;
+    *name = t->names[first];
+    while (*i < t->n && pl_hash_equal(&t->names[*i], name))
+        ++*i;
+    *count = *i - first;
+    return true;
+}
+
+void tally_destroy(tally *t)
+{
+    pl_free(t->names);
+    memset(t, 0, sizeof *t);
+}
