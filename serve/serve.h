@@ -6,6 +6,8 @@
  *
  * Read in this order: choose, pieces, generate.
  *
+ * exchange: a path as files that others load, and the other way round
+ *
  * The same model, prompt and options give the same text: randomness is keyed by the
  * seed and the token's position, never by time or by what else is being served.
  */
@@ -13,6 +15,7 @@
 #define PL_SERVE_SERVE_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
+#include "serve/exchange.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,0 +1,179 @@
+/* One path as a GGUF file of the llama architecture. */
+#include "serve/gguf.h"
+#include "serve/piece_list.h"
+#include "serve/weights.h"
+#include "corpus/corpus.h"
+#include <stdio.h>
+#include <string.h>
+
+/* `general.file_type`, by pl_weight_type. */
+static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
+enum { QUANTISATION = 2 }; /* the version of ggml's blocks */
+
+/* ---- names ---- */
+static const char *const names[][2] = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"input_layernorm.weight", "attn_norm.weight"},
+    {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},
+    {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},
+    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"mlp.down_proj.weight", "ffn_down.weight"}};
+
+static pl_status name_of(const pl_tensor *t, char out[PL_NAME_MAX])
+{
+    char prefix[PL_NAME_MAX] = "";
+    const char *rest = t->name;
+    if (t->block >= 0) {
+        int used = snprintf(prefix, sizeof prefix, "model.layers.%d.", t->block);
+        rest += used;
+        snprintf(prefix, sizeof prefix, "blk.%d.", t->block);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(rest, names[i][0]) == 0) {
+            snprintf(out, PL_NAME_MAX, "%.16s%.40s", prefix, names[i][1]);
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name);
+}
+
+/* ---- keys ---- */
+static void put_shape(const pl_shape *s, gguf_head *h)
+{
+    gguf_put_u32(h, "llama.context_length", (uint32_t)s->context);
+    gguf_put_u32(h, "llama.embedding_length", (uint32_t)s->width);
+    gguf_put_u32(h, "llama.block_count", (uint32_t)s->n_blocks);
+    gguf_put_u32(h, "llama.feed_forward_length", (uint32_t)s->ffn);
+    gguf_put_u32(h, "llama.attention.head_count", (uint32_t)s->n_heads);
+    gguf_put_u32(h, "llama.attention.head_count_kv", (uint32_t)s->n_kv_heads);
+    gguf_put_u32(h, "llama.attention.key_length", (uint32_t)s->head_size);
+    gguf_put_u32(h, "llama.attention.value_length", (uint32_t)s->head_size);
+    gguf_put_f32(h, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
+    gguf_put_u32(h, "llama.rope.dimension_count", (uint32_t)s->head_size);
+    gguf_put_f32(h, "llama.rope.freq_base", s->rope_theta);
+    gguf_put_u32(h, "llama.vocab_size", (uint32_t)s->vocab);
+}
+
+static void put_general(const pl_export *e, gguf_head *h)
+{
+    gguf_put_text(h, "general.architecture", "llama");
+    gguf_put_text(h, "general.type", "model");
+    gguf_put_text(h, "general.name", e->name);
+    gguf_put_u32(h, "general.file_type", file_types[e->type]);
+    gguf_put_u32(h, "general.alignment", GGUF_ALIGNMENT);
+    if (e->type == PL_WEIGHT_Q8_0)
+        gguf_put_u32(h, "general.quantization_version", QUANTISATION);
+    for (int i = 0; i < e->n_notes; i++)
+        gguf_put_text(h, e->notes[i].key, e->notes[i].value);
+}
+
+/* The model may have more rows than the tokenizer has pieces: unused ones stand in. */
+static void put_pieces(const piece_list *list, size_t vocab, gguf_head *h)
+{
+    char unused[32];
+    gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
+    for (size_t i = 0; i < list->n; i++)
+        gguf_add_text(h, list->pieces[i].text, list->pieces[i].len);
+    for (size_t i = list->n; i < vocab; i++) {
+        snprintf(unused, sizeof unused, "[PAD%zu]", i);
+        gguf_add_text(h, unused, strlen(unused));
+    }
+    gguf_put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
+    for (size_t i = 0; i < vocab; i++)
+        gguf_add_f32(h, i < list->n ? list->pieces[i].score : -1000);
+    gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
+    for (size_t i = 0; i < vocab; i++)
+        gguf_add_i32(h, i < list->n ? (int32_t)list->pieces[i].kind : PIECE_UNUSED);
+}
+
+static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
+{
+    gguf_put_text(h, "tokenizer.ggml.model", "llama");
+    gguf_put_text(h, "tokenizer.ggml.pre", "default");
+    put_pieces(list, vocab, h);
+    gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
+    gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
+    gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
+    gguf_put_bool(h, "tokenizer.ggml.add_bos_token", true);
+    gguf_put_bool(h, "tokenizer.ggml.add_eos_token", false);
+    gguf_put_bool(h, "tokenizer.ggml.add_space_prefix", list->blank_first);
+}
+
+static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
+{
+    piece_list list;
+    size_t vocab = (size_t)pl_topology_shape(e->topology)->vocab;
+    PL_RETURN_IF(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
+    pl_status status = PL_OK;
+    if (!list.bpe || !list.exact)
+        status = pl_fail(PL_ERR_UNSUPPORTED,
+                         "GGUF's llama tokenizer is BPE over unchanged text, which the "
+                         "run's is not; give --format safetensors");
+    else if (list.n > vocab)
+        status = pl_fail(PL_ERR_CONFIG,
+                         "the tokenizer has %zu pieces and the model %zu; use the "
+                         "tokenizer that the model was trained with",
+                         list.n, vocab);
+    else
+        put_tokenizer(&list, vocab, h);
+    piece_list_clear(&list);
+    return status;
+}
+
+/* ---- tensors ---- */
+static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
+{
+    if (weight_is_vector(t))
+        return PL_WEIGHT_F32;
+    bool odd = e->type == PL_WEIGHT_Q8_0 && t->cols % Q8_0_VALUES != 0;
+    return odd ? PL_WEIGHT_F16 : e->type;
+}
+
+static pl_status describe(const pl_export *e, gguf_head *h)
+{
+    char name[PL_NAME_MAX];
+    put_general(e, h);
+    put_shape(pl_topology_shape(e->topology), h);
+    PL_RETURN_IF(put_tokenizer_of(e, h));
+    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(e->topology, i);
+        PL_RETURN_IF(name_of(t, name));
+        gguf_add_tensor(h, name, t, type_of(e, t));
+    }
+    return PL_OK;
+}
+
+static pl_status write_data(const pl_export *e, sink *out)
+{
+    int head_size = pl_topology_shape(e->topology)->head_size;
+    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(e->topology, i);
+        PL_RETURN_IF(weight_write(e, t, type_of(e, t), head_size, out));
+        PL_RETURN_IF(sink_align(out, GGUF_ALIGNMENT));
+    }
+    return PL_OK;
+}
+
+pl_status pl_export_gguf(const pl_export *e, const char *path)
+{
+    gguf_head head = {.n_keys = 0};
+    pl_buf bytes = {0};
+    sink *out = NULL;
+    pl_status status = describe(e, &head);
+    PL_TRY(status);
+    gguf_head_encode(&head, &bytes);
+    PL_TRY(sink_open(path, &out));
+    PL_TRY(sink_write(out, bytes.data, bytes.len));
+    PL_TRY(write_data(e, out));
+    PL_TRY(sink_end(out));
+done:
+    sink_close(&out);
+    pl_buf_destroy(&bytes);
+    gguf_head_destroy(&head);
+    return status;
+}

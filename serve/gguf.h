@@ -1,0 +1,49 @@
+/* GGUF version 3, written: keys and tensor descriptions, then the tensors.
+ *
+ *   "GGUF" | version u32 | n_tensors u64 | n_keys u64
+ *   key*     name | type u32 | value
+ *   tensor*  name | n_dims u32 | dims u64*, fastest first | type u32 | offset u64
+ *   zeros to 32 | data of each tensor, each padded to 32
+ *
+ * A text is its length u64 and its bytes. All little-endian.
+ */
+#ifndef PL_SERVE_GGUF_H
+#define PL_SERVE_GGUF_H
+#include "serve/exchange.h"
+
+enum { GGUF_ALIGNMENT = 32 };
+
+/* Of the format; a list has its own. */
+typedef enum gguf_kind {
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_TEXT = 8,
+    GGUF_LIST = 9
+} gguf_kind;
+
+typedef struct gguf_head {
+    pl_buf keys, tensors; /* encoded */
+    uint64_t n_keys, n_tensors, data_bytes;
+} gguf_head; /* all zero is empty; gguf_head_destroy */
+
+void gguf_put_u32(gguf_head *h, const char *key, uint32_t value);
+void gguf_put_f32(gguf_head *h, const char *key, double value);
+void gguf_put_bool(gguf_head *h, const char *key, bool value);
+void gguf_put_text(gguf_head *h, const char *key, const char *value);
+/* The next `n` values of the kind follow: gguf_add_... without a key. */
+void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n);
+void gguf_add_text(gguf_head *h, const char *text, size_t len);
+void gguf_add_f32(gguf_head *h, float value);
+void gguf_add_i32(gguf_head *h, int32_t value);
+
+/* In the order in which the data will follow. */
+void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
+                     pl_weight_type type);
+
+/* Appends all that goes before the data, padded. */
+void gguf_head_encode(const gguf_head *h, pl_buf *out);
+void gguf_head_destroy(gguf_head *h);
+
+#endif

@@ -1,0 +1,350 @@
+/* A Llama model of others as parameters of ours.
+ *
+ * All that can be wrong is found when it is opened: the configuration, the framing of
+ * every file, and that its tensors are exactly those of our layout. Loading then only
+ * copies.
+ */
+#include "serve/exchange.h"
+#include "serve/llama_config.h"
+#include "serve/safetensors.h"
+#include <math.h>
+#include <string.h>
+
+enum { FILES_MAX = 1024 };
+
+struct pl_import {
+    char folder[PL_PATH_MAX], tokenizer[PL_PATH_MAX];
+    pl_shape shape;
+    safetensors **files;
+    int n_files;
+};
+
+/* ---- where things are ---- */
+static void folder_of(const char *path, char out[PL_PATH_MAX])
+{
+    pl_copy_text(out, PL_PATH_MAX, path);
+    char *slash = strrchr(out, '/');
+    if (slash)
+        slash[slash == out] = '\0';
+    else
+        pl_copy_text(out, PL_PATH_MAX, ".");
+}
+
+static pl_status read_config(pl_import *m)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    if (!pl_path_exists(pl_join(path, m->folder, "config.json")))
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no config.json in %s; give the folder of a Llama model "
+            "in safetensors",
+            m->folder);
+    pl_status status = pl_read_file(path, &text);
+    if (status == PL_OK)
+        status = llama_config_read(path, pl_buf_text(&text), text.len, &m->shape);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status open_file(pl_import *m, const char *path)
+{
+    if (m->n_files == FILES_MAX)
+        return pl_fail(PL_ERR_UNSUPPORTED, "%s names more than %d files", m->folder,
+                       FILES_MAX);
+    m->files = pl_grow(m->files, (size_t)(m->n_files + 1) * sizeof *m->files);
+    PL_RETURN_IF(safetensors_open(path, &m->files[m->n_files]));
+    m->n_files++;
+    return PL_OK;
+}
+
+/* ---- shards ---- */
+static safetensors *file_called(const pl_import *m, const char *path)
+{
+    for (int i = 0; i < m->n_files; i++)
+        if (strcmp(safetensors_name(m->files[i]), path) == 0)
+            return m->files[i];
+    return NULL;
+}
+
+/* An index may name files of its folder only. */
+static pl_status open_shard(pl_import *m, const char *tensor, const char *name)
+{
+    char path[PL_PATH_MAX];
+    if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
+        !*pl_join(path, m->folder, name))
+        return pl_fail(
+            PL_ERR_DATA,
+            "model.safetensors.index.json in %s: `weight_map` has no file of "
+            "the folder for tensor %.128s",
+            m->folder, tensor);
+    if (!file_called(m, path))
+        PL_RETURN_IF(open_file(m, path));
+    if (!safetensors_find(file_called(m, path), tensor))
+        return pl_fail(PL_ERR_DATA,
+                       "%s lacks tensor %.128s, which the index says is there", path,
+                       tensor);
+    return PL_OK;
+}
+
+static pl_status open_shards(pl_import *m, const char *index)
+{
+    pl_buf text = {0};
+    pl_json *root = NULL;
+    pl_status status = pl_read_file(index, &text);
+    PL_TRY(status);
+    status = pl_json_parse(pl_buf_text(&text), text.len, &root);
+    if (status != PL_OK)
+        PL_TRY(pl_fail_in(status, "%s", index));
+    const pl_json *map = pl_json_get(root, "weight_map");
+    if (!pl_json_is_object(map))
+        PL_TRY(pl_fail(PL_ERR_DATA, "%s has no object `weight_map`", index));
+    for (const char *key = NULL; (key = pl_json_next_key(map, key));)
+        PL_TRY(open_shard(m, key, pl_json_text(pl_json_get(map, key), NULL)));
+done:
+    pl_json_destroy(&root);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status open_files(pl_import *m, const char *path, bool is_folder)
+{
+    char name[PL_PATH_MAX];
+    if (!is_folder)
+        return open_file(m, path);
+    if (pl_path_exists(pl_join(name, m->folder, "model.safetensors")))
+        return open_file(m, name);
+    if (pl_path_exists(pl_join(name, m->folder, "model.safetensors.index.json")))
+        return open_shards(m, name);
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "there is neither model.safetensors nor model.safetensors.index.json "
+        "in %s; convert the model to safetensors",
+        m->folder);
+}
+
+/* ---- tensors ---- */
+static const st_tensor *find(const pl_import *m, const char *name, safetensors **file)
+{
+    const st_tensor *found = NULL;
+    for (int i = 0; i < m->n_files && !found; i++) {
+        found = safetensors_find(m->files[i], name);
+        *file = m->files[i];
+    }
+    return found;
+}
+
+static bool has_shape(const st_tensor *have, const pl_tensor *want)
+{
+    bool vector = want->rows == 1 && !want->decay;
+    if (vector)
+        return have->n_dims == 1 && have->dims[0] == want->cols;
+    return have->n_dims == 2 && have->dims[0] == want->rows &&
+           have->dims[1] == want->cols;
+}
+
+static void shape_text(const st_tensor *t, pl_buf *out)
+{
+    pl_buf_printf(out, "[");
+    for (int i = 0; i < t->n_dims; i++)
+        pl_buf_printf(out, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+    pl_buf_printf(out, "]");
+}
+
+static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
+{
+    safetensors *file = NULL;
+    const st_tensor *have = find(m, want->name, &file);
+    if (!have)
+        return pl_fail(PL_ERR_DATA,
+                       "%s has no tensor %s, which config.json calls for; is the "
+                       "download complete?",
+                       m->folder, want->name);
+    if (has_shape(have, want))
+        return PL_OK;
+    pl_buf text = {0};
+    shape_text(have, &text);
+    pl_status status = pl_fail(
+        PL_ERR_DATA,
+        "%s: tensor %s is %s but config.json makes it [%d, %d]; they do not "
+        "belong together",
+        safetensors_name(file), want->name, pl_buf_text(&text), want->rows, want->cols);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* Frequencies that old writers kept; they follow from theta. */
+static bool is_derived(const char *name)
+{
+    return pl_ends_with(name, ".rotary_emb.inv_freq");
+}
+
+static bool is_ours(const pl_topology *t, const char *name)
+{
+    for (int i = 0; i < pl_topology_n_tensors(t); i++)
+        if (strcmp(pl_topology_tensor(t, i)->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Tied models are sometimes written with both matrices. */
+static bool is_tied_copy(const pl_import *m, const st_tensor *t)
+{
+    safetensors *file = NULL;
+    const st_tensor *embed = find(m, "model.embed_tokens.weight", &file);
+    return m->shape.tied && strcmp(t->name, "lm_head.weight") == 0 && embed &&
+           strcmp(embed->dtype, t->dtype) == 0 && embed->n_bytes == t->n_bytes &&
+           memcmp(embed->data, t->data, t->n_bytes) == 0;
+}
+
+/* A tensor that nobody asks for would be lost without a word: a bias, an adapter, or a
+ * second copy of what stands elsewhere. */
+static pl_status check_known(const pl_import *m, const pl_topology *t,
+                             safetensors *file, const st_tensor *tensor)
+{
+    safetensors *first = NULL;
+    find(m, tensor->name, &first);
+    if (first != file)
+        return pl_fail(PL_ERR_DATA, "tensor %.128s stands in both %s and %s",
+                       tensor->name, safetensors_name(first), safetensors_name(file));
+    if (is_derived(tensor->name) || is_ours(t, tensor->name) || is_tied_copy(m, tensor))
+        return PL_OK;
+    if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: tie_word_embeddings is true but lm_head.weight is not the "
+                       "embedding; set it to false in config.json",
+                       m->folder);
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "%s: tensor %.128s has no place in our Llama; take a model without it",
+        safetensors_name(file), tensor->name);
+}
+
+static pl_status check_tensors(const pl_import *m)
+{
+    pl_topology *t = NULL;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_status status = pl_topology_create(&m->shape, &spec, &t);
+    PL_TRY(status);
+    for (int i = 0; i < pl_topology_n_tensors(t); i++)
+        PL_TRY(check_tensor(m, pl_topology_tensor(t, i)));
+    for (int f = 0; f < m->n_files; f++)
+        for (size_t i = 0; i < safetensors_count(m->files[f]); i++)
+            PL_TRY(check_known(m, t, m->files[f], safetensors_at(m->files[f], i)));
+done:
+    pl_topology_destroy(&t);
+    return status;
+}
+
+/* ---- the door ---- */
+static pl_status open_model(const char *path, pl_import *m)
+{
+    bool is_folder = pl_path_is_folder(path);
+    if (strlen(path) >= PL_PATH_MAX - 64 || !pl_path_exists(path))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s to import", path);
+    if (is_folder)
+        pl_copy_text(m->folder, sizeof m->folder, path);
+    else
+        folder_of(path, m->folder);
+    PL_RETURN_IF(read_config(m));
+    PL_RETURN_IF(open_files(m, path, is_folder));
+    if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))
+        m->tokenizer[0] = '\0';
+    return check_tensors(m);
+}
+
+pl_status pl_import_open(const char *path, pl_import **out)
+{
+    pl_import *m = pl_alloc(sizeof *m);
+    pl_status status = open_model(path, m);
+    if (status != PL_OK)
+        pl_import_close(&m);
+    *out = m;
+    return status;
+}
+
+void pl_import_close(pl_import **import)
+{
+    pl_import *m = *import;
+    if (!m)
+        return;
+    for (int i = 0; i < m->n_files; i++)
+        safetensors_close(&m->files[i]);
+    pl_free(m->files);
+    pl_free(m);
+    *import = NULL;
+}
+
+const pl_shape *pl_import_shape(const pl_import *import)
+{
+    return &import->shape;
+}
+
+int pl_import_n_files(const pl_import *import)
+{
+    return import->n_files;
+}
+
+const char *pl_import_tokenizer(const pl_import *import)
+{
+    return import->tokenizer;
+}
+
+/* ---- loading ---- */
+static pl_status compare(const pl_import *m, const char *name, double have, double want)
+{
+    if (have == want)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "model.%s is %.9g but the model in %s has %.9g; `pathloom import` "
+                   "writes a configuration that fits",
+                   name, want, m->folder, have);
+}
+
+static pl_status check_shape(const pl_import *m, const pl_shape *want)
+{
+    const pl_shape *have = &m->shape;
+    if (want->vocab != have->vocab)
+        return pl_fail(PL_ERR_CONFIG,
+                       "data.vocab is %d but the model in %s has %d; `pathloom import` "
+                       "writes a configuration that fits",
+                       want->vocab, m->folder, have->vocab);
+    PL_RETURN_IF(compare(m, "width", have->width, want->width));
+    PL_RETURN_IF(compare(m, "heads", have->n_heads, want->n_heads));
+    PL_RETURN_IF(compare(m, "kv_heads", have->n_kv_heads, want->n_kv_heads));
+    PL_RETURN_IF(compare(m, "head_size", have->head_size, want->head_size));
+    PL_RETURN_IF(compare(m, "ffn", have->ffn, want->ffn));
+    PL_RETURN_IF(compare(m, "blocks", have->n_blocks, want->n_blocks));
+    PL_RETURN_IF(compare(m, "tied", have->tied, want->tied));
+    PL_RETURN_IF(compare(m, "rope_theta", have->rope_theta, want->rope_theta));
+    return compare(m, "norm_eps", have->norm_eps, want->norm_eps);
+}
+
+static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
+{
+    safetensors *file = NULL;
+    const st_tensor *have = find(m, t->name, &file);
+    if (!have || !has_shape(have, t))
+        return pl_fail(PL_ERR_INTERNAL, "tensor %s was there when its file was opened",
+                       t->name);
+    PL_RETURN_IF(safetensors_floats(file, have, out));
+    for (uint64_t i = 0; i < have->n_values; i++)
+        if (!isfinite(out[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "%s: value %llu of tensor %s is %g; no model can be trained "
+                           "from that",
+                           safetensors_name(file), (unsigned long long)i, t->name,
+                           (double)out[i]);
+    return PL_OK;
+}
+
+pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
+                         float *params)
+{
+    PL_RETURN_IF(check_shape(import, pl_topology_shape(topology)));
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(topology, i);
+        PL_RETURN_IF(load_tensor(import, t, params + t->offset));
+    }
+    return PL_OK;
+}

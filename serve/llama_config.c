@@ -1,0 +1,252 @@
+/* What of a Llama configuration we can be, and how a shape is said in its words. */
+#include "serve/llama_config.h"
+#include <limits.h>
+#include <string.h>
+
+typedef struct config_reader {
+    const char *what;
+    const pl_json *root;
+} config_reader;
+
+/* A field that says null counts as absent: writers differ in that. */
+static const pl_json *field(const config_reader *c, const char *name)
+{
+    const pl_json *value = pl_json_get(c->root, name);
+    bool is_null = value && !pl_json_text(value, NULL) && !pl_json_is_array(value) &&
+                   !pl_json_is_object(value);
+    double number;
+    bool truth;
+    if (is_null && !pl_json_number(value, &number) && !pl_json_bool(value, &truth))
+        return NULL;
+    return value;
+}
+
+static pl_status unsupported(const config_reader *c, const char *name,
+                             const pl_json *value, const char *remedy)
+{
+    pl_buf text = {0};
+    pl_json_write(value, 0, &text);
+    pl_status status = pl_fail(PL_ERR_UNSUPPORTED, "%s: %s is %.64s; %s", c->what, name,
+                               pl_buf_text(&text), remedy);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* ---- fields with one value that we know ---- */
+static pl_status expect_text(const config_reader *c, const char *name,
+                             const char *wanted, const char *remedy)
+{
+    const pl_json *value = field(c, name);
+    const char *text = pl_json_text(value, NULL);
+    if (!value || (text && strcmp(text, wanted) == 0))
+        return PL_OK;
+    return unsupported(c, name, value, remedy);
+}
+
+static pl_status expect_false(const config_reader *c, const char *name,
+                              const char *remedy)
+{
+    const pl_json *value = field(c, name);
+    bool truth = false;
+    if (!value || (pl_json_bool(value, &truth) && !truth))
+        return PL_OK;
+    return unsupported(c, name, value, remedy);
+}
+
+static pl_status check_architecture(const config_reader *c)
+{
+    static const char remedy[] = "only Llama models (LlamaForCausalLM) can be taken in";
+    const pl_json *names = field(c, "architectures");
+    const char *first = pl_json_text(pl_json_at(names, 0), NULL);
+    if (names && (!first || strcmp(first, "LlamaForCausalLM") != 0))
+        return unsupported(c, "architectures", names, remedy);
+    if (!names && !field(c, "model_type"))
+        return pl_fail(
+            PL_ERR_DATA,
+            "%s has neither `architectures` nor `model_type`; it must be the "
+            "config.json of a Llama model",
+            c->what);
+    return expect_text(c, "model_type", "llama", remedy);
+}
+
+static pl_status check_kind(const config_reader *c)
+{
+    static const char no_bias[] =
+        "our projections have no biases; take a model without them";
+    PL_RETURN_IF(check_architecture(c));
+    PL_RETURN_IF(expect_text(c, "hidden_act", "silu",
+                             "our feed-forward is SwiGLU; take a model with silu"));
+    PL_RETURN_IF(expect_false(c, "attention_bias", no_bias));
+    PL_RETURN_IF(expect_false(c, "mlp_bias", no_bias));
+    const pl_json *quantised = field(c, "quantization_config");
+    return quantised ? unsupported(c, "quantization_config", quantised,
+                                   "give the model as it was before its quantisation")
+                     : PL_OK;
+}
+
+/* ---- numbers ---- */
+static pl_status bad_number(const config_reader *c, const char *name,
+                            const pl_json *value, const char *kind)
+{
+    pl_buf text = {0};
+    if (value)
+        pl_json_write(value, 0, &text);
+    pl_status status = value ? pl_fail(PL_ERR_DATA, "%s: %s is %.64s; it must be %s",
+                                       c->what, name, pl_buf_text(&text), kind)
+                             : pl_fail(PL_ERR_DATA, "%s has no %s; it must be %s",
+                                       c->what, name, kind);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* `other` where the field is absent; 0 if it must be there. */
+static pl_status take_int(const config_reader *c, const char *name, int other, int *out)
+{
+    const pl_json *value = field(c, name);
+    int64_t number = 0;
+    *out = other;
+    if (!value && other > 0)
+        return PL_OK;
+    if (!pl_json_int(value, &number) || number < 1 || number > INT_MAX)
+        return bad_number(c, name, value, "a whole number from 1 on");
+    *out = (int)number;
+    return PL_OK;
+}
+
+static pl_status take_real(const config_reader *c, const char *name, double other,
+                           double *out)
+{
+    const pl_json *value = field(c, name);
+    *out = other;
+    if (value && !(pl_json_number(value, out) && *out > 0))
+        return bad_number(c, name, value, "a number above 0");
+    return PL_OK;
+}
+
+/* Which angles there are stands in `rope_scaling`, in newer files in `rope_parameters`,
+ * there with theta. */
+static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
+{
+    static const char plain[] = "only plain rotary embedding is there, so take a model "
+                                "that was not stretched to a longer context";
+    config_reader rope = {c->what, field(c, name)};
+    if (!rope.root)
+        return PL_OK;
+    if (!pl_json_is_object(rope.root))
+        return unsupported(c, name, rope.root, plain);
+    PL_RETURN_IF(expect_text(&rope, "type", "default", plain));
+    PL_RETURN_IF(expect_text(&rope, "rope_type", "default", plain));
+    const pl_json *share = field(&rope, "partial_rotary_factor");
+    double number = 1;
+    if (share && (!pl_json_number(share, &number) || number < 1))
+        return unsupported(c, "partial_rotary_factor", share,
+                           "our rotary embedding turns whole heads");
+    return take_real(&rope, "rope_theta", *theta, theta);
+}
+
+static pl_status take_rope(const config_reader *c, double *theta)
+{
+    PL_RETURN_IF(take_real(c, "rope_theta", 10000, theta));
+    PL_RETURN_IF(take_rope_of(c, "rope_scaling", theta));
+    return take_rope_of(c, "rope_parameters", theta);
+}
+
+static pl_status take_head_size(const config_reader *c, pl_shape *s)
+{
+    bool given = field(c, "head_dim") != NULL;
+    if (!given && s->width % s->n_heads != 0)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: hidden_size %d is not divisible by num_attention_heads %d, "
+                       "and there is no head_dim",
+                       c->what, s->width, s->n_heads);
+    return take_int(c, "head_dim", s->width / s->n_heads, &s->head_size);
+}
+
+static pl_status take_tied(const config_reader *c, bool *out)
+{
+    const pl_json *value = field(c, "tie_word_embeddings");
+    *out = false; /* what Llama means by saying nothing */
+    if (value && !pl_json_bool(value, out))
+        return bad_number(c, "tie_word_embeddings", value, "true or false");
+    return PL_OK;
+}
+
+static pl_status take_shape(const config_reader *c, pl_shape *s)
+{
+    PL_RETURN_IF(take_int(c, "vocab_size", 0, &s->vocab));
+    PL_RETURN_IF(take_int(c, "hidden_size", 0, &s->width));
+    PL_RETURN_IF(take_int(c, "intermediate_size", 0, &s->ffn));
+    PL_RETURN_IF(take_int(c, "num_hidden_layers", 0, &s->n_blocks));
+    PL_RETURN_IF(take_int(c, "num_attention_heads", 0, &s->n_heads));
+    PL_RETURN_IF(take_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
+    PL_RETURN_IF(take_head_size(c, s));
+    PL_RETURN_IF(take_int(c, "max_position_embeddings", 2048, &s->context));
+    PL_RETURN_IF(take_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
+    PL_RETURN_IF(take_rope(c, &s->rope_theta));
+    PL_RETURN_IF(take_tied(c, &s->tied));
+    pl_status status = pl_shape_check(s);
+    return status == PL_OK ? status : pl_fail_in(status, "%s", c->what);
+}
+
+pl_status llama_config_read(const char *what, const char *text, size_t len,
+                            pl_shape *out)
+{
+    pl_json *root = NULL;
+    memset(out, 0, sizeof *out);
+    pl_status status = pl_json_parse(text, len, &root);
+    if (status != PL_OK)
+        return pl_fail_in(status, "%s", what);
+    config_reader c = {what, root};
+    if (!pl_json_is_object(root))
+        PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
+    PL_TRY(check_kind(&c));
+    PL_TRY(take_shape(&c, out));
+done:
+    pl_json_destroy(&root);
+    return status;
+}
+
+/* ---- writing ---- */
+static pl_json *rope_parameters(const pl_shape *s)
+{
+    pl_json *rope = pl_json_object();
+    pl_json_set_text(rope, "rope_type", "default");
+    pl_json_set_real(rope, "rope_theta", s->rope_theta);
+    return rope;
+}
+
+/* rope_theta and dtype stand there twice: older readers know the one place, newer the
+ * other. */
+void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
+{
+    pl_json *o = pl_json_object(), *names = pl_json_array();
+    pl_json_push(names, pl_json_make_text("LlamaForCausalLM"));
+    pl_json_set(o, "architectures", names);
+    pl_json_set_bool(o, "attention_bias", false);
+    pl_json_set_real(o, "attention_dropout", 0);
+    pl_json_set_int(o, "bos_token_id", 1);
+    pl_json_set_text(o, "dtype", dtype);
+    pl_json_set_int(o, "eos_token_id", 2);
+    pl_json_set_int(o, "head_dim", s->head_size);
+    pl_json_set_text(o, "hidden_act", "silu");
+    pl_json_set_int(o, "hidden_size", s->width);
+    pl_json_set_real(o, "initializer_range", 0.02);
+    pl_json_set_int(o, "intermediate_size", s->ffn);
+    pl_json_set_int(o, "max_position_embeddings", s->context);
+    pl_json_set_bool(o, "mlp_bias", false);
+    pl_json_set_text(o, "model_type", "llama");
+    pl_json_set_int(o, "num_attention_heads", s->n_heads);
+    pl_json_set_int(o, "num_hidden_layers", s->n_blocks);
+    pl_json_set_int(o, "num_key_value_heads", s->n_kv_heads);
+    pl_json_set_int(o, "pretraining_tp", 1);
+    pl_json_set_real(o, "rms_norm_eps", s->norm_eps);
+    pl_json_set(o, "rope_parameters", rope_parameters(s));
+    pl_json_set_real(o, "rope_theta", s->rope_theta);
+    pl_json_set_bool(o, "tie_word_embeddings", s->tied);
+    pl_json_set_text(o, "torch_dtype", dtype);
+    pl_json_set_bool(o, "use_cache", true);
+    pl_json_set_int(o, "vocab_size", s->vocab);
+    pl_json_write(o, 2, out);
+    pl_buf_printf(out, "\n");
+    pl_json_destroy(&o);
+}

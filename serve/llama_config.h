@@ -1,0 +1,14 @@
+/* config.json of LlamaForCausalLM <-> our shape. */
+#ifndef PL_SERVE_LLAMA_CONFIG_H
+#define PL_SERVE_LLAMA_CONFIG_H
+#include "serve/exchange.h"
+
+/* ERR_UNSUPPORTED for what our model does not have, with field, value and remedy;
+ * ERR_DATA for a field that is missing or makes no sense. `what` names the file. */
+PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
+                                          size_t len, pl_shape *out);
+
+/* Appends the text. `dtype` as torch calls it: "float32". */
+void llama_config_write(const pl_shape *shape, const char *dtype, pl_buf *out);
+
+#endif

@@ -1,0 +1,200 @@
+/* Reading the protobuf of a SentencePiece model: tags, varints and lengths, each
+ * checked against the end of the message that it stands in. */
+#include "serve/piece_list.h"
+#include <math.h>
+#include <string.h>
+
+enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+enum { MODEL_BPE = 2 };
+
+typedef struct message {
+    const uint8_t *at, *end;
+    bool broken;
+} message;
+
+typedef struct field {
+    uint64_t number;
+    unsigned wire;
+    uint64_t value;      /* varint and fixed */
+    const uint8_t *data; /* bytes */
+    size_t len;
+} field;
+
+static uint64_t take_varint(message *m)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64 && m->at < m->end; shift += 7) {
+        uint8_t byte = *m->at++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return value;
+    }
+    m->broken = true;
+    return 0;
+}
+
+static const uint8_t *take_bytes(message *m, uint64_t len)
+{
+    const uint8_t *data = m->at;
+    if (len > (uint64_t)(m->end - m->at)) {
+        m->broken = true;
+        return NULL;
+    }
+    m->at += len;
+    return data;
+}
+
+static uint64_t take_fixed(message *m, size_t len)
+{
+    const uint8_t *bytes = take_bytes(m, len);
+    uint64_t value = 0;
+    for (size_t i = len; bytes && i-- > 0;)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* false at the end, or where nothing sensible goes on. */
+static bool next_field(message *m, field *f)
+{
+    if (m->at == m->end || m->broken)
+        return false;
+    uint64_t tag = take_varint(m);
+    *f = (field){.number = tag >> 3, .wire = (unsigned)(tag & 7)};
+    if (f->wire == WIRE_VARINT)
+        f->value = take_varint(m);
+    else if (f->wire == WIRE_FIXED64)
+        f->value = take_fixed(m, 8);
+    else if (f->wire == WIRE_FIXED32)
+        f->value = take_fixed(m, 4);
+    else if (f->wire == WIRE_BYTES)
+        f->data = take_bytes(m, f->len = (size_t)take_varint(m));
+    else
+        m->broken = true;
+    return !m->broken;
+}
+
+static message inside(const field *f)
+{
+    bool bytes = f->wire == WIRE_BYTES;
+    return (message){f->data, bytes ? f->data + f->len : f->data, !bytes};
+}
+
+static float float_of(const field *f)
+{
+    uint32_t bits = (uint32_t)f->value;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static pl_status damaged(const char *what)
+{
+    return pl_fail(PL_ERR_DAMAGED, "the tokenizer's model is damaged: %s", what);
+}
+
+static bool is_utf8(const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t step = pl_utf8_length(text + at, len - at);
+        if (step == 0)
+            return false;
+        at += step;
+    }
+    return true;
+}
+
+static pl_status read_piece(const field *whole, token_piece *out)
+{
+    message m = inside(whole);
+    field f;
+    *out = (token_piece){.text = "", .kind = PIECE_NORMAL};
+    while (next_field(&m, &f)) {
+        if (f.number == 1 && f.wire == WIRE_BYTES) {
+            out->text = (const char *)f.data;
+            out->len = f.len;
+        } else if (f.number == 2 && f.wire == WIRE_FIXED32) {
+            out->score = float_of(&f);
+        } else if (f.number == 3 && f.wire == WIRE_VARINT) {
+            if (f.value < PIECE_NORMAL || f.value > PIECE_BYTE)
+                return damaged("a piece of an unknown kind");
+            out->kind = (piece_kind)f.value;
+        }
+    }
+    if (m.broken || out->len == 0 || !isfinite(out->score))
+        return damaged("a piece without text or score");
+    return is_utf8(out->text, out->len) ? PL_OK : damaged("a piece that is not UTF-8");
+}
+
+static pl_status read_trainer(const field *whole, piece_list *out)
+{
+    message m = inside(whole);
+    field f;
+    while (next_field(&m, &f)) {
+        if (f.number == 3 && f.wire == WIRE_VARINT)
+            out->bpe = f.value == MODEL_BPE;
+        if (f.number == 35 && f.wire == WIRE_VARINT)
+            out->byte_fallback = f.value != 0;
+    }
+    return m.broken ? damaged("its trainer's settings") : PL_OK;
+}
+
+/* What is not said is true: the three defaults of the format. */
+static pl_status read_normalizer(const field *whole, piece_list *out)
+{
+    message m = inside(whole);
+    field f;
+    bool thins = true, escapes = true, table = false;
+    out->blank_first = true;
+    while (next_field(&m, &f)) {
+        table |= f.number == 2 && f.len > 0;
+        if (f.number == 3)
+            out->blank_first = f.value != 0;
+        else if (f.number == 4)
+            thins = f.value != 0;
+        else if (f.number == 5)
+            escapes = f.value != 0;
+    }
+    out->exact = !table && !thins && escapes;
+    return m.broken ? damaged("its normaliser's settings") : PL_OK;
+}
+
+static size_t count_pieces(const void *model, size_t len)
+{
+    message m = {model, (const uint8_t *)model + len, false};
+    field f;
+    size_t n = 0;
+    while (next_field(&m, &f))
+        n += f.number == 1;
+    return n;
+}
+
+static pl_status read_model(const void *model, size_t len, piece_list *out)
+{
+    message m = {model, (const uint8_t *)model + len, false};
+    field f;
+    out->pieces = pl_alloc((count_pieces(model, len) + 1) * sizeof *out->pieces);
+    while (next_field(&m, &f)) {
+        if (f.number == 1)
+            PL_RETURN_IF(read_piece(&f, &out->pieces[out->n++]));
+        else if (f.number == 2)
+            PL_RETURN_IF(read_trainer(&f, out));
+        else if (f.number == 3)
+            PL_RETURN_IF(read_normalizer(&f, out));
+    }
+    return m.broken || out->n == 0 ? damaged("it ends in the middle") : PL_OK;
+}
+
+pl_status piece_list_read(const void *model, size_t len, piece_list *out)
+{
+    *out = (piece_list){.blank_first = true};
+    pl_status status = read_model(model, len, out);
+    if (status != PL_OK)
+        piece_list_clear(out);
+    return status;
+}
+
+void piece_list_clear(piece_list *list)
+{
+    pl_free(list->pieces);
+    *list = (piece_list){0};
+}

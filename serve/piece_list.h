@@ -1,0 +1,43 @@
+/* What other formats need to know of a SentencePiece model: its pieces with scores and
+ * kinds, and how text is prepared.
+ *
+ * The model is a protobuf message of which these fields count (number: what):
+ *
+ *   model       1: piece (repeated)  2: trainer  3: normaliser
+ *   piece       1: text  2: score, f32  3: kind
+ *   trainer     3: algorithm, 2 is BPE  35: byte fallback
+ *   normaliser  2: table of characters  3: blank before the text
+ *               4: blanks are thinned out  5: blanks become U+2581
+ */
+#ifndef PL_SERVE_PIECE_LIST_H
+#define PL_SERVE_PIECE_LIST_H
+#include "base/base.h"
+
+typedef enum piece_kind {
+    PIECE_NORMAL = 1, /* the numbers are those of both formats */
+    PIECE_UNKNOWN = 2,
+    PIECE_CONTROL = 3,
+    PIECE_USER = 4,
+    PIECE_UNUSED = 5,
+    PIECE_BYTE = 6
+} piece_kind;
+
+typedef struct token_piece {
+    const char *text; /* borrowed from the model, not terminated; valid UTF-8 */
+    size_t len;
+    float score;
+    piece_kind kind;
+} token_piece;
+
+typedef struct piece_list {
+    token_piece *pieces;
+    size_t n;
+    bool bpe, byte_fallback, blank_first;
+    bool exact; /* text is not changed but for blanks to U+2581 */
+} piece_list;
+
+/* Borrows the bytes until clear. ERR_DAMAGED. */
+PL_MUST_CHECK pl_status piece_list_read(const void *model, size_t len, piece_list *out);
+void piece_list_clear(piece_list *list);
+
+#endif

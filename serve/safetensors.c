@@ -1,0 +1,298 @@
+/* Reading safetensors: the header's claims are checked against the file before any
+ * tensor can be reached. */
+#include "serve/safetensors.h"
+#include "serve/half.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LENGTH_BYTES = 8 };
+
+struct safetensors {
+    char name[PL_PATH_MAX];
+    pl_mapping mapping; /* empty when the bytes are borrowed */
+    pl_json *header;
+    st_tensor *tensors; /* by name */
+    size_t n_tensors;
+    const uint8_t *data;
+    uint64_t data_bytes;
+};
+
+/* All types of the format have a size, so that files may hold others than we use. */
+static const struct {
+    const char *name;
+    unsigned bits;
+} dtypes[] = {{"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"U16", 16},
+              {"F8_E4M3", 8}, {"I16", 16}, {"F16", 16}, {"U32", 32},    {"BF16", 16},
+              {"I32", 32},    {"F32", 32}, {"U64", 64}, {"F8_E8M0", 8}, {"I64", 64},
+              {"F64", 64},    {"C64", 64}};
+
+static unsigned bits_of(const char *dtype)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, dtype) == 0)
+            return dtypes[i].bits;
+    return 0;
+}
+
+/* ---- one tensor ---- */
+static pl_status wrong(const safetensors *f, const char *tensor, const char *what)
+{
+    return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
+}
+
+/* A product that does not fit 63 bits belongs to no file. */
+static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
+{
+    size_t n = pl_json_count(shape);
+    t->n_values = 1;
+    if (n > SAFETENSORS_DIMS_MAX)
+        return wrong(f, t->name, "has more than 8 dimensions");
+    for (size_t i = 0; i < n; i++) {
+        int64_t extent = 0;
+        if (!pl_json_int(pl_json_at(shape, i), &extent) || extent < 0)
+            return wrong(f, t->name, "has an extent that is no whole number from 0 on");
+        if (extent > 0 && t->n_values > (uint64_t)(INT64_MAX / 64) / (uint64_t)extent)
+            return wrong(f, t->name, "is larger than any file");
+        t->dims[i] = extent;
+        t->n_values *= (uint64_t)extent;
+    }
+    t->n_dims = (int)n;
+    return PL_OK;
+}
+
+static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
+                              unsigned bits, st_tensor *t)
+{
+    int64_t begin = -1, end = -1;
+    if (pl_json_count(offsets) != 2 || !pl_json_int(pl_json_at(offsets, 0), &begin) ||
+        !pl_json_int(pl_json_at(offsets, 1), &end) || begin < 0 || end < begin)
+        return wrong(f, t->name, "has no `data_offsets` [begin, end]");
+    if ((uint64_t)end > f->data_bytes)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: tensor %.128s ends at byte %lld of %llu bytes of data; the "
+                       "file is cut off or damaged",
+                       f->name, t->name, (long long)end,
+                       (unsigned long long)f->data_bytes);
+    t->begin = (uint64_t)begin;
+    t->n_bytes = (uint64_t)end - t->begin;
+    t->data = f->data + begin;
+    if (t->n_bytes != t->n_values * (bits / 8))
+        return pl_fail(PL_ERR_DATA,
+                       "%s: tensor %.128s has %llu bytes for %llu values of %s",
+                       f->name, t->name, (unsigned long long)t->n_bytes,
+                       (unsigned long long)t->n_values, t->dtype);
+    return PL_OK;
+}
+
+static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *t)
+{
+    const pl_json *entry = pl_json_get(f->header, name),
+                  *shape = pl_json_get(entry, "shape");
+    *t = (st_tensor){.name = name};
+    t->dtype = pl_json_text(pl_json_get(entry, "dtype"), NULL);
+    if (!t->dtype)
+        return wrong(f, name, "has no `dtype`");
+    unsigned bits = bits_of(t->dtype);
+    if (bits == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s: tensor %.128s has the unknown dtype %.32s", f->name, name,
+                       t->dtype);
+    if (!shape || !pl_json_is_array(shape))
+        return wrong(f, name, "has no `shape`");
+    PL_RETURN_IF(read_shape(f, shape, t));
+    return read_offsets(f, pl_json_get(entry, "data_offsets"), bits, t);
+}
+
+/* ---- all of them ---- */
+static int by_place(const void *a, const void *b)
+{
+    const st_tensor *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    if (x->n_bytes != y->n_bytes) /* an empty tensor goes before what begins there */
+        return x->n_bytes < y->n_bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const st_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static pl_status check_cover(safetensors *f)
+{
+    uint64_t at = 0;
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_place);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        if (f->tensors[i].begin < at)
+            return wrong(f, f->tensors[i].name, "overlaps another one");
+        if (f->tensors[i].begin > at)
+            return wrong(f, f->tensors[i].name, "leaves a gap before it");
+        at += f->tensors[i].n_bytes;
+    }
+    if (at != f->data_bytes)
+        return pl_fail(
+            PL_ERR_DATA,
+            "%s: %llu bytes of data belong to no tensor; the file is damaged", f->name,
+            (unsigned long long)(f->data_bytes - at));
+    return PL_OK;
+}
+
+static pl_status read_tensors(safetensors *f)
+{
+    size_t n = 0;
+    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
+        n += strcmp(key, "__metadata__") != 0;
+    f->tensors = pl_alloc((n ? n : 1) * sizeof *f->tensors);
+    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
+        if (strcmp(key, "__metadata__") != 0)
+            PL_RETURN_IF(read_tensor(f, key, &f->tensors[f->n_tensors++]));
+    PL_RETURN_IF(check_cover(f));
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_name);
+    return PL_OK;
+}
+
+static pl_status check_metadata(const safetensors *f)
+{
+    const pl_json *metadata = pl_json_get(f->header, "__metadata__");
+    if (metadata && !pl_json_is_object(metadata))
+        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not an object", f->name);
+    for (const char *key = NULL; (key = pl_json_next_key(metadata, key));)
+        if (!pl_json_text(pl_json_get(metadata, key), NULL))
+            return pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,
+                           key);
+    return PL_OK;
+}
+
+static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
+{
+    uint64_t n = 0;
+    if (len < LENGTH_BYTES)
+        return pl_fail(PL_ERR_DATA, "%s has %zu bytes and is no safetensors file",
+                       f->name, len);
+    for (int i = LENGTH_BYTES; i-- > 0;)
+        n = n << 8 | bytes[i];
+    if (n > len - LENGTH_BYTES || n > SAFETENSORS_HEADER_MAX)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: its header of %llu bytes does not fit the %zu bytes of the "
+                       "file; it is cut off, or no safetensors file",
+                       f->name, (unsigned long long)n, len);
+    f->data = bytes + LENGTH_BYTES + n;
+    f->data_bytes = len - LENGTH_BYTES - n;
+    pl_status status =
+        pl_json_parse((const char *)bytes + LENGTH_BYTES, (size_t)n, &f->header);
+    if (status != PL_OK)
+        return pl_fail_in(status, "the header of %s", f->name);
+    if (!pl_json_is_object(f->header))
+        return pl_fail(PL_ERR_DATA, "%s: its header is not an object", f->name);
+    return PL_OK;
+}
+
+static pl_status read_file(safetensors *f, const uint8_t *bytes, size_t len)
+{
+    PL_RETURN_IF(read_header(f, bytes, len));
+    PL_RETURN_IF(check_metadata(f));
+    return read_tensors(f);
+}
+
+pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
+                            safetensors **out)
+{
+    safetensors *f = pl_alloc(sizeof *f);
+    pl_copy_text(f->name, sizeof f->name, what);
+    pl_status status = read_file(f, bytes, len);
+    if (status != PL_OK)
+        safetensors_close(&f);
+    *out = f;
+    return status;
+}
+
+pl_status safetensors_open(const char *path, safetensors **out)
+{
+    pl_mapping mapping;
+    *out = NULL;
+    PL_RETURN_IF(pl_map_file(path, &mapping));
+    pl_status status = safetensors_parse(path, mapping.data, mapping.len, out);
+    if (status == PL_OK)
+        (*out)->mapping = mapping;
+    else
+        pl_unmap_file(&mapping);
+    return status;
+}
+
+void safetensors_close(safetensors **file)
+{
+    safetensors *f = *file;
+    if (!f)
+        return;
+    pl_json_destroy(&f->header);
+    pl_free(f->tensors);
+    pl_unmap_file(&f->mapping);
+    pl_free(f);
+    *file = NULL;
+}
+
+/* ---- getters ---- */
+const char *safetensors_name(const safetensors *file)
+{
+    return file->name;
+}
+
+size_t safetensors_count(const safetensors *file)
+{
+    return file->n_tensors;
+}
+
+const st_tensor *safetensors_at(const safetensors *file, size_t i)
+{
+    return &file->tensors[i];
+}
+
+const st_tensor *safetensors_find(const safetensors *file, const char *name)
+{
+    st_tensor key = {.name = name};
+    return bsearch(&key, file->tensors, file->n_tensors, sizeof key, by_name);
+}
+
+const char *safetensors_metadata(const safetensors *file, const char *key)
+{
+    return pl_json_text(pl_json_get(pl_json_get(file->header, "__metadata__"), key),
+                        NULL);
+}
+
+/* ---- values ---- */
+static uint16_t load_u16(const uint8_t *bytes)
+{
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
+}
+
+static float load_f32(const uint8_t *bytes)
+{
+    uint32_t bits = (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2) << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
+                             float *out)
+{
+    const uint8_t *in = tensor->data;
+    if (strcmp(tensor->dtype, "F32") == 0)
+        for (uint64_t i = 0; i < tensor->n_values; i++)
+            out[i] = load_f32(in + 4 * i);
+    else if (strcmp(tensor->dtype, "BF16") == 0)
+        for (uint64_t i = 0; i < tensor->n_values; i++)
+            out[i] = pl_bf16_to_float(load_u16(in + 2 * i));
+    else if (strcmp(tensor->dtype, "F16") == 0)
+        for (uint64_t i = 0; i < tensor->n_values; i++)
+            out[i] = half_to_float(load_u16(in + 2 * i));
+    else
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "%s: tensor %.128s is %s; only F32, F16 and BF16 can be taken, so "
+            "convert the model to one of them",
+            file->name, tensor->name, tensor->dtype);
+    return PL_OK;
+}

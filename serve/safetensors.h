@@ -1,0 +1,46 @@
+/* safetensors: named tensors in one file.
+ *
+ *   N u64 | header, N bytes of JSON | data
+ *
+ * The header is an object: for each tensor its `dtype`, `shape` and `data_offsets`
+ * [begin, end) in the data, and under "__metadata__" texts. Little-endian, row-major.
+ * The tensors cover the data without gaps or overlaps: that is what other readers
+ * insist on, and what keeps a file from holding anything that nobody sees.
+ */
+#ifndef PL_SERVE_SAFETENSORS_H
+#define PL_SERVE_SAFETENSORS_H
+#include "base/base.h"
+
+enum { SAFETENSORS_HEADER_MAX = 100000000, SAFETENSORS_DIMS_MAX = 8 };
+
+typedef struct st_tensor {
+    const char *name;  /* borrowed from the file */
+    const char *dtype; /* "F32" */
+    int n_dims;
+    int64_t dims[SAFETENSORS_DIMS_MAX];
+    uint64_t n_values;
+    const uint8_t *data; /* borrowed; not aligned */
+    uint64_t begin, n_bytes;
+} st_tensor;
+
+typedef struct safetensors safetensors;
+
+/* Borrows the bytes until close; `what` is named in errors. ERR_DATA. */
+PL_MUST_CHECK pl_status safetensors_parse(const char *what, const uint8_t *bytes,
+                                          size_t len, safetensors **out);
+/* Maps the file. */
+PL_MUST_CHECK pl_status safetensors_open(const char *path, safetensors **out);
+void safetensors_close(safetensors **file); /* accepts NULL */
+
+const char *safetensors_name(const safetensors *file);
+size_t safetensors_count(const safetensors *file);
+/* In order of their names. */
+const st_tensor *safetensors_at(const safetensors *file, size_t i);
+const st_tensor *safetensors_find(const safetensors *file, const char *name); /* NULL */
+const char *safetensors_metadata(const safetensors *file, const char *key);   /* NULL */
+
+/* F32, F16 and BF16 as floats; ERR_UNSUPPORTED for another dtype. */
+PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,
+                                           const st_tensor *tensor, float *out);
+
+#endif

@@ -1,0 +1,323 @@
+/* tokenizer.json says as a pipeline what SentencePiece's BPE does: blanks become
+ * U+2581, symbols are cut out first, then pairs of pieces are merged, the pair that
+ * makes the piece with the best score first.
+ *
+ * Merges are not in the model: a piece can be made of every two pieces that spell it.
+ * They are listed by the score of what they make, then by their parts' numbers.
+ */
+#include "serve/tokenizer_files.h"
+#include "corpus/corpus.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define BLANK "\xe2\x96\x81" /* U+2581 */
+
+bool tokenizer_has_json(const piece_list *list)
+{
+    return list->bpe && list->exact && list->byte_fallback;
+}
+
+static pl_json *text_of(const token_piece *p)
+{
+    char *text = pl_alloc(p->len + 1);
+    memcpy(text, p->text, p->len);
+    pl_json *json = pl_json_make_text(text);
+    pl_free(text);
+    return json;
+}
+
+static bool is_special(const token_piece *p)
+{
+    return p->kind == PIECE_CONTROL || p->kind == PIECE_UNKNOWN;
+}
+
+/* ---- merges ---- */
+typedef struct merge {
+    int32_t left, right, made;
+    float score;
+} merge;
+
+typedef struct merge_list {
+    const piece_list *list;
+    int32_t *sorted; /* numbers of mergeable pieces by text */
+    size_t n_sorted;
+    merge *merges;
+    size_t n, cap;
+} merge_list;
+
+static int compare_text(const char *a, size_t a_len, const token_piece *b)
+{
+    size_t common = a_len < b->len ? a_len : b->len;
+    int order = memcmp(a, b->text, common);
+    return order != 0 ? order : (a_len > b->len) - (a_len < b->len);
+}
+
+static int by_text(const void *a, const void *b, void *context)
+{
+    const piece_list *list = context;
+    const token_piece *x = &list->pieces[*(const int32_t *)a];
+    return compare_text(x->text, x->len, &list->pieces[*(const int32_t *)b]);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const merge *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    if (x->left != y->left)
+        return x->left < y->left ? -1 : 1;
+    return (x->right > y->right) - (x->right < y->right);
+}
+
+static int32_t find_piece(const merge_list *m, const char *text, size_t len)
+{
+    size_t low = 0, high = m->n_sorted;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_text(text, len, &m->list->pieces[m->sorted[middle]]);
+        if (order == 0)
+            return m->sorted[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+static void add_merge(merge_list *m, merge one)
+{
+    if (m->n == m->cap) {
+        m->cap = m->cap ? 2 * m->cap : 1024;
+        m->merges = pl_grow(m->merges, m->cap * sizeof *m->merges);
+    }
+    m->merges[m->n++] = one;
+}
+
+static void split_piece(merge_list *m, int32_t made)
+{
+    const token_piece *p = &m->list->pieces[made];
+    for (size_t at = 1; at < p->len; at++) {
+        if (((uint8_t)p->text[at] & 0xc0) == 0x80)
+            continue; /* not between characters */
+        int32_t left = find_piece(m, p->text, at);
+        int32_t right = left < 0 ? -1 : find_piece(m, p->text + at, p->len - at);
+        if (right >= 0)
+            add_merge(m, (merge){left, right, made, p->score});
+    }
+}
+
+static pl_json *merges_of(const piece_list *list)
+{
+    merge_list m = {.list = list};
+    pl_buf pair = {0};
+    pl_json *out = pl_json_array();
+    m.sorted = pl_alloc((list->n + 1) * sizeof *m.sorted);
+    for (size_t i = 0; i < list->n; i++)
+        if (list->pieces[i].kind == PIECE_NORMAL)
+            m.sorted[m.n_sorted++] = (int32_t)i;
+    qsort_r(m.sorted, m.n_sorted, sizeof *m.sorted, by_text, (void *)(uintptr_t)list);
+    for (size_t i = 0; i < m.n_sorted; i++)
+        split_piece(&m, m.sorted[i]);
+    if (m.n > 0)
+        qsort(m.merges, m.n, sizeof *m.merges, by_rank);
+    for (size_t i = 0; i < m.n; i++) {
+        const token_piece *left = &list->pieces[m.merges[i].left],
+                          *right = &list->pieces[m.merges[i].right];
+        pl_buf_clear(&pair);
+        pl_buf_printf(&pair, "%.*s %.*s", (int)left->len, left->text, (int)right->len,
+                      right->text);
+        pl_json_push(out, pl_json_make_text(pl_buf_text(&pair)));
+    }
+    pl_buf_destroy(&pair);
+    pl_free(m.sorted);
+    pl_free(m.merges);
+    return out;
+}
+
+/* ---- the pipeline ---- */
+static pl_json *typed(const char *type)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "type", type);
+    return o;
+}
+
+static pl_json *replace(const char *from, const char *to)
+{
+    pl_json *o = typed("Replace"), *pattern = pl_json_object();
+    pl_json_set_text(pattern, "String", from);
+    pl_json_set(o, "pattern", pattern);
+    pl_json_set_text(o, "content", to);
+    return o;
+}
+
+static pl_json *sequence(const char *name, pl_json *steps)
+{
+    pl_json *o = typed("Sequence");
+    pl_json_set(o, name, steps);
+    return o;
+}
+
+static pl_json *normalizer(const piece_list *list)
+{
+    pl_json *steps = pl_json_array();
+    if (list->blank_first) {
+        pl_json *prepend = typed("Prepend");
+        pl_json_set_text(prepend, "prepend", BLANK);
+        pl_json_push(steps, prepend);
+    }
+    pl_json_push(steps, replace(" ", BLANK));
+    return sequence("normalizers", steps);
+}
+
+static pl_json *decoder(const piece_list *list)
+{
+    pl_json *steps = pl_json_array();
+    pl_json_push(steps, replace(BLANK, " "));
+    pl_json_push(steps, typed("ByteFallback"));
+    pl_json_push(steps, typed("Fuse"));
+    if (list->blank_first) {
+        pl_json *strip = typed("Strip");
+        pl_json_set_text(strip, "content", " ");
+        pl_json_set_int(strip, "start", 1);
+        pl_json_set_int(strip, "stop", 0);
+        pl_json_push(steps, strip);
+    }
+    return sequence("decoders", steps);
+}
+
+static pl_json *added_tokens(const piece_list *list)
+{
+    pl_json *out = pl_json_array();
+    for (size_t i = 0; i < list->n; i++) {
+        const token_piece *p = &list->pieces[i];
+        if (!is_special(p) && p->kind != PIECE_USER)
+            continue;
+        pl_json *o = pl_json_object();
+        pl_json_set_int(o, "id", (int64_t)i);
+        pl_json_set(o, "content", text_of(p));
+        pl_json_set_bool(o, "single_word", false);
+        pl_json_set_bool(o, "lstrip", false);
+        pl_json_set_bool(o, "rstrip", false);
+        pl_json_set_bool(o, "normalized", false);
+        pl_json_set_bool(o, "special", is_special(p));
+        pl_json_push(out, o);
+    }
+    return out;
+}
+
+static pl_json *vocabulary(const piece_list *list)
+{
+    pl_json *out = pl_json_object();
+    for (size_t i = 0; i < list->n; i++) {
+        pl_json *text = text_of(&list->pieces[i]);
+        pl_json_set_int(out, pl_json_text(text, NULL), (int64_t)i);
+        pl_json_destroy(&text);
+    }
+    return out;
+}
+
+static pl_json *bpe(const piece_list *list)
+{
+    pl_json *o = typed("BPE"), *unknown = text_of(&list->pieces[PL_TOKEN_UNK]);
+    pl_json_set(o, "unk_token", unknown);
+    pl_json_set_bool(o, "fuse_unk", true);
+    pl_json_set_bool(o, "byte_fallback", true);
+    pl_json_set_bool(o, "ignore_merges", false);
+    pl_json_set(o, "vocab", vocabulary(list));
+    pl_json_set(o, "merges", merges_of(list));
+    return o;
+}
+
+/* ---- BOS before every text ---- */
+static pl_json *template_step(const char *kind, const char *id)
+{
+    pl_json *o = pl_json_object(), *inner = pl_json_object();
+    pl_json_set_text(inner, "id", id);
+    pl_json_set_int(inner, "type_id", 0);
+    pl_json_set(o, kind, inner);
+    return o;
+}
+
+static pl_json *template_steps(const char *bos, const char *const *texts, int n)
+{
+    pl_json *out = pl_json_array();
+    for (int i = 0; i < n; i++) {
+        pl_json_push(out, template_step("SpecialToken", bos));
+        pl_json_push(out, template_step("Sequence", texts[i]));
+    }
+    return out;
+}
+
+static pl_json *post_processor(const piece_list *list)
+{
+    static const char *const texts[] = {"A", "B"};
+    pl_json *o = typed("TemplateProcessing"), *known = pl_json_object(),
+            *entry = pl_json_object(), *ids = pl_json_array(),
+            *tokens = pl_json_array(), *bos = text_of(&list->pieces[PL_TOKEN_BOS]);
+    const char *name = pl_json_text(bos, NULL);
+    pl_json_push(ids, pl_json_make_int(PL_TOKEN_BOS));
+    pl_json_push(tokens, text_of(&list->pieces[PL_TOKEN_BOS]));
+    pl_json_set_text(entry, "id", name);
+    pl_json_set(entry, "ids", ids);
+    pl_json_set(entry, "tokens", tokens);
+    pl_json_set(known, name, entry);
+    pl_json_set(o, "single", template_steps(name, texts, 1));
+    pl_json_set(o, "pair", template_steps(name, texts, 2));
+    pl_json_set(o, "special_tokens", known);
+    pl_json_destroy(&bos);
+    return o;
+}
+
+static void write_text(pl_json *json, pl_buf *out)
+{
+    pl_json_write(json, 2, out);
+    pl_buf_printf(out, "\n");
+    pl_json_destroy(&json);
+}
+
+void tokenizer_json(const piece_list *list, pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "version", "1.0");
+    pl_json_set(o, "added_tokens", added_tokens(list));
+    pl_json_set(o, "normalizer", normalizer(list));
+    pl_json_set(o, "post_processor", post_processor(list));
+    pl_json_set(o, "decoder", decoder(list));
+    pl_json_set(o, "model", bpe(list));
+    write_text(o, out);
+}
+
+/* ---- the small files ---- */
+static void set_special_tokens(const piece_list *list, pl_json *o)
+{
+    pl_json_set(o, "bos_token", text_of(&list->pieces[PL_TOKEN_BOS]));
+    pl_json_set(o, "eos_token", text_of(&list->pieces[PL_TOKEN_EOS]));
+    pl_json_set(o, "unk_token", text_of(&list->pieces[PL_TOKEN_UNK]));
+}
+
+/* The class that takes tokenizer.json as it is: the one named after Llama makes a
+ * pipeline of its own. */
+void tokenizer_config(const piece_list *list, int context, pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_bool(o, "add_bos_token", true);
+    pl_json_set_bool(o, "add_eos_token", false);
+    pl_json_set_bool(o, "add_prefix_space", list->blank_first);
+    pl_json_set_bool(o, "clean_up_tokenization_spaces", false);
+    pl_json_set_bool(o, "legacy", false);
+    pl_json_set_int(o, "model_max_length", context);
+    set_special_tokens(list, o);
+    pl_json_set_text(o, "tokenizer_class",
+                     tokenizer_has_json(list) ? "PreTrainedTokenizerFast"
+                                              : "LlamaTokenizer");
+    write_text(o, out);
+}
+
+void tokenizer_special_tokens(const piece_list *list, pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    set_special_tokens(list, o);
+    write_text(o, out);
+}

@@ -1,0 +1,131 @@
+#include "serve/weights.h"
+#include "serve/half.h"
+#include <math.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 1 << 20 };
+
+static const char *const type_names[PL_WEIGHT_COUNT] = {"f32", "f16", "bf16", "q8_0"};
+
+const char *pl_weight_type_name(pl_weight_type type)
+{
+    return type_names[type];
+}
+
+pl_status pl_weight_type_parse(const char *text, pl_weight_type *out)
+{
+    for (int t = 0; t < PL_WEIGHT_COUNT; t++)
+        if (strcmp(text, type_names[t]) == 0) {
+            *out = (pl_weight_type)t;
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_USAGE, "unknown type `%.32s`; known are f32, f16, bf16, q8_0",
+                   text);
+}
+
+bool weight_is_vector(const pl_tensor *tensor)
+{
+    return tensor->rows == 1 && !tensor->decay;
+}
+
+uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor)
+{
+    uint64_t n = (uint64_t)tensor->rows * (uint64_t)tensor->cols;
+    if (type == PL_WEIGHT_Q8_0)
+        return n / Q8_0_VALUES * Q8_0_BYTES;
+    return n * (type == PL_WEIGHT_F32 ? 4 : 2);
+}
+
+/* ---- values ---- */
+static uint8_t *put_u16(uint8_t *to, uint16_t value)
+{
+    to[0] = (uint8_t)value;
+    to[1] = (uint8_t)(value >> 8);
+    return to + 2;
+}
+
+static uint8_t *put_f32(uint8_t *to, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return put_u16(put_u16(to, (uint16_t)bits), (uint16_t)(bits >> 16));
+}
+
+/* 32 values: the scale, largest magnitude / 127, then each value in its units. */
+static uint8_t *put_block(uint8_t *to, const float *values)
+{
+    float largest = 0;
+    for (int i = 0; i < Q8_0_VALUES; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    float scale = largest / 127, inverse = scale > 0 ? 1 / scale : 0;
+    to = put_u16(to, half_from_float(scale));
+    for (int i = 0; i < Q8_0_VALUES; i++)
+        *to++ = (uint8_t)(int8_t)roundf(values[i] * inverse);
+    return to;
+}
+
+static pl_status check_value(pl_weight_type type, const char *what, float value)
+{
+    if (!isfinite(value))
+        return pl_fail(PL_ERR_NUMERIC,
+                       "%s has the value %g, which no model can use; export an earlier "
+                       "version",
+                       what, (double)value);
+    if (type == PL_WEIGHT_F16 && fabsf(value) >= 65520)
+        return pl_fail(
+            PL_ERR_NUMERIC,
+            "%s has the value %g, which f16 cannot hold; give --type bf16 or "
+            "f32",
+            what, (double)value);
+    return PL_OK;
+}
+
+pl_status weight_encode(pl_weight_type type, const char *what, const float *values,
+                        size_t n, pl_buf *out)
+{
+    pl_buf_reserve(out, n * sizeof(float));
+    uint8_t *to = out->data + out->len;
+    for (size_t i = 0; i < n; i++)
+        PL_RETURN_IF(check_value(type, what, values[i]));
+    for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++)
+        to = put_f32(to, values[i]);
+    for (size_t i = 0; type == PL_WEIGHT_F16 && i < n; i++)
+        to = put_u16(to, half_from_float(values[i]));
+    for (size_t i = 0; type == PL_WEIGHT_BF16 && i < n; i++)
+        to = put_u16(to, pl_bf16_from_float(values[i]));
+    for (size_t i = 0; type == PL_WEIGHT_Q8_0 && i < n; i += Q8_0_VALUES)
+        to = put_block(to, values + i);
+    out->len = (size_t)(to - out->data);
+    return PL_OK;
+}
+
+/* ---- rows ---- */
+int weight_gguf_row(const pl_tensor *tensor, int head_size, int row)
+{
+    int head = row / head_size * head_size, at = row - head;
+    if (!pl_ends_with(tensor->name, ".q_proj.weight") &&
+        !pl_ends_with(tensor->name, ".k_proj.weight"))
+        return row;
+    return head + at / 2 + at % 2 * (head_size / 2);
+}
+
+pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_type type,
+                       int head_size, sink *out)
+{
+    pl_buf piece = {0};
+    pl_status status = PL_OK;
+    size_t cols = (size_t)tensor->cols;
+    for (int r = 0; r < tensor->rows; r++) {
+        int from = head_size > 0 ? weight_gguf_row(tensor, head_size, r) : r;
+        PL_TRY(weight_encode(type, tensor->name,
+                             e->params + tensor->offset + (size_t)from * cols, cols,
+                             &piece));
+        if (piece.len < PIECE_BYTES && r + 1 < tensor->rows)
+            continue;
+        PL_TRY(sink_write(out, piece.data, piece.len));
+        pl_buf_clear(&piece);
+    }
+done:
+    pl_buf_destroy(&piece);
+    return status;
+}
