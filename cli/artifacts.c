@@ -34,33 +34,110 @@ done:
     return status;
 }
 
-static pl_status read_module(pl_store *store, const char *name, uint64_t version,
-                             size_t n, float *out)
+static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t version,
+                             path_module *m, float *out)
 {
     pl_version v;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, wanted = (uint64_t)slot->n_params * sizeof *out;
     memset(&v, 0, sizeof v);
     PL_RETURN_IF(version == UINT64_MAX
-                     ? pl_store_head(store, name, &v)
-                     : pl_store_get_version(store, name, version, &v));
-    pl_hash params = v.params;
+                     ? pl_store_head(store, m->name, &v)
+                     : pl_store_get_version(store, m->name, version, &v));
+    m->number = v.number;
+    m->params = v.params;
     pl_version_clear(&v);
-    PL_RETURN_IF(pl_store_blob_bytes(store, &params, &bytes));
-    if (bytes != (uint64_t)n * sizeof *out)
-        return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %zu", name,
-                       (unsigned long long)bytes, n * sizeof *out);
-    return pl_store_read_blob(store, &params, 0, (size_t)bytes, out);
+    PL_RETURN_IF(pl_store_blob_bytes(store, &m->params, &bytes));
+    if (bytes != wanted)
+        return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
+                       m->name, (unsigned long long)bytes, (unsigned long long)wanted);
+    return pl_store_read_blob(store, &m->params, 0, (size_t)bytes, out);
+}
+
+pl_status store_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                             int path, uint64_t version, float *params,
+                             path_module *modules)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const pl_slot *s = pl_topology_slot(t, slot);
+        path_module *m = &modules[slot];
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), m->name);
+        PL_RETURN_IF(read_module(store, s, version, m, params + s->offset));
+    }
+    return PL_OK;
 }
 
 pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
                             int path, uint64_t version, float *params)
 {
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        const pl_slot *s = pl_topology_slot(t, slot);
-        char name[96];
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), name);
-        PL_RETURN_IF(
-            read_module(store, name, version, s->n_params, params + s->offset));
+    size_t n = (size_t)pl_topology_n_slots(t);
+    path_module *modules = pl_alloc(n * sizeof *modules);
+    pl_status status =
+        store_path_modules(store, arm, t, path, version, params, modules);
+    pl_free(modules);
+    return status;
+}
+
+/* ---- which path ---- */
+pl_status find_path_name(const pl_topology *t, const char *name, int *path)
+{
+    char known[PL_NAME_MAX];
+    int64_t number = -1;
+    int n = pl_topology_n_paths(t);
+    for (*path = 0; *path < n; ++*path) {
+        pl_topology_path_name(t, *path, known);
+        if (strcmp(known, name) == 0)
+            return PL_OK;
     }
-    return PL_OK;
+    if (pl_parse_int(name, &number) == PL_OK && number >= 0 && number < n) {
+        *path = (int)number;
+        return PL_OK;
+    }
+    pl_topology_path_name(t, n - 1, known);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s", name,
+                   known);
+}
+
+/* What the base model makes of the text's first tokens, which the router was fitted to.
+ */
+static pl_status base_feature(const run *r, pl_store *store, const int32_t *tokens,
+                              int n, float *feature)
+{
+    pl_arm base;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    pl_feature_job job = {.precision = r->cfg.precision,
+                          .backend = r->cfg.backend,
+                          .prefix = (int)r->cfg.prefix,
+                          .n_threads = 1};
+    pl_status status = store_arm(store, "base", &base, &t);
+    PL_TRY(status);
+    PL_TRY(pl_try_alloc(pl_topology_path_params(t) * sizeof *params, "the base model",
+                        (void **)&params));
+    PL_TRY(store_path_params(store, &base, t, 0, UINT64_MAX, params));
+    job.topology = t;
+    job.params = params;
+    PL_TRY(pl_router_feature_of(&job, tokens, n, feature));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&base);
+    return status;
+}
+
+pl_status store_route(const run *r, pl_store *store, const int32_t *tokens, int n,
+                      int *path)
+{
+    pl_buf bytes = {0};
+    pl_router *router = NULL;
+    float *feature = pl_alloc((size_t)r->cfg.width * sizeof *feature);
+    pl_status status = store_object_bytes(store, "router/mix", &bytes);
+    PL_TRY(status);
+    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
+    PL_TRY(base_feature(r, store, tokens, n, feature));
+    pl_router_route(router, feature, 1, path);
+done:
+    pl_free(feature);
+    pl_router_destroy(&router);
+    pl_buf_destroy(&bytes);
+    return status;
 }

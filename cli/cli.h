@@ -17,6 +17,8 @@ int cmd_init(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_import(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int store_explain(int argc, char **argv); /* argv[0] is "store" */
 int cmd_status(int argc, char **argv);

@@ -128,8 +128,8 @@ typedef struct session {
     run r;
     pl_store *store;
     pl_tokenizer *tokenizer;
-    pl_arm arm, base;
-    pl_topology *topology, *base_topology;
+    pl_arm arm;
+    pl_topology *topology;
     pl_backend *backend;
     pl_model *model;
     pl_decoder *decoder;
@@ -153,7 +153,6 @@ static pl_status open_session(session *s)
                        "training",
                        s->r.dir);
     PL_RETURN_IF(status);
-    PL_RETURN_IF(store_arm(s->store, "base", &s->base, &s->base_topology));
     return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
                         (void **)&s->params);
 }
@@ -165,9 +164,7 @@ static void close_session(session *s)
     pl_backend_close(&s->backend);
     pl_free_aligned(s->params);
     pl_topology_destroy(&s->topology);
-    pl_topology_destroy(&s->base_topology);
     pl_arm_clear(&s->arm);
-    pl_arm_clear(&s->base);
     pl_tokenizer_destroy(&s->tokenizer);
     pl_store_close(&s->store);
     pl_buf_destroy(&s->tokens);
@@ -193,46 +190,11 @@ static const int32_t *tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-static pl_status route_prompt(session *s)
-{
-    const config *c = &s->r.cfg;
-    pl_buf bytes = {0};
-    pl_router *router = NULL;
-    float *feature = pl_alloc((size_t)c->width * sizeof *feature);
-    pl_feature_job job = {.topology = s->base_topology,
-                          .params = s->params,
-                          .precision = c->precision,
-                          .backend = c->backend,
-                          .prefix = (int)c->prefix,
-                          .n_threads = 1};
-    pl_status status = PL_OK;
-    PL_TRY(store_object_bytes(s->store, "router/mix", &bytes));
-    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
-    PL_TRY(store_path_params(s->store, &s->base, s->base_topology, 0, UINT64_MAX,
-                             s->params));
-    PL_TRY(pl_router_feature_of(&job, tokens(s), n_tokens(s), feature));
-    pl_router_route(router, feature, 1, &s->path);
-done:
-    pl_free(feature);
-    pl_router_destroy(&router);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status find_path(session *s)
 {
-    char name[PL_NAME_MAX];
-    int n = pl_topology_n_paths(s->topology);
-    if (!s->q->path)
-        return route_prompt(s);
-    for (s->path = 0; s->path < n; s->path++) {
-        pl_topology_path_name(s->topology, s->path, name);
-        if (strcmp(name, s->q->path) == 0)
-            return PL_OK;
-    }
-    pl_topology_path_name(s->topology, n - 1, name);
-    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s",
-                   s->q->path, name);
+    if (s->q->path)
+        return find_path_name(s->topology, s->q->path, &s->path);
+    return store_route(&s->r, s->store, tokens(s), n_tokens(s), &s->path);
 }
 
 static pl_status load_path(session *s)

@@ -53,6 +53,10 @@ static const pl_key keys[] = {
      false},
     {"model.norm_eps", PL_KEY_REAL, AT(norm_eps), "1e-5", 1e-12, 1e-1, NULL, "", "",
      false},
+    {"model.import", PL_KEY_TEXT, AT(import), "", 0, 0, NULL, "",
+     "Llama model in safetensors that the base model begins with (`pathloom import`); "
+     "empty: random numbers",
+     false},
 
     SECTION("topology", "how paths are made of modules"),
     {"topology.levels", PL_KEY_TEXT, AT(levels), "2x2", 0, 0, NULL, "modules a level",
@@ -78,8 +82,8 @@ static const pl_key keys[] = {
      "inner steps a phase", false},
     {"train.phases", PL_KEY_INT, AT(phases), "8", 1, 1000000, NULL, "",
      "phases of each path", false},
-    {"train.base_steps", PL_KEY_INT, AT(base_steps), "800", 1, 1e9, NULL, "steps",
-     "of dense training before the paths part", false},
+    {"train.base_steps", PL_KEY_INT, AT(base_steps), "800", 0, 1e9, NULL, "steps",
+     "of dense training before the paths part; 0 only with model.import", false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
      "peak learning rate of AdamW", false},
     {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
@@ -529,6 +533,10 @@ pl_status config_check(const config *c)
     pl_topology *topology = NULL;
     pl_outer outer;
     PL_RETURN_IF(check_baselines(c));
+    if (c->base_steps == 0 && !c->import[0])
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.base_steps is 0, so the paths would part from random "
+                       "numbers; give 1 or more, or a model as model.import");
     PL_RETURN_IF(config_outer(c, &outer));
     PL_RETURN_IF(config_shape(c, &shape));
     pl_status status = config_spec(c, &spec);

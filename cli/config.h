@@ -19,6 +19,7 @@ typedef struct config {
     int64_t width, heads, kv_heads, head_size, ffn, blocks, context;
     bool tied;
     double rope_theta, norm_eps;
+    config_text import;
 
     config_text levels, level_blocks, private_blocks, embed, head;
     int64_t replicas;

@@ -87,7 +87,8 @@ static void fill_spent(job *j, column *c, const pl_arm *arm, const pl_topology *
     c->tokens_per_path = before + s->tokens / (uint64_t)(trainings ? trainings : 1);
     c->flops = (double)c->tokens_total *
                pl_topology_flops_per_token(t, arm->inner.context, true);
-    c->finished = s->n == trainings && s->least_phase >= arm->inner.phases;
+    c->finished = arm->inner.phases == 0 ||
+                  (s->n == trainings && s->least_phase >= arm->inner.phases);
 }
 
 static pl_status fill_column(job *j, column *c)

@@ -33,6 +33,23 @@ static const char generate_options[] =
     "  --seed N            of the choices (0)\n"
     "  --stop TEXT         ends before this text\n"
     "  --json              one JSON object on one line\n";
+static const char export_options[] =
+    "  --run RUN           folder of the run (pathloom-run); it may be training\n"
+    "  --arm NAME          of the run (mix)\n"
+    "  --path pNN          this path\n"
+    "  --route TEXT        the path that the router gives to a text that begins so\n"
+    "  --all               every path, each with a name of its own in --out\n"
+    "  --at N              version N of every module instead of the newest\n"
+    "  --format NAME       safetensors: a folder for transformers; gguf: a file for\n"
+    "                      llama.cpp (safetensors)\n"
+    "  --type NAME         f32, f16, bf16 and, in gguf, q8_0 (f32)\n"
+    "  --out PATH          folder, or FILE.gguf\n"
+    "  --json              one JSON object a path\n";
+static const char import_options[] =
+    "  MODEL               folder with config.json, safetensors and tokenizer.model\n"
+    "  --out FILE.yaml     configuration of a run that begins with it\n"
+    "  --set KEY=VALUE     any key but the model's shape\n"
+    "  --json              one JSON object on one line\n";
 static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --json              one JSON object on one line\n";
@@ -95,6 +112,12 @@ const verb verbs[] = {
     {"generate",
      "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
      "text from the path that the router picks", generate_options, cmd_generate, false},
+    {"export", "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
+     "a path as files for transformers or llama.cpp", export_options, cmd_export,
+     false},
+    {"import", "import MODEL --out RUN.yaml",
+     "a configuration of a run that begins with a Llama model", import_options,
+     cmd_import, false},
     {"store", "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
      "look into the module store, also while training runs, and tend it", NULL,
      cmd_store, false},

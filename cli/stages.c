@@ -1,6 +1,7 @@
 /* The stages of `train`: data, base model, routing, arms. Each looks first whether its
  * product is there, so that the same command goes on where the last one stopped. */
 #include "cli/run.h"
+#include "serve/serve.h"
 
 /* ---- data ---- */
 static void on_progress(void *context, const char *line)
@@ -128,6 +129,22 @@ static pl_status alloc_params(const run *r, float **out)
                         "a path's parameters", (void **)out);
 }
 
+/* Random numbers, or a model of others. */
+static pl_status first_params(const run *r, const pl_topology *t, float *params)
+{
+    pl_import *model = NULL;
+    for (int s = 0; !r->cfg.import[0] && s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, (uint64_t)r->cfg.seed,
+                         params + pl_topology_slot(t, s)->offset);
+    if (!r->cfg.import[0])
+        return PL_OK;
+    pl_status status = pl_import_open(r->cfg.import, &model);
+    if (status == PL_OK)
+        status = pl_import_load(model, t, params);
+    pl_import_close(&model);
+    return status == PL_OK ? status : pl_fail_in(status, "model.import");
+}
+
 static pl_status create_base(run *r)
 {
     pl_arm arm;
@@ -137,9 +154,7 @@ static pl_status create_base(run *r)
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     PL_TRY(alloc_params(r, &params));
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, (uint64_t)r->cfg.seed,
-                         params + pl_topology_slot(t, s)->offset);
+    PL_TRY(first_params(r, t, params));
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
 done:

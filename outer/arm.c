@@ -266,7 +266,7 @@ static pl_status check_arm(const pl_arm *arm)
                          arm->name, pl_topology_n_paths(topology), arm->n_shards);
     if (status == PL_OK &&
         (arm->inner.batch < 1 || arm->inner.context < 1 || arm->inner.tau < 1 ||
-         arm->inner.phases < 1 || arm->inner.context > arm->shape.context))
+         arm->inner.phases < 0 || arm->inner.context > arm->shape.context))
         status =
             pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
     if (status == PL_OK)

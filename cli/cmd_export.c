@@ -1,0 +1,342 @@
+/* pathloom export: one path as a Hugging Face folder or as a GGUF file. */
+#include "cli/run.h"
+#include "serve/serve.h"
+
+#include <getopt.h>
+
+enum {
+    OPT_RUN = 256,
+    OPT_ARM,
+    OPT_PATH,
+    OPT_ROUTE,
+    OPT_ALL,
+    OPT_AT,
+    OPT_FORMAT,
+    OPT_TYPE,
+    OPT_OUT,
+    OPT_JSON
+};
+
+static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
+                                      {"arm", required_argument, NULL, OPT_ARM},
+                                      {"path", required_argument, NULL, OPT_PATH},
+                                      {"route", required_argument, NULL, OPT_ROUTE},
+                                      {"all", no_argument, NULL, OPT_ALL},
+                                      {"at", required_argument, NULL, OPT_AT},
+                                      {"format", required_argument, NULL, OPT_FORMAT},
+                                      {"type", required_argument, NULL, OPT_TYPE},
+                                      {"out", required_argument, NULL, OPT_OUT},
+                                      {"json", no_argument, NULL, OPT_JSON},
+                                      {NULL, 0, NULL, 0}};
+
+typedef struct request {
+    const char *dir, *arm, *path, *text, *out;
+    bool all, gguf, json;
+    uint64_t version; /* UINT64_MAX: heads */
+    pl_weight_type type;
+} request;
+
+static pl_status take_format(request *q)
+{
+    q->gguf = strcmp(optarg, "gguf") == 0;
+    if (q->gguf || strcmp(optarg, "safetensors") == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
+                   optarg);
+}
+
+static pl_status take_version(request *q)
+{
+    int64_t number = 0;
+    if (pl_parse_int(optarg, &number) != PL_OK || number < 0)
+        return pl_fail(PL_ERR_USAGE, "--at takes the number of a version, not `%s`",
+                       optarg);
+    q->version = (uint64_t)number;
+    return PL_OK;
+}
+
+static pl_status take(int option, request *q, char **argv)
+{
+    switch (option) {
+    case OPT_RUN:
+        q->dir = optarg;
+        return PL_OK;
+    case OPT_ARM:
+        q->arm = optarg;
+        return PL_OK;
+    case OPT_PATH:
+        q->path = optarg;
+        return PL_OK;
+    case OPT_ROUTE:
+        q->text = optarg;
+        return PL_OK;
+    case OPT_ALL:
+        q->all = true;
+        return PL_OK;
+    case OPT_AT:
+        return take_version(q);
+    case OPT_FORMAT:
+        return take_format(q);
+    case OPT_TYPE:
+        return pl_weight_type_parse(optarg, &q->type);
+    case OPT_OUT:
+        q->out = optarg;
+        return PL_OK;
+    case OPT_JSON:
+        q->json = true;
+        return PL_OK;
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
+static pl_status parse(int argc, char **argv, request *q)
+{
+    int option;
+    memset(q, 0, sizeof *q);
+    q->arm = "mix";
+    q->version = UINT64_MAX;
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, q, argv));
+    if (optind < argc)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; see `pathloom %s --help`",
+                       argv[optind], argv[0]);
+    if (!q->out || !q->out[0])
+        return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
+    if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "give one of --path, --route and --all, not several");
+    return PL_OK;
+}
+
+/* ---- what is exported ---- */
+enum { NOTES_MAX = 8 }; /* beside one a module */
+
+typedef struct note_text {
+    char key[PL_MODULE_NAME_MAX + 32], value[PL_HASH_TEXT + 32];
+} note_text;
+
+typedef struct job {
+    const request *q;
+    run r;
+    pl_store *store;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_buf tokenizer;
+    float *params;
+    path_module *modules;
+    note_text *texts;
+    pl_note *notes;
+    int n_notes;
+} job;
+
+static pl_status open_arm(job *j)
+{
+    pl_status status = store_arm(j->store, j->q->arm, &j->arm, &j->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(
+            status,
+            "the run in %s has no arm `%s` (yet); `pathloom store ls --objects"
+            " --run %s` lists what is there",
+            j->r.dir, j->q->arm, j->r.dir);
+    return status;
+}
+
+static pl_status open_job(job *j)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(run_look(j->q->dir, &j->r));
+    PL_RETURN_IF(
+        pl_read_file(run_file(&j->r, "data/tokenizer.model", path), &j->tokenizer));
+    PL_RETURN_IF(store_open_run(j->r.dir, &j->store));
+    PL_RETURN_IF(open_arm(j));
+    size_t n = (size_t)pl_topology_n_slots(j->topology);
+    j->modules = pl_alloc(n * sizeof *j->modules);
+    j->notes = pl_alloc((NOTES_MAX + n) * sizeof *j->notes);
+    j->texts = pl_alloc((NOTES_MAX + n) * sizeof *j->texts);
+    return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float), "a path",
+                        (void **)&j->params);
+}
+
+static void close_job(job *j)
+{
+    pl_free(j->notes);
+    pl_free(j->texts);
+    pl_free(j->modules);
+    pl_free_aligned(j->params);
+    pl_buf_destroy(&j->tokenizer);
+    pl_topology_destroy(&j->topology);
+    pl_arm_clear(&j->arm);
+    pl_store_close(&j->store);
+    run_close(&j->r);
+}
+
+/* ---- provenance ---- */
+static void add_note(job *j, const char *key, const char *value)
+{
+    note_text *text = &j->texts[j->n_notes];
+    snprintf(text->key, sizeof text->key, "pathloom.%s", key);
+    pl_copy_text(text->value, sizeof text->value, value);
+    j->notes[j->n_notes++] = (pl_note){text->key, text->value};
+}
+
+/* "pathloom.module.L1.E0": "4 HASH", a note a module, besides what made them. */
+static void take_notes(job *j, const char *path)
+{
+    char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
+    j->n_notes = 0;
+    add_note(j, "version", PL_VERSION);
+    pl_hash_format(&j->arm.config, hash);
+    add_note(j, "config", hash);
+    add_note(j, "arm", j->arm.name);
+    add_note(j, "path", path);
+    for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
+        const path_module *m = &j->modules[s];
+        pl_hash_format(&m->params, hash);
+        snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
+        snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
+        add_note(j, key, value);
+    }
+}
+
+/* ---- where to ---- */
+/* A folder of one path is --out itself; several get a folder each inside. A GGUF file
+ * has a name of its own, unless --out is one. */
+static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
+{
+    char name[2 * PL_NAME_MAX];
+    const request *q = j->q;
+    bool whole = q->gguf ? pl_ends_with(q->out, ".gguf") : true;
+    snprintf(name, sizeof name, "%s", path);
+    if (q->gguf)
+        snprintf(name, sizeof name, "%s-%s-%s.gguf", j->arm.name, path,
+                 pl_weight_type_name(q->type));
+    if (q->all || !whole)
+        pl_join(out, q->out, name);
+    else if (!pl_copy_text(out, PL_PATH_MAX, q->out))
+        out[0] = '\0';
+    return out[0] ? PL_OK : pl_fail(PL_ERR_USAGE, "the path of --out is too long");
+}
+
+static const char *name_of_run(const job *j)
+{
+    const char *slash = strrchr(j->r.dir, '/');
+    return slash && slash[1] ? slash + 1 : j->r.dir;
+}
+
+static void tell(const job *j, const char *path, const char *target)
+{
+    char count[16];
+    if (!j->q->json) {
+        say("export   %s %s, %s parameters, %s -> %s", j->arm.name, path,
+            pl_human_count((double)pl_topology_path_params(j->topology), count),
+            pl_weight_type_name(j->q->type), target);
+        return;
+    }
+    pl_json *o = pl_json_object(), *notes = pl_json_object();
+    pl_buf line = {0};
+    pl_json_set_text(o, "arm", j->arm.name);
+    pl_json_set_text(o, "path", path);
+    pl_json_set_text(o, "type", pl_weight_type_name(j->q->type));
+    pl_json_set_text(o, "out", target);
+    for (int i = 0; i < j->n_notes; i++)
+        pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
+    pl_json_set(o, "metadata", notes);
+    pl_json_write(o, 0, &line);
+    say("%s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+    pl_json_destroy(&o);
+}
+
+static pl_status export_path(job *j, int path)
+{
+    char name[PL_NAME_MAX], target[PL_PATH_MAX], title[PL_PATH_MAX];
+    pl_topology_path_name(j->topology, path, name);
+    PL_RETURN_IF(target_of(j, name, target));
+    PL_RETURN_IF(store_path_modules(j->store, &j->arm, j->topology, path, j->q->version,
+                                    j->params, j->modules));
+    take_notes(j, name);
+    snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
+    pl_export e = {.name = title,
+                   .topology = j->topology,
+                   .params = j->params,
+                   .tokenizer_model = j->tokenizer.data,
+                   .tokenizer_bytes = j->tokenizer.len,
+                   .type = j->q->type,
+                   .notes = j->notes,
+                   .n_notes = j->n_notes};
+    PL_RETURN_IF(j->q->gguf ? pl_export_gguf(&e, target)
+                            : pl_export_folder(&e, target));
+    tell(j, name, target);
+    return PL_OK;
+}
+
+/* ---- which paths ---- */
+static pl_status route(job *j, int *path)
+{
+    const int32_t bos = PL_TOKEN_BOS;
+    pl_tokenizer *tokenizer = NULL;
+    pl_buf tokens = {0};
+    pl_status status =
+        pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
+    PL_TRY(status);
+    pl_buf_append(&tokens, &bos, sizeof bos);
+    PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
+    PL_TRY(store_route(&j->r, j->store, (const int32_t *)(const void *)tokens.data,
+                       (int)(tokens.len / sizeof bos), path));
+done:
+    pl_buf_destroy(&tokens);
+    pl_tokenizer_destroy(&tokenizer);
+    return status;
+}
+
+static pl_status find_path(job *j, int *path)
+{
+    char last[PL_NAME_MAX];
+    int n = pl_topology_n_paths(j->topology);
+    *path = 0;
+    if (j->q->path)
+        return find_path_name(j->topology, j->q->path, path);
+    if (n == 1)
+        return PL_OK;
+    if (j->q->text && strcmp(j->arm.name, "mix") == 0)
+        return route(j, path);
+    pl_topology_path_name(j->topology, n - 1, last);
+    return pl_fail(
+        PL_ERR_USAGE,
+        "arm %s has %d paths, the last one %s; give --path NAME, --route TEXT "
+        "or --all",
+        j->arm.name, n, last);
+}
+
+static pl_status export_asked(job *j)
+{
+    int path = 0;
+    PL_RETURN_IF(open_job(j));
+    if (j->q->gguf && (j->q->all || !pl_ends_with(j->q->out, ".gguf")))
+        PL_RETURN_IF(pl_make_folders(j->q->out));
+    if (!j->q->all) {
+        PL_RETURN_IF(find_path(j, &path));
+        return export_path(j, path);
+    }
+    for (; path < pl_topology_n_paths(j->topology); path++)
+        PL_RETURN_IF(export_path(j, path));
+    return PL_OK;
+}
+
+int cmd_export(int argc, char **argv)
+{
+    request q;
+    job j;
+    memset(&j, 0, sizeof j);
+    j.r.lock = -1;
+    j.q = &q;
+    pl_status status = parse(argc, argv, &q);
+    if (status == PL_OK)
+        status = export_asked(&j);
+    int code = status == PL_OK ? 0 : cli_fail(status);
+    close_job(&j);
+    return code;
+}

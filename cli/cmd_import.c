@@ -1,0 +1,232 @@
+/* pathloom import: a configuration with which a run begins with a Llama model of
+ * others. The model is checked in full here; its values are read where it lies when
+ * training begins. */
+#include "cli/run.h"
+#include "serve/serve.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+
+enum { OPT_OUT = 256, OPT_SET, OPT_JSON };
+enum { SETS_MAX = 64, MADE_MAX = 16, CONTEXT_MAX = 2048 };
+
+static const struct option longs[] = {{"out", required_argument, NULL, OPT_OUT},
+                                      {"set", required_argument, NULL, OPT_SET},
+                                      {"json", no_argument, NULL, OPT_JSON},
+                                      {NULL, 0, NULL, 0}};
+
+typedef struct request {
+    const char *model, *out;
+    const char *sets[SETS_MAX + MADE_MAX];
+    char made[MADE_MAX][PL_KEY_TEXT_MAX + 32];
+    int n_sets, n_made;
+    bool json;
+} request;
+
+static pl_status take(int option, request *q, char **argv)
+{
+    switch (option) {
+    case OPT_OUT:
+        q->out = optarg;
+        return PL_OK;
+    case OPT_JSON:
+        q->json = true;
+        return PL_OK;
+    case OPT_SET:
+        if (q->n_sets == SETS_MAX)
+            return pl_fail(PL_ERR_USAGE, "more than %d times --set", SETS_MAX);
+        q->sets[q->n_sets++] = optarg;
+        return PL_OK;
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
+static pl_status parse(int argc, char **argv, request *q)
+{
+    int option;
+    memset(q, 0, sizeof *q);
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, q, argv));
+    if (optind + 1 != argc)
+        return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
+                                     ".safetensors file");
+    q->model = argv[optind];
+    if (!q->out || !q->out[0])
+        return pl_fail(PL_ERR_USAGE, "import needs --out FILE.yaml, where to write the "
+                                     "configuration");
+    return PL_OK;
+}
+
+/* ---- keys ---- */
+static pl_status make_text(request *q, const char *key, const char *value)
+{
+    char *pair = q->made[q->n_made++];
+    int used = snprintf(pair, sizeof *q->made, "%s=%s", key, value);
+    if (used < 0 || (size_t)used >= sizeof *q->made)
+        return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
+                       key, PL_KEY_TEXT_MAX);
+    q->sets[q->n_sets++] = pair;
+    return PL_OK;
+}
+
+static pl_status make_real(request *q, const char *key, double value)
+{
+    char text[32];
+    return make_text(q, key, pl_format_real(value, text));
+}
+
+/* The run may lie elsewhere. */
+static pl_status make_path(request *q, const char *key, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    pl_status status = whole ? make_text(q, key, whole)
+                             : pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s", path);
+    free(whole);
+    return status;
+}
+
+/* Behind what the user has set: these have no other choice. */
+static pl_status make_shape(request *q, const pl_shape *s)
+{
+    const struct {
+        const char *key;
+        double value;
+    } keys[] = {{"data.vocab", s->vocab},          {"model.width", s->width},
+                {"model.heads", s->n_heads},       {"model.kv_heads", s->n_kv_heads},
+                {"model.head_size", s->head_size}, {"model.ffn", s->ffn},
+                {"model.blocks", s->n_blocks},     {"model.rope_theta", s->rope_theta},
+                {"model.norm_eps", s->norm_eps}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        PL_RETURN_IF(make_real(q, keys[i].key, keys[i].value));
+    return make_text(q, "model.tied", s->tied ? "true" : "false");
+}
+
+static bool is_set(const request *q, const char *key)
+{
+    size_t len = strlen(key);
+    for (int i = 0; i < q->n_sets; i++)
+        if (strncmp(q->sets[i], key, len) == 0 && q->sets[i][len] == '=')
+            return true;
+    return false;
+}
+
+/* What the user may have set otherwise. */
+static pl_status make_defaults(request *q, const pl_import *m)
+{
+    int context = pl_import_shape(m)->context;
+    if (!is_set(q, "model.context"))
+        PL_RETURN_IF(make_real(q, "model.context",
+                               context < CONTEXT_MAX ? context : CONTEXT_MAX));
+    if (!is_set(q, "train.base_steps"))
+        PL_RETURN_IF(make_text(q, "train.base_steps", "0"));
+    if (is_set(q, "data.tokenizer"))
+        return PL_OK;
+    if (!pl_import_tokenizer(m)[0])
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "there is no tokenizer.model (SentencePiece) beside the model in "
+            "%s; give its tokenizer as --set data.tokenizer=FILE",
+            q->model);
+    return make_path(q, "data.tokenizer", pl_import_tokenizer(m));
+}
+
+/* ---- checks ---- */
+static pl_status check_tokenizer(const config *c)
+{
+    pl_tokenizer *tokenizer = NULL;
+    PL_RETURN_IF(pl_tokenizer_load(c->tokenizer, &tokenizer));
+    int pieces = pl_tokenizer_vocab(tokenizer);
+    pl_tokenizer_destroy(&tokenizer);
+    if (pieces <= c->vocab)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the tokenizer has %d pieces but the model's vocab_size is %lld; give "
+        "the tokenizer that the model was trained with",
+        pieces, (long long)c->vocab);
+}
+
+/* Reads all values once, so that a run does not find out at its start. */
+static pl_status check_values(const pl_import *m, uint64_t *n_params)
+{
+    pl_topology *t = NULL;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    float *params = NULL;
+    pl_status status = pl_topology_create(pl_import_shape(m), &spec, &t);
+    PL_TRY(status);
+    *n_params = pl_topology_path_params(t);
+    PL_TRY(pl_try_alloc((size_t)*n_params * sizeof *params, "the model",
+                        (void **)&params));
+    PL_TRY(pl_import_load(m, t, params));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    return status;
+}
+
+static pl_status write_config(const request *q, config *c)
+{
+    pl_buf text = {0};
+    config_leave_derived(c);
+    pl_conf_write_yaml(&config_table, c, &text);
+    pl_status status = pl_replace_file(q->out, pl_buf_text(&text), text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static void tell(const request *q, const pl_import *m, uint64_t n_params)
+{
+    const pl_shape *s = pl_import_shape(m);
+    char count[16];
+    if (!q->json) {
+        say("import   %s parameters in %d file%s: %d blocks of width %d, %d heads on "
+            "%d, "
+            "vocabulary %d, %s head",
+            pl_human_count((double)n_params, count), pl_import_n_files(m),
+            pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
+            s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
+        say("         try next: pathloom train %s --corpus TEXT --out RUN", q->out);
+        return;
+    }
+    pl_json *o = pl_json_object();
+    pl_buf line = {0};
+    pl_json_set_int(o, "parameters", (int64_t)n_params);
+    pl_json_set_int(o, "files", pl_import_n_files(m));
+    pl_json_set_text(o, "out", q->out);
+    pl_json_write(o, 0, &line);
+    say("%s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+    pl_json_destroy(&o);
+}
+
+static pl_status import_model(request *q)
+{
+    config c;
+    pl_import *m = NULL;
+    uint64_t n_params = 0;
+    pl_status status = pl_import_open(q->model, &m);
+    PL_TRY(status);
+    PL_TRY(make_defaults(q, m));
+    PL_TRY(make_shape(q, pl_import_shape(m)));
+    PL_TRY(make_path(q, "model.import", q->model));
+    PL_TRY(config_build(NULL, q->sets, q->n_sets, &c));
+    PL_TRY(check_tokenizer(&c));
+    PL_TRY(check_values(m, &n_params));
+    PL_TRY(write_config(q, &c));
+    tell(q, m, n_params);
+done:
+    pl_import_close(&m);
+    return status;
+}
+
+int cmd_import(int argc, char **argv)
+{
+    request q;
+    pl_status status = parse(argc, argv, &q);
+    if (status == PL_OK)
+        status = import_model(&q);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
