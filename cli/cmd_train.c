@@ -42,13 +42,15 @@ static void say_spent(const spent *before, const spent *after)
     double all = (after->at - before->at) * (double)pl_json_count(workers_of(after));
     double inner = sum(after, "inner_seconds") - sum(before, "inner_seconds");
     double exposed = sum(after, "overhead_seconds") - sum(before, "overhead_seconds");
+    double waited = sum(after, "waited_seconds") - sum(before, "waited_seconds");
     if (inner <= 0 || all < inner + exposed)
         return;
     say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
-        "         fetching, loading and saving, %.1f %% without a task",
+        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
         100 * inner / all,
         pl_human_count((sum(after, "tokens") - sum(before, "tokens")) / inner, rate),
-        100 * exposed / all, 100 * (all - inner - exposed) / all);
+        100 * (exposed - waited) / all, 100 * waited / all,
+        100 * (all - inner - exposed) / all);
 }
 
 static const char *name_of(const pl_json *worker)
@@ -73,13 +75,15 @@ static pl_json *worker_spent(const spent *before, const pl_json *w, double secon
     const pl_json *was = find_worker(before, name_of(w));
     double inner = number(w, "inner_seconds") - number(was, "inner_seconds");
     double exposed = number(w, "overhead_seconds") - number(was, "overhead_seconds");
+    double waited = number(w, "waited_seconds") - number(was, "waited_seconds");
     pl_json_set_text(o, "worker", name_of(w));
     pl_json_set_int(o, "tasks", (int64_t)(number(w, "tasks") - number(was, "tasks")));
     pl_json_set_int(o, "tokens",
                     (int64_t)(number(w, "tokens") - number(was, "tokens")));
     pl_json_set_real(o, "inner_seconds", inner);
-    pl_json_set_real(o, "exposed_seconds", exposed);
-    pl_json_set_real(o, "waiting_seconds", seconds - inner - exposed);
+    pl_json_set_real(o, "load_seconds", exposed - waited);
+    pl_json_set_real(o, "waited_seconds", waited);
+    pl_json_set_real(o, "idle_seconds", seconds - inner - exposed);
     return o;
 }
 

@@ -215,6 +215,8 @@ static const pl_key keys[] = {
      "for the embedding", false},
     {"codec.head", PL_KEY_TEXT, AT(codec_head), "", 0, 0, NULL, "",
      "for the output matrix", false},
+    {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4", "",
+     "how merged versions travel to workers that have the one before", false},
     {"codec.k", PL_KEY_INT, AT(codec_k), "64", 1, 4096, NULL, "of 4096",
      "values that topk and sketch16 keep", false},
     {"codec.value_bits", PL_KEY_INT, AT(value_bits), "8", 2, 8, NULL, "bits",

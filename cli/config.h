@@ -37,8 +37,8 @@ typedef struct config {
     config_text weighting, method, rule, gap, decay;
     double consensus, gap_constant, outer_clip, mix, spread, outer_floor, curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
-    config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, selector,
-        feedback;
+    config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
+        selector, feedback;
     int64_t codec_k, value_bits;
     double ef_beta, cells;
     bool entropy, dynamic_steps;

@@ -123,6 +123,9 @@ static pl_status read_codec(const config *c, pl_outer *out)
     o->beta = c->ef_beta;
     o->cells = c->cells;
     pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
+    PL_RETURN_IF(pl_codec_options_default(c->codec_down, &out->down));
+    out->down.entropy = c->entropy;
+    PL_RETURN_IF(pl_change_check(out));
     bool wanted = strcmp(c->feedback, "on") == 0;
     if (strcmp(c->feedback, "auto") == 0)
         wanted = drops_much(o) && out->method.method != PL_METHOD_NOLOCO;

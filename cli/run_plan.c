@@ -40,15 +40,18 @@ static uint64_t worker_bytes(const run *r, const pl_outer *outer)
 
 static uint64_t home_bytes(const run *r, const pl_outer *outer)
 {
-    uint64_t largest = 0;
+    uint64_t largest = 0, paths = (uint64_t)(pl_topology_n_paths(r->topology) *
+                                             pl_topology_n_replicas(r->topology));
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
-        uint64_t bytes = pl_topology_slot(r->topology, s)->n_params * sizeof(float);
+        const pl_slot *slot = pl_topology_slot(r->topology, s);
+        uint64_t updates = paths / (uint64_t)slot->n_experts;
+        uint64_t bytes = (8 + updates) * slot->n_params * sizeof(float);
         largest = bytes > largest ? bytes : largest;
     }
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     uint64_t state = (uint64_t)layout_of(outer).n_vectors;
     uint64_t uploads = (uint64_t)r->n_workers * (1 + state) * path;
-    return 5 * largest + uploads + (96u << 20);
+    return largest + uploads + (96u << 20);
 }
 
 /* What a home keeps free for its commits, and what its database takes in advance. */

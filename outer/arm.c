@@ -1,5 +1,5 @@
 /* The record of an arm (docs/PROTOCOL.md section 3.1). */
-#include "outer/arm.h"
+#include "outer/change.h"
 
 enum {
     TAG_NAME = 1,
@@ -27,6 +27,7 @@ enum {
                         small */
     TAG_CODEC_REAL,  /* repeated: beta, cells */
     TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local */
+    TAG_DOWN,        /* of versions: codec, entropy; none: f32 */
     TAG_SHARD = 50,  /* repeated, by path */
     TAG_WEIGHT
 };
@@ -117,6 +118,10 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
     encode_method(outer, out);
     encode_codec(&outer->codec, out);
     put_int(out, TAG_STATE, (int)outer->state);
+    if (outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32) {
+        put_int(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
+        put_int(out, TAG_DOWN, outer->down.entropy);
+    }
 }
 
 void pl_arm_encode(const pl_arm *arm, pl_buf *out)
@@ -224,7 +229,18 @@ static void decode_codec(pl_reader *r, pl_codec_options *c)
     c->cells = pl_get_f64(r, TAG_CODEC_REAL, 1);
 }
 
-static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
+static pl_status decode_down(pl_reader *r, pl_codec_options *down)
+{
+    pl_codec codec = PL_CODEC_F32;
+    if (pl_field_count(r, TAG_DOWN) > 0)
+        codec = (pl_codec)get_choice(r, TAG_DOWN, 0, PL_CODEC_COUNT);
+    PL_RETURN_IF(pl_codec_options_default(pl_codec_name(codec), down));
+    if (pl_field_count(r, TAG_DOWN) > 1)
+        down->entropy = get_int(r, TAG_DOWN, 1) != 0;
+    return PL_OK;
+}
+
+static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
 {
     int *ints[] = {&in->batch,  &in->context, &in->tau,
                    &in->phases, &in->warmup,  &in->skip_prefix};
@@ -247,6 +263,7 @@ static void decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
     outer->state = (pl_state_kind)get_choice(r, TAG_STATE, 0, PL_STATE_COUNT);
+    return decode_down(r, &outer->down);
 }
 
 /* The definition is used only if a topology can be made of it. */
@@ -271,6 +288,8 @@ static pl_status check_arm(const pl_arm *arm)
             pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
     if (status == PL_OK)
         status = pl_codec_options_check(&arm->outer.codec);
+    if (status == PL_OK)
+        status = pl_change_check(&arm->outer);
     for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
         pl_method_settings settings = pl_arm_method(arm, topology, m);
         status = pl_method_check(&settings);
@@ -289,7 +308,7 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     out->config = pl_get_hash(&r, TAG_CONFIG, 0);
     decode_shape(&r, &out->shape);
     decode_spec(&r, &out->spec);
-    decode_training(&r, &out->inner, &out->outer);
+    pl_status training = decode_training(&r, &out->inner, &out->outer);
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;
     out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);
@@ -299,6 +318,8 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         out->weights[p] = pl_get_f64(&r, TAG_WEIGHT, p);
     }
     pl_status status = pl_reader_status(&r);
+    if (status == PL_OK)
+        status = training;
     if (status == PL_OK)
         status = check_arm(out);
     if (status != PL_OK)

@@ -60,6 +60,7 @@ typedef struct pl_outer {
     bool dynamic;           /* and slower workers do fewer steps of a phase */
     pl_codec_options codec; /* of updates */
     char codec_name[16];    /* as it was asked for */
+    pl_codec_options down;  /* of versions (outer/change.h); f32 or 0: they go whole */
     pl_state_kind state;
     bool feedback; /* what a lossy codec drops is added to the next update */
 } pl_outer;

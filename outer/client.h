@@ -55,6 +55,7 @@ enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
     pl_hash params, momentum; /* momentum: none if the store has none any more */
+    pl_hash change, parent;   /* what the parent's parameters lost; none if not kept */
     double norm;              /* of the update that made it */
 } pl_version_facts;
 /* number PL_NEWEST: the head. ERR_NOT_FOUND if there is no such version yet. */

@@ -98,12 +98,17 @@ static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
     PL_RETURN_IF(number == PL_NEWEST ? pl_store_head(h->store, name, &version)
                                      : pl_store_get_version(
                                            h->store, name, (uint64_t)number, &version));
+    bool changes = !pl_hash_none(&version.change);
     a->type = PL_MSG_VERSION_IS;
     pl_put_u64(&a->body, PL_TAG_VERSION, version.number);
+    if (changes)
+        pl_put_hash(&a->body, PL_TAG_BASE, &version.parent);
     pl_put_hash(&a->body, PL_TAG_BLOB, &version.params);
     pl_put_f64(&a->body, PL_TAG_NORM, version.update_norm);
     if (!pl_hash_none(&version.momentum))
         pl_put_hash(&a->body, PL_TAG_MOMENTUM, &version.momentum);
+    if (changes)
+        pl_put_hash(&a->body, PL_TAG_CHANGE, &version.change);
     pl_version_clear(&version);
     return PL_OK;
 }

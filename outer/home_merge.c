@@ -1,4 +1,5 @@
 /* The outer step of modules whose contributors are all in. */
+#include "outer/change.h"
 #include "outer/home_parts.h"
 #include "outer/rounds.h"
 #include "outer/step.h"
@@ -16,8 +17,13 @@ typedef struct merge {
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
     double total_weight;
-    float *params, *momentum, *carry, *mean; /* carry may be NULL */
-    uint8_t **updates;                       /* [n] encoded */
+    float *params, *mean;
+    float *momentum; /* [n_kept, n]: momentum, then what else is kept */
+    float *carry;    /* in it; may be NULL */
+    float *residual; /* in it, of changes; may be NULL */
+    int n_kept;      /* vectors; 0: no version keeps any */
+    pl_buf change;
+    uint8_t **updates; /* [n] encoded */
     pl_version version;
 } merge;
 
@@ -44,7 +50,7 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* The carry lies behind the momentum, in one blob. */
+/* What else is kept lies behind the momentum, in one blob. */
 static pl_status load_head(merge *g)
 {
     pl_version head;
@@ -55,7 +61,7 @@ static pl_status load_head(merge *g)
     g->version.arrivals = head.arrivals;
     pl_status status = read_floats(g->h, &head.params, n, g->params);
     if (status == PL_OK && !pl_hash_none(&head.momentum))
-        status = read_floats(g->h, &head.momentum, g->carry ? 2 * n : n, g->momentum);
+        status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
     pl_version_clear(&head);
     return status;
 }
@@ -181,6 +187,29 @@ done:
     return status;
 }
 
+/* The version is what its change says. What co2's penalty looks at is how far the
+ * versions moved. */
+static pl_status round_change(merge *g)
+{
+    pl_version *v = &g->version;
+    float *before = NULL;
+    double norm = 0;
+    pl_status status = PL_OK;
+    size_t n = g->module->n_params;
+    if (!isfinite(v->params_norm)) /* the caller says so */
+        return PL_OK;
+    PL_TRY(pl_try_alloc(n * sizeof *before, "the version before", (void **)&before));
+    PL_TRY(read_floats(g->h, &g->module->params, n, before));
+    PL_TRY(pl_change_make(&g->arm->arm, g->arm->topology, g->index, before, g->params,
+                          g->residual, &g->change, &norm));
+    v->params_norm = pl_l2_norm(g->params, n);
+    if (v->displacement > 0)
+        v->displacement = norm;
+done:
+    pl_free_aligned(before);
+    return status;
+}
+
 static pl_status apply(merge *g)
 {
     pl_outer_report report;
@@ -199,6 +228,8 @@ static pl_status apply(merge *g)
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
+    if (g->residual)
+        PL_RETURN_IF(round_change(g));
     if (!isfinite(v->params_norm))
         return pl_fail(PL_ERR_NUMERIC,
                        "version %llu of %s would not be finite; lower outer.lr or "
@@ -254,9 +285,12 @@ static pl_status commit(merge *g)
                     .late = lateness(g)};
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
-    if (pl_outer_keeps_momentum(&g->step) || g->carry)
-        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, g->carry ? 2 * bytes : bytes,
+    if (g->n_kept > 0)
+        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, (uint64_t)g->n_kept * bytes,
                                      &g->version.momentum));
+    if (g->change.len > 0)
+        PL_RETURN_IF(
+            pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
     PL_RETURN_IF(pl_txn_put_version(h->txn, &g->version, keep));
     forget_round(g);
     g->module->version = g->version.number;
@@ -283,12 +317,19 @@ static void choose_step(merge *g)
 
 static pl_status prepare(merge *g)
 {
-    size_t bytes = g->module->n_params * sizeof(float);
-    size_t state = pl_outer_keeps_carry(&g->step) ? 2 * bytes : bytes;
+    size_t n = g->module->n_params, bytes = n * sizeof(float);
+    bool carries = pl_outer_keeps_carry(&g->step);
+    bool rounds = pl_change_is_kept(&g->arm->arm, g->arm->topology, g->index);
+    int n_vectors = 1 + carries + rounds;
     PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
-    PL_RETURN_IF(pl_try_alloc(state, "an outer step", (void **)&g->momentum));
-    if (pl_outer_keeps_carry(&g->step))
-        g->carry = g->momentum + g->module->n_params;
+    PL_RETURN_IF(pl_try_alloc((size_t)n_vectors * bytes, "an outer step",
+                              (void **)&g->momentum));
+    if (carries)
+        g->carry = g->momentum + n;
+    if (rounds)
+        g->residual = g->momentum + (size_t)(n_vectors - 1) * n;
+    if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
+        g->n_kept = n_vectors;
     return pl_try_alloc(bytes, "an outer step", (void **)&g->mean);
 }
 
@@ -301,6 +342,7 @@ static void release(merge *g)
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->mean);
+    pl_buf_destroy(&g->change);
 }
 
 static pl_status merge_module(home *h, home_arm *arm, int index)

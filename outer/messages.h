@@ -98,6 +98,8 @@ typedef enum pl_tag {
     PL_TAG_IDLE = 51,     /* seconds that there was no task for it */
     PL_TAG_MOMENTUM = 52, /* blob of the outer optimizer's state */
     PL_TAG_TOKEN = 53,    /* of a contributor in a sum */
+    PL_TAG_CHANGE = 55,   /* blob of a version's change */
+    PL_TAG_WAITED = 56,   /* seconds of OVERHEAD that data were waited for */
     PL_TAG_PEER = 54,     /* repeated: ADDRESS of who offers the phase of TASK */
     PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS and SUBMIT */
 } pl_tag;

@@ -5,13 +5,15 @@
  * phase are in, applies the outer step and commits the next version.
  *
  * Read in this order: arm (what is trained), codec (how an update travels),
- * step_method, step, step_overlap and gossip (the outer step of every method),
+ * step_method, step, step_overlap and gossip (the outer step of every method), change
+ * (how its version travels),
  * messages (the protocol), client (who asks), home (who answers: home.c loop,
  * home_upload, home_submit, home_merge, home_state), relay (who stands between).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arm.h"
+#include "outer/change.h"
 #include "outer/client.h"
 #include "outer/codec.h"
 #include "outer/gossip.h"

@@ -263,6 +263,8 @@ refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/buffer|4 and 0.5' \
     outer.method=delayed-nesterov outer.spread=0.5
 refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=topk
+refuse_outer "versions for mates" 'noloco|take no versions|codec.down must be f32' \
+    outer.method=noloco codec.down=i8
 refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=tagc
 refuse_outer "two vectors" 'outer.consensus (0.3)|outer.lr (0.7)' \

@@ -166,7 +166,12 @@ same eager-sketch16 --set outer.method=eager --set codec.name=sketch16
 same streaming-i4 --set outer.method=streaming --set outer.fragments=3 \
     --set outer.overlap=2 --set codec.name=i4
 same noloco-i8 --set outer.method=noloco --set codec.name=i8
+same diloco-down --set codec.down=i8 --set codec.name=i4
+same co2-down --set outer.method=co2 --set codec.down=i4
+same streaming-down --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.down=bf16
 once delayed-nesterov --set outer.method=delayed-nesterov
+once delayed-nesterov-down --set outer.method=delayed-nesterov --set codec.down=i8
 once delayed-nesterov-dynamic --set outer.method=delayed-nesterov \
     --set outer.dynamic_steps=true
 once delayed-nesterov-sketch16 --set outer.method=delayed-nesterov --set codec.name=sketch16

@@ -325,12 +325,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
            inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
     double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
     double idle = pl_get_f64(r, PL_TAG_IDLE, 0);
+    double waited = pl_get_f64(r, PL_TAG_WAITED, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
     end_task(w, &rep);
     w->idle_s += idle;
     w->inner_s += inner;
     w->overhead_s += overhead;
+    w->waited_s += waited;
     w->n_tokens += tokens;
     w->n_tasks++;
     if (inner > 0)

@@ -31,6 +31,7 @@ typedef struct hub_worker {
     /* sums over finished tasks: inner steps; the trainer stood still although there
      * was a task; there was none */
     double inner_s, overhead_s, idle_s;
+    double waited_s; /* of overhead: for data */
     uint64_t n_tasks, n_tokens;
 } hub_worker;
 

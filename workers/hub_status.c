@@ -48,6 +48,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "tokens_per_second", w->rate);
     pl_json_set_real(o, "inner_seconds", w->inner_s);
     pl_json_set_real(o, "overhead_seconds", w->overhead_s);
+    pl_json_set_real(o, "waited_seconds", w->waited_s);
     pl_json_set_real(o, "idle_seconds", w->idle_s);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);

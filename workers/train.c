@@ -145,6 +145,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
     }
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
     job->seconds = pl_now() - start - waited_s;
+    job->waited_s = waited_s;
     return PL_OK;
 }
 

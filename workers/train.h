@@ -28,6 +28,7 @@ typedef struct train_job {
     double loss;       /* mean over the phase's tokens */
     double seconds;    /* of inner steps */
     double overhead_s; /* and around them: loading, saving */
+    double waited_s;   /* of overhead: for what came while it trained */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 

@@ -185,7 +185,7 @@ static void start_next(worker *w)
         return;
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
-    task->exposed_s = now - w->free_since - task->idle_s;
+    task->exposed_s = task->waited_s = now - w->free_since - task->idle_s;
     task->job =
         (train_job){.arm = &task->arm->arm,
                     .topology = task->arm->topology,
@@ -215,6 +215,7 @@ static pl_status take_trained(worker *w)
     w->training = NULL;
     w->free_since = pl_now();
     task->exposed_s += task->job.overhead_s;
+    task->waited_s += task->job.waited_s;
     if (worker_task_lost(task))
         task->job.status = PL_ERR_STALE;
     if (task->job.status == PL_OK) {

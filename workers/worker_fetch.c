@@ -134,16 +134,47 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
+/* From the version before, if it is here. ERR_NOT_FOUND: whole, then. */
+static pl_status fetch_change(worker *w, const char *name,
+                              const pl_version_facts *facts, size_t n, float *out)
+{
+    pl_buf change = {0};
+    pl_hash made;
+    uint64_t have = 0, bytes = n * sizeof *out;
+    pl_status status = PL_OK;
+    const void *parent = cache_get(w->blobs, &facts->parent, &have);
+    if (pl_hash_none(&facts->change) || !parent || have != bytes ||
+        cache_get(w->blobs, &facts->params, &have))
+        return PL_ERR_NOT_FOUND;
+    memcpy(out, parent, (size_t)bytes);
+    PL_TRY(pl_client_get_blob(w->homes, name, &facts->change, &change));
+    PL_TRY(pl_change_apply(change.data, change.len, n, out));
+    pl_blob_hash(out, bytes, &made);
+    if (pl_hash_equal(&made, &facts->params))
+        cache_put(w->blobs, &made, out, bytes);
+    else
+        status =
+            pl_fail(PL_ERR_PROTO, "version %llu of %s is not what its change makes",
+                    (unsigned long long)facts->number, name);
+done:
+    pl_buf_destroy(&change);
+    return status;
+}
+
 /* Version `number` of a slot's module, into its place in task->base. */
 static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t number)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
+    pl_version_facts *facts = &task->bases[slot];
+    float *out = task->base + place->offset;
     char name[96];
     pl_arm_module_name(&task->arm->arm, task->arm->topology, module_of(task, slot),
                        name);
-    PL_RETURN_IF(pl_client_get_version(w->homes, name, number, &task->bases[slot]));
-    return fetch_floats(w, name, &task->bases[slot].params, place->n_params,
-                        task->base + place->offset);
+    PL_RETURN_IF(pl_client_get_version(w->homes, name, number, facts));
+    pl_status status = fetch_change(w, name, facts, place->n_params, out);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    return fetch_floats(w, name, &facts->params, place->n_params, out);
 }
 
 /* The version that this phase's update is relative to; that it starts from, too, unless

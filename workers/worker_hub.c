@@ -174,6 +174,7 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);
     pl_put_f64(&m.body, PL_TAG_OVERHEAD, task->exposed_s);
     pl_put_f64(&m.body, PL_TAG_IDLE, task->idle_s);
+    pl_put_f64(&m.body, PL_TAG_WAITED, task->waited_s);
     PL_RETURN_IF(pl_failpoint("worker.done.before"));
     PL_RETURN_IF(send_hub(w, &m));
     return pl_failpoint("worker.done.after");

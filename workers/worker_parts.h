@@ -40,7 +40,8 @@ typedef struct worker_task {
     uint64_t renewal;   /* its request */
     int lost;           /* the hub gave it to another; see worker_task_lost */
     double granted;     /* when the lease came */
-    double exposed_s;   /* the trainer stood still for this task's fetching */
+    double exposed_s;   /* the trainer stood still although there was this task */
+    double waited_s;    /* of that: for data */
     double idle_s;      /* and before that, because there was no task */
     const worker_arm *arm;
     const worker_shard *shard;

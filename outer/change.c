@@ -1,0 +1,64 @@
+#include "outer/change.h"
+
+pl_status pl_change_check(const pl_outer *outer)
+{
+    pl_codec codec = (pl_codec)outer->down.codec[PL_ROLE_MLP];
+    pl_method method = outer->method.method;
+    if (codec <= PL_CODEC_F32)
+        return PL_OK;
+    if (codec > PL_CODEC_I4)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "versions do not travel as %s; codec.down is f32, bf16, i8 or i4",
+            pl_codec_name(codec));
+    if (method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER)
+        return pl_fail(PL_ERR_CONFIG,
+                       "under %s workers keep their own parameters and take no "
+                       "versions; codec.down must be f32",
+                       pl_method_name(method));
+    return PL_OK;
+}
+
+bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module)
+{
+    return arm->outer.down.codec[PL_ROLE_MLP] > PL_CODEC_F32 &&
+           pl_arm_contributors(topology, module) > 1;
+}
+
+static pl_status encode(const pl_arm *arm, const pl_topology *topology, int module,
+                        const float *update, float *residual, pl_buf *change)
+{
+    int n_parts = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
+    pl_codec_parts(topology, module, parts);
+    pl_status status = pl_codec_encode_module(&arm->outer.down, parts, n_parts, NULL,
+                                              update, residual, change);
+    pl_free(parts);
+    return status;
+}
+
+pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int module,
+                         const float *before, float *params, float *residual,
+                         pl_buf *change, double *norm)
+{
+    size_t n =
+        pl_topology_slot(topology, pl_topology_module_slot(topology, module))->n_params;
+    size_t at = change->len;
+    float *update = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_try_alloc(n * sizeof *update, "a change", (void **)&update));
+    for (size_t i = 0; i < n; i++)
+        update[i] = before[i] - params[i];
+    PL_TRY(encode(arm, topology, module, update, residual, change));
+    memcpy(params, before, n * sizeof *params);
+    PL_TRY(pl_codec_add(change->data + at, change->len - at, n, -1.0f, params, norm));
+done:
+    pl_free_aligned(update);
+    return status;
+}
+
+pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n, float *params)
+{
+    double norm = 0;
+    return pl_codec_add(change, bytes, n, -1.0f, params, &norm);
+}
