@@ -35,6 +35,20 @@ const store_verb store_verbs[] = {
      "newest acknowledged one, counts of references, versions without gaps, names that "
      "resolve. Runs beside a job. Exit status 65 if anything is damaged.",
      0, 0, TAKES(QUICK), true, store_fsck},
+    {"gc", "", "free the data of old versions",
+     "A dry run without --delete. Records of versions stay, so that history and blame "
+     "are whole. What stays whole: heads and versions 0, the newest N versions of each "
+     "module, versions that a tag names, those that a task may still start from, and "
+     "what is younger than the grace time. --delete needs the job to be stopped; it "
+     "may "
+     "be killed at any time.",
+     0, 0, TAKES(DELETE) | TAKES(KEEP) | TAKES(GRACE), true, store_gc},
+    {"tag", "[NAME [AT]]", "name a consistent set of versions; or list, or delete",
+     "AT is a phase that all paths of the arm have finished (the newest, if none is "
+     "given), or head: the newest version of each module as of one commit. gc keeps "
+     "what "
+     "a tag names. Also while a job runs: its home keeps the tag.",
+     0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 

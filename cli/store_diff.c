@@ -117,7 +117,8 @@ static void print_heading(const comparison *c, const pair *p)
 }
 
 /* ---- one pair of modules ---- */
-/* The arm's definition names the tensors. A store may have none of it. */
+/* The arm's definition names the tensors. A store may have none of it, or one of
+ * another release: then modules are compared as a whole. */
 static pl_status load_arm(comparison *c, const char *module)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -128,7 +129,7 @@ static pl_status load_arm(comparison *c, const char *module)
     pl_arm_clear(&c->arm);
     pl_copy_text(c->arm_name, sizeof c->arm_name, name);
     pl_status status = store_arm(c->call->store, name, &c->arm, &c->topology);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    return status == PL_ERR_NOT_FOUND || status == PL_ERR_PROTO ? PL_OK : status;
 }
 
 static int slot_of(const comparison *c, const char *module, size_t n)

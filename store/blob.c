@@ -263,7 +263,8 @@ pl_status blob_release(pl_txn *txn, const pl_hash *id)
     return add_refs(txn, id, -1);
 }
 
-/* A chunk counts how often it stands in blobs: a blob of zeros holds it many times. */
+/* A chunk counts how often it stands in blobs (a blob of zeros holds it many times) and
+ * how often it is a base. One that goes lets go of its own bases. */
 static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
@@ -280,6 +281,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     row_key row = key_of_hash(id), pack = key_of_pack(chunk.pack, chunk.number);
     kv_delete(txn->batch, KV_CHUNK, key_slice(&row));
     kv_delete(txn->batch, KV_PACK, key_slice(&pack));
+    for (int i = 0; i < 2 && !pl_hash_none(&chunk.bases[i]); i++)
+        PL_RETURN_IF(drop_chunk(txn, &chunk.bases[i]));
     return PL_OK;
 }
 

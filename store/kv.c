@@ -393,3 +393,17 @@ pl_status kv_commit(kv *db, kv_batch *batch)
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
     return error ? failed("write", db->path, error) : pl_failpoint("kv.commit.after");
 }
+
+/* Memory first: what was deleted there never reaches a file. */
+pl_status kv_compact(kv *db, kv_family family)
+{
+    char *error = NULL;
+    rocksdb_flushoptions_t *flush = rocksdb_flushoptions_create();
+    rocksdb_flushoptions_set_wait(flush, 1);
+    rocksdb_flush_cf(db->db, flush, db->families[family], &error);
+    rocksdb_flushoptions_destroy(flush);
+    if (error)
+        return failed("write", db->path, error);
+    rocksdb_compact_range_cf(db->db, db->families[family], NULL, 0, NULL, 0);
+    return PL_OK;
+}

@@ -105,5 +105,8 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* One atomic, synced write. After a failure the database must not be written again. */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
+/* Gives the space of deleted rows back to the disk; reads and writes the whole family.
+ */
+PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
 
 #endif

@@ -188,6 +188,19 @@ typedef struct pl_store_stats {
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
+/* ---- collecting old data ---- */
+typedef struct pl_gc_report {
+    uint64_t n_versions;               /* whose data go, or went */
+    uint64_t n_kept, n_gone;           /* that stay; that went before */
+    uint64_t n_blobs, n_chunks, bytes; /* freed; shared ones stay */
+} pl_gc_report;
+/* Whether the data of this version must stay; heads always do. */
+typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
+/* Counts what is not to be kept; with `run` (WRITE) it is dropped, in many commits, and
+ * the disk space given back. May be killed at any time and done again. */
+PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
+                                         void *context, bool run, pl_gc_report *out);
+
 /* ---- checking ---- */
 typedef struct pl_audit_report {
     uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;

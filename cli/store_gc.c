@@ -1,0 +1,88 @@
+/* pathloom store gc: frees the data of old versions; a dry run unless told. */
+#include "cli/store_call.h"
+#include "cli/store_print.h"
+#include "cli/store_roots.h"
+
+typedef struct policy {
+    roots *roots;
+    pl_store *store;
+    int64_t keep, grace_ms, now_ms;
+    char module[PL_MODULE_NAME_MAX]; /* whose head `head` is */
+    uint64_t head;
+} policy;
+
+/* Versions come module by module. */
+static uint64_t head_of(policy *p, const char *module)
+{
+    pl_version head;
+    if (strcmp(p->module, module) == 0)
+        return p->head;
+    pl_copy_text(p->module, sizeof p->module, module);
+    p->head = UINT64_MAX; /* cannot be read: everything stays */
+    if (pl_store_head(p->store, module, &head) == PL_OK) {
+        p->head = head.number;
+        pl_version_clear(&head);
+    }
+    return p->head;
+}
+
+/* Version 0 stays: it is where comparisons with the beginning start. */
+static bool stays(void *context, const pl_version *v)
+{
+    policy *p = context;
+    uint64_t head = head_of(p, v->module);
+    return v->number == 0 || head == UINT64_MAX ||
+           head - v->number < (uint64_t)p->keep ||
+           p->now_ms - v->wall_ms < p->grace_ms || roots_reason(p->roots, v);
+}
+
+static void print_report(const store_call *call, const pl_gc_report *r, bool run)
+{
+    char bytes[16];
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_bool(line, "done", run);
+        print_set_count(line, "versions", r->n_versions);
+        print_set_count(line, "kept", r->n_kept);
+        print_set_count(line, "collected_before", r->n_gone);
+        print_set_count(line, "blobs", r->n_blobs);
+        print_set_count(line, "chunks", r->n_chunks);
+        print_set_count(line, "bytes", r->bytes);
+        print_json_line(line);
+        return;
+    }
+    printf("%s the data of %llu versions: %llu chunks, %s; %llu versions stay, of %llu "
+           "only the record was left\n",
+           run ? "freed" : "would free", (unsigned long long)r->n_versions,
+           (unsigned long long)r->n_chunks, pl_human_bytes((double)r->bytes, bytes),
+           (unsigned long long)r->n_kept, (unsigned long long)r->n_gone);
+    if (!run && r->n_versions > 0)
+        printf("nothing was changed; with --delete it is done\n");
+}
+
+static pl_status collect(store_call *call, policy *p, bool run)
+{
+    pl_gc_report report;
+    PL_RETURN_IF(roots_create(p->store, &p->roots));
+    pl_status status = pl_store_collect(p->store, stays, p, run, &report);
+    roots_destroy(&p->roots);
+    if (status == PL_OK)
+        print_report(call, &report, run);
+    return status;
+}
+
+pl_status store_gc(store_call *call)
+{
+    int64_t grace = 0;
+    bool run = call->values[STORE_OPT_DELETE];
+    policy p = {.store = call->store, .now_ms = pl_wall_ms()};
+    PL_RETURN_IF(store_option_int(call, STORE_OPT_KEEP, 3, 1, &p.keep));
+    PL_RETURN_IF(store_option_int(call, STORE_OPT_GRACE, 3600, 0, &grace));
+    p.grace_ms = grace * 1000;
+    if (!run)
+        return collect(call, &p, false);
+    pl_store_close(&call->store);
+    PL_RETURN_IF(store_open_to_write(call, &call->store));
+    p.store = call->store;
+    return collect(call, &p, true);
+}

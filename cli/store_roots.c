@@ -1,0 +1,165 @@
+#include "cli/run.h"
+#include "cli/store_roots.h"
+
+/* Of one module: versions from `needed` on, and version 0 where methods relate to it.
+ */
+typedef struct root_module {
+    char name[PL_MODULE_NAME_MAX];
+    uint64_t needed;
+    bool needs_first;
+} root_module;
+
+struct roots {
+    pl_store *store;
+    pl_snapshot *tags;
+    size_t n_tags;
+    root_module *modules;
+    size_t n_modules;
+    char reason[PL_TEXT_MAX + 32];
+};
+
+/* ---- tags ---- */
+static pl_status add_tag(void *context, const pl_snapshot *tag)
+{
+    roots *r = context;
+    r->tags = pl_grow(r->tags, (r->n_tags + 1) * sizeof *r->tags);
+    pl_snapshot *copy = &r->tags[r->n_tags++];
+    *copy = *tag;
+    copy->items = pl_alloc((tag->n_items + 1) * sizeof *copy->items);
+    memcpy(copy->items, tag->items, tag->n_items * sizeof *copy->items);
+    return PL_OK;
+}
+
+/* ---- arms ---- */
+static int64_t path_phase(roots *r, const pl_arm *arm, const pl_topology *t, int path,
+                          int replica)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_path_state state;
+    pl_arm_path_name(arm, t, path, replica, name);
+    return pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
+}
+
+/* The oldest version that this path's next task reads or is relative to. A path that
+ * has finished needs the last ones only: they are heads. */
+static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
+                          int64_t phase)
+{
+    uint64_t oldest = UINT64_MAX;
+    if (phase >= arm->inner.phases)
+        return oldest;
+    /* one phase back as well: the state that it ended with may still be on its way */
+    for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
+        uint64_t needs = pl_round_needs(arm, t, module, p);
+        bool counts = arm->outer.method.method == PL_METHOD_DELAYED_NESTEROV;
+        int64_t round = counts ? -1 : pl_round_of(arm, t, module, p);
+        uint64_t base = round < 0 ? needs : pl_round_base(arm, t, module, round);
+        oldest = needs < oldest ? needs : oldest;
+        oldest = base < oldest ? base : oldest;
+    }
+    return oldest;
+}
+
+static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+{
+    r->modules = pl_grow(r->modules, (r->n_modules + 1) * sizeof *r->modules);
+    root_module *m = &r->modules[r->n_modules++];
+    memset(m, 0, sizeof *m);
+    pl_arm_module_name(arm, t, module, m->name);
+    m->needed = UINT64_MAX;
+    m->needs_first = arm->outer.method.method == PL_METHOD_NOLOCO;
+    for (int path = 0; path < pl_topology_n_paths(t); path++)
+        for (int i = 0;
+             pl_topology_path_has(t, path, module) && i < pl_topology_n_replicas(t);
+             i++) {
+            uint64_t needed = needed_by(arm, t, module, path_phase(r, arm, t, path, i));
+            m->needed = needed < m->needed ? needed : m->needed;
+        }
+}
+
+/* delayed-nesterov tasks start from whatever was newest: what is relative to an older
+ * version than the last few contributors' is refused anyway. */
+static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+{
+    pl_version head;
+    root_module *m = &r->modules[r->n_modules - 1];
+    if (arm->outer.method.method != PL_METHOD_DELAYED_NESTEROV ||
+        pl_store_head(r->store, m->name, &head) != PL_OK)
+        return;
+    uint64_t window =
+        (uint64_t)pl_arm_contributors(t, module) * (uint64_t)(arm->outer.staleness + 2);
+    uint64_t oldest = head.number > window ? head.number - window : 0;
+    if (m->needed != UINT64_MAX)
+        m->needed = oldest;
+    pl_version_clear(&head);
+}
+
+static pl_status add_arm(void *context, const pl_object *object)
+{
+    roots *r = context;
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = store_arm(r->store, object->name + strlen("arm/"), &arm, &t);
+    if (status == PL_OK)
+        for (int m = 0; m < pl_topology_n_modules(t); m++) {
+            add_module(r, &arm, t, m);
+            allow_window(r, &arm, t, m);
+        }
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status == PL_OK ? PL_OK
+                           : pl_fail_in(status, "what tasks of %s need cannot be told",
+                                        object->name);
+}
+
+pl_status roots_create(pl_store *store, roots **out)
+{
+    *out = pl_alloc(sizeof **out);
+    (*out)->store = store;
+    pl_status status = pl_store_each_tag(store, add_tag, *out);
+    if (status == PL_OK)
+        status = pl_store_each_object(store, "arm/", add_arm, *out);
+    if (status != PL_OK)
+        roots_destroy(out);
+    return status;
+}
+
+void roots_destroy(roots **handle)
+{
+    roots *r = *handle;
+    *handle = NULL;
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->n_tags; i++)
+        pl_snapshot_clear(&r->tags[i]);
+    pl_free(r->tags);
+    pl_free(r->modules);
+    pl_free(r);
+}
+
+static const char *tag_reason(roots *r, const pl_version *v)
+{
+    for (size_t i = 0; i < r->n_tags; i++) {
+        const pl_snapshot_item *item = pl_snapshot_find(&r->tags[i], v->module);
+        if (item && item->number == v->number) {
+            snprintf(r->reason, sizeof r->reason, "tag %s", r->tags[i].name);
+            return r->reason;
+        }
+    }
+    return NULL;
+}
+
+const char *roots_reason(roots *r, const pl_version *v)
+{
+    for (size_t i = 0; i < r->n_modules; i++) {
+        const root_module *m = &r->modules[i];
+        if (strcmp(m->name, v->module) != 0)
+            continue;
+        if (v->number >= m->needed)
+            return "a task may start from it";
+        if (v->number == 0 && m->needs_first)
+            return "updates are relative to it";
+        break;
+    }
+    return tag_reason(r, v);
+}

@@ -1,0 +1,266 @@
+/* pathloom store tag: names a consistent set of versions of an arm.
+ *
+ * While a job runs its home holds the store, so the home is asked to keep the tag; else
+ * this process writes it. */
+#include "cli/run.h"
+#include "cli/store_call.h"
+#include "cli/store_print.h"
+
+enum { HOME_PATIENCE_MS = 10000 };
+
+/* ---- which versions ---- */
+/* Versions that all phases below `phase` have made of a module. */
+static uint64_t version_after(const pl_arm *arm, const pl_topology *t, int module,
+                              int64_t phase)
+{
+    for (int64_t p = phase; p-- > 0;) {
+        int64_t round = pl_round_of(arm, t, module, p);
+        if (round >= 0)
+            return (uint64_t)round + 1;
+    }
+    return 0;
+}
+
+typedef struct arm_view {
+    pl_arm arm;
+    pl_topology *topology;
+    uint64_t *heads; /* [M] */
+    int n;
+} arm_view;
+
+static void close_arm(arm_view *v)
+{
+    pl_free(v->heads);
+    pl_topology_destroy(&v->topology);
+    pl_arm_clear(&v->arm);
+}
+
+static pl_status open_arm(pl_store *store, const char *name, arm_view *out)
+{
+    memset(out, 0, sizeof *out);
+    pl_status status = store_arm(store, name, &out->arm, &out->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "there is no arm %s; `pathloom store ls --objects arm/` "
+                       "lists all",
+                       name);
+    PL_RETURN_IF(status);
+    out->n = pl_topology_n_modules(out->topology);
+    out->heads = pl_alloc((size_t)out->n * sizeof *out->heads);
+    for (int m = 0; m < out->n; m++) {
+        pl_version head;
+        char module[PL_MODULE_NAME_MAX];
+        pl_arm_module_name(&out->arm, out->topology, m, module);
+        PL_RETURN_IF(pl_store_head(store, module, &head));
+        out->heads[m] = head.number;
+        pl_version_clear(&head);
+    }
+    return PL_OK;
+}
+
+static bool has_phase(const arm_view *v, int64_t phase)
+{
+    for (int m = 0; m < v->n; m++)
+        if (version_after(&v->arm, v->topology, m, phase) > v->heads[m])
+            return false;
+    return true;
+}
+
+/* The newest phase that every module has behind it. */
+static int64_t newest_phase(const arm_view *v)
+{
+    int64_t phase = v->arm.inner.phases;
+    while (phase > 0 && !has_phase(v, phase))
+        phase--;
+    return phase;
+}
+
+/* -1: the heads. Rounds of delayed-nesterov are no phases. */
+static pl_status choose_phase(const arm_view *v, const char *at, int64_t *out)
+{
+    bool arrivals = v->arm.outer.method.method == PL_METHOD_DELAYED_NESTEROV;
+    *out = -1;
+    if (at && strcmp(at, "head") == 0)
+        return PL_OK;
+    if (!at) {
+        *out = arrivals ? -1 : newest_phase(v);
+        return PL_OK;
+    }
+    if (arrivals)
+        return pl_fail(PL_ERR_USAGE,
+                       "arm %s counts arrivals, not phases; only its head "
+                       "can be tagged",
+                       v->arm.name);
+    if (pl_parse_int(at, out) != PL_OK || *out < 0)
+        return pl_fail(PL_ERR_USAGE, "`%s` is no phase; say a number, or head", at);
+    if (!has_phase(v, *out) || *out > v->arm.inner.phases)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "phase %lld of arm %s is not complete; %lld is", (long long)*out,
+                       v->arm.name, (long long)newest_phase(v));
+    return PL_OK;
+}
+
+static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_t phase,
+                          pl_snapshot *tag)
+{
+    pl_version version;
+    pl_snapshot_item *item = &tag->items[tag->n_items++];
+    pl_arm_module_name(&v->arm, v->topology, module, item->module);
+    item->number = phase < 0 ? v->heads[module]
+                             : version_after(&v->arm, v->topology, module, phase);
+    PL_RETURN_IF(pl_store_get_version(store, item->module, item->number, &version));
+    item->params = version.params;
+    bool gone = version.params_gone;
+    pl_version_clear(&version);
+    if (gone)
+        return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was collected", item->module,
+                       (unsigned long long)item->number);
+    return PL_OK;
+}
+
+static pl_status fill(store_call *call, pl_snapshot *tag)
+{
+    arm_view v;
+    const char *arm = call->values[STORE_OPT_ARM], *note = call->values[STORE_OPT_NOTE];
+    pl_status status = PL_OK;
+    pl_copy_text(tag->arm, sizeof tag->arm, arm ? arm : "mix");
+    PL_TRY(open_arm(call->store, tag->arm, &v));
+    PL_TRY(choose_phase(&v, call->words[1], &tag->phase));
+    if (!pl_copy_text(tag->note, sizeof tag->note, note ? note : ""))
+        PL_TRY(pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1));
+    tag->sequence = pl_store_sequence(call->store);
+    tag->wall_ms = pl_wall_ms();
+    tag->items = pl_alloc((size_t)v.n * sizeof *tag->items);
+    for (int m = 0; m < v.n; m++)
+        PL_TRY(add_item(call->store, &v, m, tag->phase, tag));
+done:
+    close_arm(&v);
+    return status;
+}
+
+/* ---- keeping it ---- */
+static pl_status write_here(pl_store *store, const char *object, const pl_buf *bytes)
+{
+    pl_txn *txn = NULL;
+    pl_hash blob;
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(store, &txn));
+    if (bytes->len > 0) {
+        PL_TRY(pl_txn_put_blob(txn, bytes->data, bytes->len, &blob));
+        PL_TRY(pl_txn_put_object(txn, object, &blob));
+    } else
+        PL_TRY(pl_txn_drop_object(txn, object));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    return status;
+}
+
+static pl_status ask_home(const char *address, const char *object, const pl_buf *bytes)
+{
+    pl_client *client = NULL;
+    pl_hash blob;
+    pl_client_options options = {
+        .homes = &address, .n_homes = 1, .patience_ms = HOME_PATIENCE_MS};
+    PL_RETURN_IF(pl_client_create(&options, &client));
+    pl_status status =
+        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
+    pl_client_destroy(&client);
+    return status;
+}
+
+/* The store of a run lies beside the addresses of its processes. */
+static pl_status keep_by_home(const store_call *call, const char *object,
+                              const pl_buf *bytes)
+{
+    char above[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_buf address = {0};
+    pl_join(above, call->folder, "..");
+    pl_status status = pl_read_file(pl_join(path, above, "proc/home.address"), &address);
+    if (status == PL_OK)
+        status = ask_home(pl_buf_text(&address), object, bytes);
+    else
+        status = pl_fail(PL_ERR_BUSY,
+                         "another process holds the store %s, and %s does not say how "
+                         "to ask it; try again when it has ended",
+                         call->folder, path);
+    pl_buf_destroy(&address);
+    return status;
+}
+
+/* No bytes: the tag goes. A home keeps an empty one, which counts as none. */
+static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_store *writer = NULL;
+    if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
+        return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
+    pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, &writer);
+    if (status == PL_ERR_BUSY)
+        return keep_by_home(call, object, bytes);
+    if (status == PL_OK)
+        status = write_here(writer, object, bytes);
+    pl_store_close(&writer);
+    return status;
+}
+
+/* ---- the verb ---- */
+/* A name that could be a version number or part of a path would be ambiguous. */
+static pl_status check_tag_name(const char *name)
+{
+    int64_t number;
+    if (!*name || strpbrk(name, "@/. \t") || pl_parse_int(name, &number) == PL_OK)
+        return pl_fail(PL_ERR_USAGE,
+                       "`%s` cannot name a tag: no numbers, and no @ / . "
+                       "or blanks",
+                       name);
+    return PL_OK;
+}
+
+static pl_status make(store_call *call)
+{
+    pl_snapshot tag, old;
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    const char *name = call->words[0];
+    memset(&tag, 0, sizeof tag);
+    pl_copy_text(tag.name, sizeof tag.name, name);
+    if (!call->values[STORE_OPT_FORCE] &&
+        pl_store_get_tag(call->store, name, &old) == PL_OK) {
+        pl_snapshot_clear(&old);
+        return pl_fail(PL_ERR_EXISTS, "tag %s exists already; --force moves it", name);
+    }
+    PL_TRY(fill(call, &tag));
+    pl_snapshot_encode(&tag, &bytes);
+    PL_TRY(keep(call, name, &bytes));
+    if (call->json)
+        print_tag_json(&tag);
+    else
+        print_tag(&tag, (int)strlen(name));
+done:
+    pl_buf_destroy(&bytes);
+    pl_snapshot_clear(&tag);
+    return status;
+}
+
+static pl_status delete_tag(store_call *call)
+{
+    pl_snapshot old;
+    pl_buf none = {0};
+    PL_RETURN_IF(pl_store_get_tag(call->store, call->words[0], &old));
+    pl_snapshot_clear(&old);
+    PL_RETURN_IF(keep(call, call->words[0], &none));
+    if (!call->json)
+        printf("tag %s is deleted\n", call->words[0]);
+    return PL_OK;
+}
+
+pl_status store_tag(store_call *call)
+{
+    if (!call->words[0])
+        return look_at_tags(call);
+    if (call->values[STORE_OPT_DELETE])
+        return delete_tag(call);
+    PL_RETURN_IF(check_tag_name(call->words[0]));
+    return make(call);
+}

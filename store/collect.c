@@ -1,0 +1,175 @@
+/* Garbage collection: the data of old versions go, their records stay.
+ *
+ * What to keep is the caller's to say; here it is counted what would become free, and
+ * taken away in commits of a bounded size, each of which is whole: a process that is
+ * killed in between has freed less, and the next one goes on. */
+#include "store/store_parts.h"
+#include "store/tally.h"
+#include <string.h>
+
+enum { BATCH_VERSIONS = 32 };
+
+typedef struct victim {
+    char module[PL_MODULE_NAME_MAX];
+    uint64_t number;
+} victim;
+
+typedef struct collection {
+    pl_store *store;
+    pl_keep_fn keep;
+    void *context;
+    pl_gc_report *report;
+    victim *victims;
+    size_t n;
+    uint64_t head;  /* of the module whose versions are visited */
+    tally released; /* references to blobs that would go */
+    tally loose;    /* references to chunks that would go */
+} collection;
+
+/* ---- choosing ---- */
+static void choose(collection *c, const pl_version *v)
+{
+    c->victims = pl_grow(c->victims, (c->n + 1) * sizeof *c->victims);
+    pl_copy_text(c->victims[c->n].module, PL_MODULE_NAME_MAX, v->module);
+    c->victims[c->n++].number = v->number;
+    tally_add(&c->released, &v->params);
+    tally_add(&c->released, &v->momentum);
+    tally_add(&c->released, &v->change);
+    for (int i = 0; v->updates == PL_UPDATES_KEPT && i < v->n_contributions; i++)
+        tally_add(&c->released, &v->contributions[i].update);
+}
+
+static pl_status visit_version(void *context, const pl_version *v)
+{
+    collection *c = context;
+    if (v->params_gone)
+        c->report->n_gone++;
+    else if (v->number >= c->head || c->keep(c->context, v))
+        c->report->n_kept++;
+    else
+        choose(c, v);
+    return PL_OK;
+}
+
+static pl_status visit_head(void *context, const pl_version *head)
+{
+    collection *c = context;
+    c->head = head->number;
+    return pl_store_each_version(c->store, head->module, visit_version, c);
+}
+
+/* ---- counting ---- */
+static pl_status count_blob(collection *c, const pl_hash *id, uint64_t released)
+{
+    blob_record blob;
+    bool found = false;
+    PL_RETURN_IF(blob_read(store_source(c->store), id, &blob, &found));
+    if (found && blob.refs <= released) {
+        c->report->n_blobs++;
+        for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
+            pl_hash chunk = blob_chunk(&blob, i);
+            tally_add(&c->loose, &chunk);
+        }
+    }
+    pl_buf_destroy(&blob.chunks);
+    return PL_OK;
+}
+
+/* Chunks that would go, by the references to them that would. Appends their bases. */
+static pl_status count_chunks(collection *c, const tally *released, tally *bases)
+{
+    pl_hash id;
+    uint64_t count;
+    c->report->n_chunks = c->report->bytes = 0;
+    for (size_t i = 0; tally_next(released, &i, &id, &count);) {
+        chunk_record chunk;
+        bool found = false;
+        PL_RETURN_IF(chunk_read(store_source(c->store), &id, &chunk, &found));
+        if (!found || chunk.refs > count)
+            continue;
+        c->report->n_chunks++;
+        c->report->bytes += chunk.stored;
+        tally_add(bases, &chunk.bases[0]);
+        tally_add(bases, &chunk.bases[1]);
+    }
+    return PL_OK;
+}
+
+static void add_all(tally *to, const tally *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        tally_add(to, &from->names[i]);
+}
+
+/* A base stays until what is relative to it goes. Each round knows one step more of
+ * what goes with what; the last one adds nothing. */
+static pl_status count_with_bases(collection *c)
+{
+    tally bases = {NULL, 0, 0};
+    pl_status status = PL_OK;
+    size_t n_before;
+    do {
+        tally all = {NULL, 0, 0}, next = {NULL, 0, 0};
+        add_all(&all, &c->loose);
+        add_all(&all, &bases);
+        tally_sort(&all);
+        status = count_chunks(c, &all, &next);
+        n_before = bases.n;
+        tally_destroy(&all);
+        tally_destroy(&bases);
+        bases = next;
+    } while (status == PL_OK && bases.n > n_before);
+    tally_destroy(&bases);
+    return status;
+}
+
+static pl_status count_all(collection *c)
+{
+    pl_hash id;
+    uint64_t released;
+    tally_sort(&c->released);
+    for (size_t i = 0; tally_next(&c->released, &i, &id, &released);)
+        PL_RETURN_IF(count_blob(c, &id, released));
+    return count_with_bases(c);
+}
+
+/* ---- taking away ---- */
+static pl_status drop_batch(pl_store *store, const victim *victims, size_t n)
+{
+    pl_txn *txn = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(store, &txn));
+    for (size_t i = 0; i < n; i++)
+        PL_TRY(pl_txn_drop_data(txn, victims[i].module, victims[i].number));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    return status;
+}
+
+static pl_status drop_all(const collection *c)
+{
+    for (size_t i = 0; i < c->n; i += BATCH_VERSIONS) {
+        size_t n = c->n - i < BATCH_VERSIONS ? c->n - i : BATCH_VERSIONS;
+        PL_RETURN_IF(drop_batch(c->store, c->victims + i, n));
+    }
+    return c->n > 0 ? kv_compact(c->store->db, KV_PACK) : PL_OK;
+}
+
+pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
+                           pl_gc_report *out)
+{
+    collection c = {.store = store, .keep = keep, .context = context, .report = out};
+    pl_status status = PL_OK;
+    *out = (pl_gc_report){0};
+    PL_TRY(pl_store_each_head(store, "", visit_head, &c));
+    out->n_versions = c.n;
+    PL_TRY(count_all(&c));
+    if (run)
+        PL_TRY(drop_all(&c));
+done:
+    pl_free(c.victims);
+    tally_destroy(&c.released);
+    tally_destroy(&c.loose);
+    return status;
+}
