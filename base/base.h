@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/name_table.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -7,10 +7,7 @@ enum { TICK_MS = 50, PARK_MS = 1500, FAILURES_MAX = 3, RELEASE_TEXT_MAX = 1024 }
 
 static int find_worker(const hub *h, const char *name)
 {
-    for (int i = 0; i < h->n_workers; i++)
-        if (strcmp(h->workers[i].name, name) == 0)
-            return i;
-    return -1;
+    return pl_name_table_get(h->worker_names, name);
 }
 
 static int know_worker(hub *h, const char *name)
@@ -19,6 +16,8 @@ static int know_worker(hub *h, const char *name)
     if (i >= 0)
         return i;
     h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
+    h->queue = pl_grow(h->queue, (size_t)(h->n_workers + 1) * sizeof *h->queue);
+    pl_name_table_put(h->worker_names, name, h->n_workers);
     hub_worker *w = &h->workers[h->n_workers];
     memset(w, 0, sizeof *w);
     pl_copy_text(w->name, sizeof w->name, name);
@@ -153,15 +152,17 @@ static pl_status give_task(hub *h, int worker, plan_task task)
     return note_given(h, &h->workers[worker], task);
 }
 
-/* A ready task, or the next phase of the one that the worker holds. */
-static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *served)
+/* A ready task, or the next phase of the one that the worker holds, if there is any.
+ * Where this one finds no ready task the next will not either: *search becomes false.
+ */
+static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
-    bool found = plan_choose(&h->tasks, worker, now_ms, &task);
+    bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
+    *search = found;
     bool goes_on = w->held_token != 0 &&
                    plan_continues(&h->tasks, w->held, w->held_phase, w->held_token);
-    *served = found || goes_on;
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
         return note_given(h, w, w->held);
@@ -188,20 +189,26 @@ static bool may_grant(const hub *h, int64_t now_ms)
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
-/* Every waiting worker for which there is a task by now. */
+/* Every waiting worker for which there is a task by now, whoever asked first first.
+ * Thousands may wait while nothing happens: then nothing is looked for. */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
-    for (int i = 0; i < h->n_workers; i++) {
-        hub_worker *w = &h->workers[i];
-        bool served = false;
-        if (!w->waiting)
-            continue;
-        if (may_grant(h, now))
-            PL_RETURN_IF(serve_worker(h, i, now, &served));
-        if (!served && now - w->waiting_since_ms > PARK_MS)
+    bool may = may_grant(h, now), search = may && h->stirred;
+    int n_left = 0;
+    for (int q = 0; q < h->n_queued; q++) {
+        hub_worker *w = &h->workers[h->queue[q]];
+        if (w->waiting && may && (search || w->held_token != 0))
+            PL_RETURN_IF(serve_worker(h, h->queue[q], now, &search));
+        if (w->waiting && now - w->waiting_since_ms > PARK_MS)
             PL_RETURN_IF(say_no_work(h, w));
+        w->queued = w->waiting;
+        if (w->queued)
+            h->queue[n_left++] = h->queue[q];
     }
+    h->n_queued = n_left;
+    if (may)
+        h->stirred = search && h->stirred;
     return PL_OK;
 }
 
@@ -239,7 +246,9 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
     }
     if (!w->waiting)
         w->waiting_since_ms = pl_now_ms();
-    w->waiting = true;
+    if (!w->queued)
+        h->queue[h->n_queued++] = index;
+    w->waiting = w->queued = true;
     w->request = m->request;
     return PL_OK;
 }
@@ -451,17 +460,24 @@ static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
     return answer(h, peer, &a);
 }
 
+/* Renewals, which are most of what a hub hears, make no task ready. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
     pl_status status;
-    while ((status = pl_wire_recv(h->socket, &peer, m)) == PL_OK)
+    while ((status = pl_wire_recv(h->socket, &peer, m)) == PL_OK) {
+        h->stirred = h->stirred || m->type != PL_MSG_RENEW;
         PL_RETURN_IF(handle(h, &peer, m));
+    }
     return status == PL_ERR_TIMEOUT ? PL_OK : status;
 }
 
 static void expire(hub *h, int64_t now_ms)
 {
+    if (now_ms - h->expired_ms < TICK_MS)
+        return;
+    h->expired_ms = now_ms;
+    h->stirred = true; /* also the quiet time after a restart ends some day */
     int n = plan_expire(&h->tasks, now_ms);
     if (n > 0)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
@@ -499,7 +515,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
-    hub h = {.options = options};
+    hub h = {.options = options, .worker_names = pl_name_table_create()};
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     PL_TRY(hub_open_homes(&h));
     if (options->ready_file && options->ready_file[0])
@@ -509,7 +525,9 @@ pl_status pl_hub_run(const pl_hub_options *options)
 done:
     hub_close_homes(&h);
     plan_clear(&h.tasks);
+    pl_name_table_destroy(&h.worker_names);
     pl_free(h.workers);
+    pl_free(h.queue);
     pl_wire_close(&h.socket);
     return status;
 }

@@ -247,6 +247,7 @@ pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
     pl_message_init(&m, 0);
     while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK) {
         home->heard_ms = now_ms;
+        h->stirred = true;
         PL_RETURN_IF(note_epoch(h, home, m.epoch));
         if (hear(h, home, &m) != PL_OK)
             pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"", index,

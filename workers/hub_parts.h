@@ -13,6 +13,7 @@ typedef struct hub_worker {
     pl_peer peer;
     int64_t seen_ms;
     bool waiting;      /* asked for a task and has not been answered */
+    bool queued;       /* stands in the hub's queue, waiting or not any more */
     uint64_t request;  /* of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* and what it gave, if given_token is not 0 */
@@ -52,6 +53,11 @@ typedef struct hub {
     hub_home *homes;
     hub_worker *workers;
     int n_workers;
+    pl_name_table *worker_names;
+    int *queue; /* [n_queued] workers that wait, in the order in which they asked */
+    int n_queued;
+    bool stirred;       /* since nothing was ready, something happened */
+    int64_t expired_ms; /* when leases were last looked through */
     plan tasks;
     int64_t known_ms;   /* when the state of all homes was known */
     int unknown_arms;   /* named by the state being applied, definition not here yet */

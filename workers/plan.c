@@ -6,6 +6,8 @@ static void clear_arm(plan_arm *a)
         pl_free(a->paths[i].mates);
     pl_topology_destroy(&a->topology);
     pl_arm_clear(&a->arm);
+    pl_name_table_destroy(&a->path_names);
+    pl_name_table_destroy(&a->module_names);
     pl_free(a->versions);
     pl_free(a->paths);
 }
@@ -37,11 +39,26 @@ static void init_paths(plan_arm *a)
     int replicas = pl_topology_n_replicas(a->topology);
     a->n_tasks = pl_topology_n_paths(a->topology) * replicas;
     a->paths = pl_alloc((size_t)a->n_tasks * sizeof *a->paths);
+    a->path_names = pl_name_table_create();
     for (int i = 0; i < a->n_tasks; i++) {
         a->paths[i].last_worker = -1;
         a->paths[i].mates_phase = -1;
         pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas,
                          a->paths[i].name);
+        pl_name_table_put(a->path_names, strchr(a->paths[i].name, '/') + 1, i);
+    }
+}
+
+static void init_modules(plan_arm *a)
+{
+    char name[PL_NAME_MAX];
+    int n = pl_topology_n_modules(a->topology);
+    a->versions = pl_alloc((size_t)n * sizeof *a->versions);
+    memset(a->versions, 0xff, (size_t)n * sizeof *a->versions);
+    a->module_names = pl_name_table_create();
+    for (int m = 0; m < n; m++) {
+        pl_topology_module_name(a->topology, m, name);
+        pl_name_table_put(a->module_names, name, m);
     }
 }
 
@@ -61,9 +78,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         clear_arm(&a);
         return status;
     }
-    int n_modules = pl_topology_n_modules(a.topology);
-    a.versions = pl_alloc((size_t)n_modules * sizeof *a.versions);
-    memset(a.versions, 0xff, (size_t)n_modules * sizeof *a.versions);
+    init_modules(&a);
     init_paths(&a);
     p->arms = pl_grow(p->arms, (size_t)(p->n_arms + 1) * sizeof *p->arms);
     p->arms[p->n_arms++] = a;
@@ -74,7 +89,7 @@ void plan_set_version(plan *p, const char *module, uint64_t version)
 {
     const char *slash = strchr(module, '/');
     plan_arm *a = slash ? arm_of(p, module, (size_t)(slash - module)) : NULL;
-    int m = a ? pl_topology_find_module(a->topology, slash + 1) : -1;
+    int m = a ? pl_name_table_get(a->module_names, slash + 1) : -1;
     if (m >= 0 && (a->versions[m] == UINT64_MAX || a->versions[m] < version))
         a->versions[m] = version;
 }
@@ -83,12 +98,10 @@ bool plan_find_task(plan *p, const char *name, plan_task *out)
 {
     const char *slash = strchr(name, '/');
     plan_arm *a = slash ? arm_of(p, name, (size_t)(slash - name)) : NULL;
-    for (int i = 0; a && i < a->n_tasks; i++)
-        if (strcmp(a->paths[i].name, name) == 0) {
-            *out = (plan_task){(int)(a - p->arms), i};
-            return true;
-        }
-    return false;
+    int i = a ? pl_name_table_get(a->path_names, slash + 1) : -1;
+    if (i >= 0)
+        *out = (plan_task){(int)(a - p->arms), i};
+    return i >= 0;
 }
 
 plan_path *plan_find_path(plan *p, const char *name)
@@ -255,13 +268,12 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             bool held = path->lease.active && path->lease.deadline_ms > now_ms;
-            if (held || !plan_ready(p, &p->arms[a], i))
-                continue;
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            if (score > best) {
-                best = score;
-                *out = (plan_task){a, i};
-            }
+            /* Readiness last: it costs most, and most tasks are no better. */
+            if (held || score <= best || !plan_ready(p, &p->arms[a], i))
+                continue;
+            best = score;
+            *out = (plan_task){a, i};
         }
     return best >= 0;
 }

@@ -41,6 +41,7 @@ typedef struct plan_arm {
     uint64_t *versions; /* [M]; UINT64_MAX: no such module yet */
     plan_path *paths;   /* [P*R] */
     int n_tasks;
+    pl_name_table *path_names, *module_names; /* without the arm's; owned */
 } plan_arm;
 
 typedef struct plan {

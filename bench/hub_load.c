@@ -1,0 +1,582 @@
+/* How many workers one hub serves: simulated ones, real protocol, no training.
+ *
+ *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
+ *
+ * This process plays the home, and forks others that play the workers, each with its
+ * own connection to a real `pathloom hub`: HELLO, TASK_REQ, RENEW every quarter of a
+ * lease's life, DONE. A task lasts 0.5 to 1.5 times --task (10 s; real ones last
+ * minutes, so this is more traffic than a training of that size). There are twice as
+ * many paths as workers. Without --levels every path has modules of its own, so that a
+ * task is always ready, and the time from TASK_REQ to TASK is the hub's alone; with it
+ * paths share modules as in a training, and that time contains waiting for others.
+ *
+ * One line: grants, their latency, that of renewals, the hub's memory and CPU time. */
+#include "outer/outer.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PER_PROCESS = 256, SAMPLES_MAX = 1 << 18, TTL_MS = 2000, WARM_UP_MS = 6000 };
+
+typedef struct load {
+    const char *pathloom, *levels;
+    int64_t workers, seconds, task_s;
+    char folder[PL_PATH_MAX], home[PL_ADDRESS_MAX], hub[PL_ADDRESS_MAX];
+    int64_t begin_ms, end_ms; /* what is counted */
+    pid_t hub_pid;
+} load;
+
+static void must(pl_status status)
+{
+    if (status == PL_OK)
+        return;
+    fprintf(stderr, "hub_load: %s\n", pl_last_error());
+    exit(pl_status_exit_code(status));
+}
+
+/* ---- the workers ---- */
+typedef struct sample {
+    float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
+    int n_grants, n_renewals;
+    int64_t n_empty, n_lost; /* NO_WORK, LEASE_LOST */
+} sample;
+
+typedef struct player {
+    pl_socket *hub;
+    char name[32], task[PL_MODULE_NAME_MAX];
+    uint64_t question, renewal, token;
+    int64_t asked_ms, renewed_ms, finish_ms, phase;
+    double asked, renewed; /* s */
+    bool welcome, works;
+} player;
+
+static void send_hub(player *p, pl_message *m)
+{
+    if (pl_wire_send(p->hub, m) != PL_OK)
+        fprintf(stderr, "hub_load: %s\n", pl_last_error());
+    pl_message_destroy(m);
+}
+
+static void say_hello(player *p, uint64_t pid)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    m.request = pl_wire_next_request();
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, "none");
+    pl_put_u64(&m.body, PL_TAG_PID, pid);
+    p->asked_ms = pl_now_ms();
+    send_hub(p, &m);
+}
+
+static void ask_task(player *p)
+{
+    pl_message m;
+    if (p->question == 0) {
+        p->question = pl_wire_next_request();
+        p->asked = pl_now();
+    }
+    p->asked_ms = pl_now_ms();
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    m.request = p->question;
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    send_hub(p, &m);
+}
+
+static void report(player *p, uint16_t type)
+{
+    pl_message m;
+    pl_message_init(&m, type);
+    m.request = pl_wire_next_request();
+    m.token = p->token;
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->phase);
+    pl_put_text(&m.body, PL_TAG_TASK, p->task);
+    if (type == PL_MSG_RENEW) {
+        pl_put_f64(&m.body, PL_TAG_LOSS, 3.5);
+        pl_put_u64(&m.body, PL_TAG_STEP, 1);
+        pl_put_f64(&m.body, PL_TAG_RATE, 1e4);
+        p->renewal = m.request;
+        p->renewed_ms = pl_now_ms();
+        p->renewed = pl_now();
+    } else {
+        pl_put_u64(&m.body, PL_TAG_TOKENS, 1000);
+        pl_put_f64(&m.body, PL_TAG_LOSS, 3.5);
+        pl_put_f64(&m.body, PL_TAG_SECONDS, 0.1);
+        pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+        pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    }
+    send_hub(p, &m);
+}
+
+static bool counts(const load *l)
+{
+    int64_t now = pl_now_ms();
+    return now >= l->begin_ms && now < l->end_ms;
+}
+
+static void take_task(player *p, const load *l, const pl_message *m, sample *s)
+{
+    pl_reader r;
+    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
+    p->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+    pl_get_text(&r, PL_TAG_TASK, 0, p->task, sizeof p->task);
+    must(pl_reader_status(&r));
+    if (counts(l) && s->n_grants < SAMPLES_MAX)
+        s->grant_ms[s->n_grants++] = (float)(1e3 * (pl_now() - p->asked));
+    p->token = m->token;
+    p->question = 0;
+    p->works = true;
+    p->renewed_ms = pl_now_ms();
+    int64_t span = 1000 * l->task_s;
+    p->finish_ms = p->renewed_ms + span / 2 + rand() % span;
+}
+
+static void hear(player *p, const load *l, const pl_message *m, sample *s)
+{
+    if (m->type == PL_MSG_WELCOME)
+        p->welcome = true;
+    else if (m->type == PL_MSG_TASK && m->request == p->question)
+        take_task(p, l, m, s);
+    else if (m->type == PL_MSG_NO_WORK && m->request == p->question) {
+        p->question = 0;
+        s->n_empty += counts(l);
+    } else if (m->type == PL_MSG_RENEWED && m->request == p->renewal) {
+        if (counts(l) && s->n_renewals < SAMPLES_MAX)
+            s->renew_ms[s->n_renewals++] = (float)(1e3 * (pl_now() - p->renewed));
+    } else if (m->type == PL_MSG_LEASE_LOST && m->request == p->renewal) {
+        p->works = false;
+        s->n_lost += counts(l);
+    } else if (m->type == PL_MSG_ERR)
+        p->welcome = false;
+}
+
+/* Tells the home, as a worker's submissions would, then the hub. */
+static void finish(player *p, pl_socket *home)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_SUBMIT_PATH);
+    pl_put_text(&m.body, PL_TAG_NAME, p->task);
+    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->phase + 1);
+    must(pl_wire_send(home, &m));
+    pl_message_destroy(&m);
+    report(p, PL_MSG_DONE);
+    p->works = false;
+}
+
+static void act(player *p, pl_socket *home, uint64_t pid)
+{
+    int64_t now = pl_now_ms();
+    if (!p->welcome) {
+        if (now - p->asked_ms > 1000)
+            say_hello(p, pid);
+    } else if (!p->works) {
+        if (p->question == 0 || now - p->asked_ms > 1000)
+            ask_task(p);
+    } else if (now >= p->finish_ms)
+        finish(p, home);
+    else if (now - p->renewed_ms >= TTL_MS / 4)
+        report(p, PL_MSG_RENEW);
+}
+
+/* One process of workers `first` and on; gives its samples to `out`. */
+static void play(const load *l, int64_t first, int n, int out)
+{
+    player *players = pl_alloc((size_t)n * sizeof *players);
+    pl_socket **sockets = pl_alloc((size_t)n * sizeof *sockets), *home;
+    bool *ready = pl_alloc((size_t)n * sizeof *ready);
+    sample *s = pl_alloc(sizeof *s);
+    pl_message m;
+    pl_message_init(&m, 0);
+    srand((unsigned)first + 1);
+    must(pl_wire_connect(l->home, &home));
+    for (int i = 0; i < n; i++) {
+        snprintf(players[i].name, sizeof players[i].name, "worker-%lld",
+                 (long long)first + i);
+        must(pl_wire_connect(l->hub, &players[i].hub));
+        sockets[i] = players[i].hub;
+        players[i].asked_ms = pl_now_ms() - rand() % 1000; /* not all at once */
+    }
+    while (pl_now_ms() < l->end_ms) {
+        pl_wire_poll(sockets, (size_t)n, NULL, 0, 5, ready);
+        for (int i = 0; i < n; i++) {
+            while (ready[i] && pl_wire_recv(sockets[i], NULL, &m) == PL_OK)
+                hear(&players[i], l, &m, s);
+            act(&players[i], home, (uint64_t)getpid());
+        }
+    }
+    FILE *file = fdopen(out, "wb");
+    if (!file || fwrite(s, sizeof *s, 1, file) != 1 || fclose(file) != 0)
+        _exit(74);
+    _exit(0); /* thousands of connections end with the process */
+}
+
+/* ---- the home ---- */
+typedef struct fake_home {
+    pl_socket *socket;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_hash blob;
+    pl_buf definition, state;
+    pl_peer hub;
+    int64_t *phases; /* by path */
+    pl_name_table *paths;
+    int64_t n_unsent; /* the hub, or a worker, had gone */
+    int *done;        /* by module: contributors of the round that is being made */
+    uint64_t *versions;
+} fake_home;
+
+static void make_arm(fake_home *h, const load *l)
+{
+    pl_arm *arm = &h->arm;
+    int n_paths = (int)(2 * l->workers);
+    memset(arm, 0, sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "load");
+    arm->shape = (pl_shape){.vocab = 300,
+                            .width = 16,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 8,
+                            .ffn = 24,
+                            .n_blocks = 2,
+                            .context = 16,
+                            .tied = true,
+                            .rope_theta = 1e4,
+                            .norm_eps = 1e-5};
+    arm->spec = (pl_topology_spec){.n_levels = 1,
+                                   .experts = {n_paths},
+                                   .embed_choice = PL_CHOICE_PRIVATE,
+                                   .head_choice = PL_CHOICE_PRIVATE,
+                                   .replicas = 1};
+    if (l->levels) {
+        arm->spec.embed_choice = arm->spec.head_choice = PL_CHOICE_COMMON;
+        must(pl_topology_parse_levels(l->levels, &arm->spec));
+    }
+    arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 100000};
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        arm->outer.lr[c] = 0.7;
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
+    must(pl_codec_options_default("f32", &arm->outer.codec));
+    must(pl_topology_create(&arm->shape, &arm->spec, &h->topology));
+    arm->n_shards = pl_topology_n_paths(h->topology);
+    arm->shards = pl_alloc((size_t)arm->n_shards * sizeof *arm->shards);
+    arm->weights = pl_alloc((size_t)arm->n_shards * sizeof *arm->weights);
+    pl_arm_encode(arm, &h->definition);
+    pl_blob_hash(h->definition.data, h->definition.len, &h->blob);
+    int n_modules = pl_topology_n_modules(h->topology);
+    h->phases = pl_alloc((size_t)arm->n_shards * sizeof *h->phases);
+    h->done = pl_alloc((size_t)n_modules * sizeof *h->done);
+    h->versions = pl_alloc((size_t)n_modules * sizeof *h->versions);
+    h->paths = pl_name_table_create();
+    for (int p = 0; p < arm->n_shards; p++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_arm_path_name(arm, h->topology, p, 0, name);
+        pl_name_table_put(h->paths, name, p);
+    }
+}
+
+static void put_module(const fake_home *h, int module, pl_buf *out)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm_module_name(&h->arm, h->topology, module, name);
+    pl_put_text(out, PL_TAG_MODULE, name);
+    pl_put_u64(out, PL_TAG_VERSION, h->versions[module]);
+}
+
+static void put_path(const fake_home *h, int path, pl_buf *out)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm_path_name(&h->arm, h->topology, path, 0, name);
+    pl_put_text(out, PL_TAG_NAME, name);
+    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)h->phases[path]);
+    pl_put_u64(out, PL_TAG_TOKENS, 1);
+    pl_put_f64(out, PL_TAG_LOSS, 1);
+    pl_put_f64(out, PL_TAG_SECONDS, 1);
+}
+
+static void nest(pl_buf *inner, pl_buf *out)
+{
+    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
+    pl_buf_clear(inner);
+}
+
+static void make_state(fake_home *h)
+{
+    pl_buf inner = {0};
+    pl_buf_clear(&h->state);
+    pl_put_text(&inner, PL_TAG_ARM, h->arm.name);
+    pl_put_hash(&inner, PL_TAG_ARM_BLOB, &h->blob);
+    nest(&inner, &h->state);
+    for (int m = 0; m < pl_topology_n_modules(h->topology); m++) {
+        put_module(h, m, &inner);
+        nest(&inner, &h->state);
+    }
+    for (int p = 0; p < h->arm.n_shards; p++) {
+        if (h->phases[p] == 0)
+            continue;
+        put_path(h, p, &inner);
+        nest(&inner, &h->state);
+    }
+    pl_buf_destroy(&inner);
+}
+
+static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
+{
+    size_t left = offset < from->len ? from->len - (size_t)offset : 0;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, from->len);
+    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    if (left > 0)
+        pl_buf_append(&a->data, from->data + offset,
+                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
+}
+
+static void tell(fake_home *h, pl_buf *record)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    pl_buf_append(&event.body, record->data, record->len);
+    pl_buf_clear(record);
+    h->n_unsent +=
+        h->hub.len > 0 && pl_wire_send_to(h->socket, &h->hub, &event) != PL_OK;
+    pl_message_destroy(&event);
+}
+
+/* A path has finished; a module whose contributors all have becomes a new version. */
+static void on_finished(fake_home *h, pl_reader *r)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_buf record = {0};
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int path = pl_name_table_get(h->paths, name);
+    if (path < 0 || h->phases[path] + 1 != (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0))
+        return;
+    h->phases[path]++;
+    for (int slot = 0; slot < pl_topology_n_slots(h->topology); slot++) {
+        int m = pl_topology_module_of_path(h->topology, slot, path);
+        if (++h->done[m] % pl_arm_contributors(h->topology, m) != 0)
+            continue;
+        h->versions[m]++;
+        put_module(h, m, &record);
+        tell(h, &record);
+    }
+    put_path(h, path, &record);
+    tell(h, &record);
+    pl_buf_destroy(&record);
+}
+
+static void answer(fake_home *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_message a;
+    pl_reader r;
+    pl_message_init(&a, PL_MSG_OK);
+    pl_reader_open(&r, "a question", m->body.data, m->body.len);
+    a.request = m->request;
+    a.epoch = 1;
+    switch (m->type) {
+    case PL_MSG_HELLO:
+        a.type = PL_MSG_WELCOME;
+        pl_put_u64(&a.body, PL_TAG_VERSION, 1);
+        break;
+    case PL_MSG_GET_STATE:
+        h->hub = *peer;
+        a.type = PL_MSG_STATE_IS;
+        if (pl_get_u64(&r, PL_TAG_OFFSET, 0) == 0)
+            make_state(h);
+        put_piece(&h->state, pl_get_u64(&r, PL_TAG_OFFSET, 0), &a);
+        break;
+    case PL_MSG_GET_BLOB:
+        a.type = PL_MSG_BLOB;
+        put_piece(&h->definition, 0, &a);
+        break;
+    case PL_MSG_SUBMIT_PATH:
+        on_finished(h, &r);
+        pl_message_destroy(&a);
+        return;
+    default:
+        break;
+    }
+    h->n_unsent += pl_wire_send_to(h->socket, peer, &a) != PL_OK;
+    pl_message_destroy(&a);
+}
+
+static void serve(fake_home *h, int64_t until_ms)
+{
+    pl_message m;
+    pl_peer peer;
+    bool ready;
+    pl_message_init(&m, 0);
+    while (pl_now_ms() < until_ms) {
+        pl_wire_poll(&h->socket, 1, NULL, 0, 50, &ready);
+        while (pl_wire_recv(h->socket, &peer, &m) == PL_OK)
+            answer(h, &peer, &m);
+    }
+    pl_message_destroy(&m);
+}
+
+/* ---- the whole ---- */
+static void start_hub(load *l)
+{
+    char ready[PL_PATH_MAX], ttl[16];
+    pl_buf address = {0};
+    pl_join(ready, l->folder, "hub.address");
+    snprintf(ttl, sizeof ttl, "%d", TTL_MS);
+    l->hub_pid = fork();
+    if (l->hub_pid == 0) {
+        char log[PL_PATH_MAX];
+        if (!freopen(pl_join(log, l->folder, "hub.log"), "w", stderr))
+            _exit(74);
+        execl(l->pathloom, "pathloom", "hub", "--bind", "tcp://127.0.0.1:*", "--home",
+              l->home, "--ttl-ms", ttl, "--ready", ready, (char *)NULL);
+        _exit(71);
+    }
+    for (int i = 0; i < 500 && pl_read_file(ready, &address) != PL_OK; i++)
+        pl_sleep_ms(10);
+    pl_copy_text(l->hub, sizeof l->hub, pl_buf_text(&address));
+    pl_buf_destroy(&address);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *what, float *ms, size_t n)
+{
+    qsort(ms, n, sizeof *ms, by_size);
+    if (n > 0)
+        printf("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms\n", what, n, ms[n / 2],
+               ms[n * 99 / 100], ms[n - 1]);
+}
+
+static void print_hub(const load *l, int64_t wall_ms)
+{
+    char path[64];
+    pl_buf text = {0};
+    struct rusage used;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
+    must(pl_read_file(path, &text));
+    const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
+    long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
+    kill(l->hub_pid, SIGKILL);
+    waitpid(l->hub_pid, NULL, 0);
+    getrusage(RUSAGE_CHILDREN, &used);
+    printf("  hub: %ld MiB at most\n", kib / 1024);
+    printf("  all processes but the home: %.0f %% of a core\n",
+           1e-1 *
+               ((double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+                (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)) /
+               (double)wall_ms);
+    pl_buf_destroy(&text);
+}
+
+static void collect(const load *l, const int *from, int n)
+{
+    size_t n_grants = 0, n_renewals = 0;
+    float *grants = NULL, *renewals = NULL;
+    int64_t n_empty = 0, n_lost = 0;
+    sample *s = pl_alloc(sizeof *s);
+    for (int i = 0; i < n; i++) {
+        FILE *file = fdopen(from[i], "rb");
+        if (!file || fread(s, sizeof *s, 1, file) != 1) {
+            fprintf(stderr, "hub_load: a process of workers gave nothing\n");
+            continue;
+        }
+        fclose(file);
+        grants = pl_grow(grants, (n_grants + (size_t)s->n_grants + 1) * sizeof *grants);
+        renewals = pl_grow(renewals,
+                           (n_renewals + (size_t)s->n_renewals + 1) * sizeof *renewals);
+        memcpy(grants + n_grants, s->grant_ms,
+               (size_t)s->n_grants * sizeof *s->grant_ms);
+        memcpy(renewals + n_renewals, s->renew_ms,
+               (size_t)s->n_renewals * sizeof *s->renew_ms);
+        n_grants += (size_t)s->n_grants;
+        n_renewals += (size_t)s->n_renewals;
+        n_empty += s->n_empty;
+        n_lost += s->n_lost;
+    }
+    printf("%lld workers, tasks of %lld s, %lld s counted; without work %lld, leases "
+           "lost %lld\n",
+           (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
+           (long long)n_empty, (long long)n_lost);
+    print_times("TASK_REQ to TASK", grants, n_grants);
+    print_times("RENEW to RENEWED", renewals, n_renewals);
+}
+
+static void run(load *l)
+{
+    fake_home h;
+    int from[256], n = 0;
+    int64_t start = pl_now_ms();
+    l->begin_ms = start + WARM_UP_MS + 1000 * l->task_s;
+    l->end_ms = l->begin_ms + 1000 * l->seconds;
+    memset(&h, 0, sizeof h);
+    make_arm(&h, l);
+    /* The others are forked before this process has sockets. */
+    if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
+        exit(64);
+    start_hub(l);
+    for (int64_t first = 0; first < l->workers && n < 256; first += PER_PROCESS, n++) {
+        int ends[2], some = l->workers - first < PER_PROCESS ? (int)(l->workers - first)
+                                                             : PER_PROCESS;
+        if (pipe(ends) != 0)
+            exit(71);
+        if (fork() == 0) {
+            close(ends[0]);
+            play(l, first, some, ends[1]);
+        }
+        close(ends[1]);
+        from[n] = ends[0];
+    }
+    char bound[PL_ADDRESS_MAX];
+    must(pl_wire_bind(l->home, &h.socket, bound));
+    serve(&h, l->end_ms);
+    collect(l, from, n);
+    if (h.n_unsent > 0)
+        printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
+    while (n-- > 0)
+        waitpid(-1, NULL, WNOHANG);
+    print_hub(l, pl_now_ms() - start);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {{"pathloom", required_argument, NULL, 'p'},
+                                          {"workers", required_argument, NULL, 'w'},
+                                          {"seconds", required_argument, NULL, 's'},
+                                          {"task", required_argument, NULL, 't'},
+                                          {"levels", required_argument, NULL, 'l'},
+                                          {NULL, 0, NULL, 0}};
+    load l = {.pathloom = "build/release/pathloom",
+              .workers = 64,
+              .seconds = 10,
+              .task_s = 10};
+    int option;
+    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        int64_t *number = option == 'w'   ? &l.workers
+                          : option == 's' ? &l.seconds
+                          : option == 't' ? &l.task_s
+                                          : NULL;
+        if (option == 'p')
+            l.pathloom = optarg;
+        else if (option == 'l')
+            l.levels = optarg;
+        else if (!number || pl_parse_int(optarg, number) != PL_OK || *number < 1)
+            return 64;
+    }
+    const char *root = getenv("TMPDIR");
+    pl_join(l.folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
+    if (!mkdtemp(l.folder))
+        return 73;
+    run(&l);
+    must(pl_remove_tree(l.folder));
+    return 0;
+}

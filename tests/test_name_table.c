@@ -1,0 +1,53 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { N = 20000 };
+
+static void every_name_finds_its_number(void **state)
+{
+    (void)state;
+    char name[32];
+    pl_name_table *table = pl_name_table_create();
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "mix/p%05d.r0", i);
+        assert_int_equal(pl_name_table_get(table, name), -1);
+        pl_name_table_put(table, name, i);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "mix/p%05d.r0", i);
+        assert_int_equal(pl_name_table_get(table, name), i);
+    }
+    assert_int_equal(pl_name_table_get(table, "mix/p00000.r1"), -1);
+    assert_int_equal(pl_name_table_get(table, ""), -1);
+    pl_name_table_destroy(&table);
+    assert_null(table);
+    pl_name_table_destroy(&table);
+}
+
+static void a_name_that_is_there_gets_the_new_number(void **state)
+{
+    (void)state;
+    char name[] = "worker-1";
+    pl_name_table *table = pl_name_table_create();
+    pl_name_table_put(table, name, 3);
+    pl_name_table_put(table, name, 7);
+    name[0] = 'W'; /* the table has its own copy */
+    assert_int_equal(pl_name_table_get(table, "worker-1"), 7);
+    assert_int_equal(pl_name_table_get(table, name), -1);
+    pl_name_table_destroy(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_name_finds_its_number),
+        cmocka_unit_test(a_name_that_is_there_gets_the_new_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
