@@ -49,6 +49,15 @@ const store_verb store_verbs[] = {
      "what "
      "a tag names. Also while a job runs: its home keeps the tag.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
+    {"rollback", "MODULE|ARM", "make an older version the newest again",
+     "Appends versions with the parameters of --to; nothing is rewritten. Where the "
+     "arm "
+     "is still training, all its modules and paths move on to the next phase that "
+     "nobody "
+     "has begun, and `pathloom train` goes on from there; methods whose paths keep "
+     "parameters of their own (noloco, eager, streaming, delayed-nesterov) are refused "
+     "until they have finished. Needs the job to be stopped.",
+     1, 1, TAKES(TO), false, store_rollback},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 

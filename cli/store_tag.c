@@ -176,7 +176,8 @@ static pl_status keep_by_home(const store_call *call, const char *object,
     char above[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_buf address = {0};
     pl_join(above, call->folder, "..");
-    pl_status status = pl_read_file(pl_join(path, above, "proc/home.address"), &address);
+    pl_status status =
+        pl_read_file(pl_join(path, above, "proc/home.address"), &address);
     if (status == PL_OK)
         status = ask_home(pl_buf_text(&address), object, bytes);
     else
