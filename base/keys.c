@@ -19,7 +19,12 @@ _Static_assert(PL_PUBKEY_BYTES == crypto_box_PUBLICKEYBYTES, "Curve25519");
 _Static_assert(PL_PUBKEY_BYTES == crypto_box_SECRETKEYBYTES, "Curve25519");
 _Static_assert(PL_PUBKEY_BYTES == crypto_box_SEEDBYTES, "a hash is a seed");
 
-enum { ENTRIES_MAX = 1 << 16, LINE_MAX_BYTES = 256, LOCK_WAIT_MS = 5000 };
+enum {
+    ENTRIES_MAX = 1 << 16,
+    LINE_MAX_BYTES = 256,
+    LOCK_WAIT_MS = 5000,
+    KEY_FILE_MAX = 256
+};
 static const char file_mark[] = "pathloom-key 1";
 
 static void ready(void)
@@ -71,6 +76,13 @@ void pl_keypair_create(pl_keypair *out)
     crypto_box_keypair(out->open.bytes, out->secret);
 }
 
+void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out)
+{
+    ready();
+    memcpy(out->secret, secret, PL_PUBKEY_BYTES);
+    crypto_scalarmult_base(out->open.bytes, out->secret);
+}
+
 void pl_keypair_wipe(pl_keypair *pair)
 {
     sodium_memzero(pair, sizeof *pair);
@@ -108,25 +120,37 @@ static pl_status write_key(int fd, const char *path, const char *text)
     return PL_OK;
 }
 
-pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
+static void key_text(const pl_keypair *pair, char text[KEY_FILE_MAX])
 {
-    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT], text[256];
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST)
-        return pl_fail(PL_ERR_EXISTS, "%s is there already; a key is never overwritten",
-                       path);
-    if (fd < 0)
-        return pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&pair->open, open_text);
     to_text(pair->secret, PL_PUBKEY_BYTES, secret_text, sizeof secret_text);
-    snprintf(text, sizeof text, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
+    snprintf(text, KEY_FILE_MAX, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
              secret_text);
+    sodium_memzero(secret_text, sizeof secret_text);
+}
+
+/* Under its name the file is whole, or not there, and it never takes another's place.
+ */
+pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
+{
+    char text[KEY_FILE_MAX], fresh[PL_PATH_MAX];
+    snprintf(fresh, sizeof fresh, "%.1000s.tmp-%ld", path, (long)getpid());
+    unlink(fresh);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+    key_text(pair, text);
     pl_status status = write_key(fd, path, text);
     sodium_memzero(text, sizeof text);
-    sodium_memzero(secret_text, sizeof secret_text);
     close(fd);
-    if (status != PL_OK)
-        unlink(path);
+    if (status == PL_OK && link(fresh, path) != 0)
+        status =
+            errno == EEXIST
+                ? pl_fail(PL_ERR_EXISTS,
+                          "%s is there already; a key is never overwritten", path)
+                : pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+    unlink(fresh);
     return status;
 }
 

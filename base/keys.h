@@ -42,6 +42,8 @@ PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
 
 void pl_keypair_create(pl_keypair *out);
+/* The pair that a secret half belongs to. */
+void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out);
 void pl_keypair_wipe(pl_keypair *pair);
 /* Mode 0600, made durable; a file that is there already is ERR_EXISTS. */
 PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair);

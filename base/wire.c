@@ -381,6 +381,8 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
     pl_address at;
     *out = NULL;
     PL_RETURN_IF(pl_address_parse(address, &at));
+    if (!own && self.has_keys)
+        own = &self.keys;
     if (!at.is_local && !at.has_key)
         return pl_fail(PL_ERR_CONFIG,
                        "%s is not on this machine and names no key; give the whole "
@@ -408,7 +410,7 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
 
 pl_status pl_wire_connect(const char *address, pl_socket **out)
 {
-    return pl_wire_connect_as(address, self.has_keys ? &self.keys : NULL, out);
+    return pl_wire_connect_as(address, NULL, out);
 }
 
 /* ---- what the monitor tells ---- */

@@ -59,8 +59,9 @@ PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
 /* Whether pl_wire_bind would find the address free. */
 PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
-/* With the process's own key, or another. An address that is not local names the
- * server's key: ERR_CONFIG. Who is refused there learns it from pl_wire_recv. */
+/* With the process's own key, or another (`own` NULL: the process's). An address that
+ * is not local names the server's key: ERR_CONFIG. Who is refused there learns it from
+ * pl_wire_recv. */
 PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
 PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
                                            pl_socket **out);
@@ -108,6 +109,8 @@ uint64_t pl_wire_next_request(void); /* unique in this process */
 enum { PL_WIRE_ERR = 1 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence);
+/* The status of an ERR answer, its sentence as the last error; never PL_OK. */
+pl_status pl_wire_error_of(const pl_message *answer);
 
 /* Before exit, after all sockets are closed. */
 void pl_wire_shutdown(void);

@@ -26,7 +26,7 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
 }
 
 /* The peer's failure, in its own words, becomes ours. */
-static pl_status status_of_error(const pl_message *answer)
+pl_status pl_wire_error_of(const pl_message *answer)
 {
     pl_reader reader;
     char sentence[SENTENCE_MAX];
@@ -72,7 +72,7 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
         if (status == PL_ERR_TIMEOUT)
             continue;
         PL_RETURN_IF(status);
-        return answer->type == PL_WIRE_ERR ? status_of_error(answer) : PL_OK;
+        return answer->type == PL_WIRE_ERR ? pl_wire_error_of(answer) : PL_OK;
     }
     return pl_fail(PL_ERR_TIMEOUT,
                    "%s did not answer message type %u within %d ms (sent %d times)",

@@ -24,13 +24,17 @@ int store_explain(int argc, char **argv); /* argv[0] is "store" */
 int cmd_status(int argc, char **argv);
 int cmd_hub(int argc, char **argv);
 int cmd_home(int argc, char **argv);
+
+int cmd_join(int argc, char **argv);
+int cmd_key(int argc, char **argv);
+
 int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
-/* The flag that SIGTERM (and SIGINT, if asked) sets; a second SIGINT ends the process
- * at once. */
+/* The flag that SIGTERM and SIGUSR1 (and SIGINT, if asked) set to 1, a second one to 2;
+ * a second SIGINT ends the process at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
 /* From here on the first SIGINT ends the process: nothing is left to drain. */
 void cli_stop_at_once(void);

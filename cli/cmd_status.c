@@ -3,26 +3,13 @@
 
 enum { ASK_MS = 3000 };
 
-static pl_status not_running(const run *r)
-{
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "no job is running in %s; start or resume it with `pathloom train "
-                   "--out %s`",
-                   r->dir, r->dir);
-}
-
 static pl_status connect_hub(run *r, const char *dir)
 {
-    char path[PL_PATH_MAX];
-    pl_buf address = {0};
+    char address[PL_ADDRESS_MAX];
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
-    if (!pl_path_exists(run_file(r, "proc/hub.address", path)))
-        return not_running(r);
-    pl_status status = pl_read_file(path, &address);
-    if (status == PL_OK)
-        status = pl_wire_connect(pl_buf_text(&address), &r->hub);
-    pl_buf_destroy(&address);
-    return status;
+    PL_RETURN_IF(run_hub_address(r->dir, address));
+    PL_RETURN_IF(run_use_keys(r->dir));
+    return pl_wire_connect(address, &r->hub);
 }
 
 /* A job that was killed leaves its hub's address; its lock went with it. */
@@ -34,7 +21,11 @@ static pl_status ask(run *r, pl_json **out)
         return status;
     if (pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);
-        return not_running(r);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "no job is running in %s; start or resume it with `pathloom train "
+            "--out %s`",
+            r->dir, r->dir);
     }
     return pl_fail(status,
                    "the hub of the job in %s does not answer within %d s; it is "

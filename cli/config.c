@@ -247,7 +247,7 @@ static const pl_key keys[] = {
 
     SECTION("workers", "who computes"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
-     "0: one a processor", true},
+     "0: one a processor; with net.attach none", true},
     {"workers.relay", PL_KEY_INT, AT(relays), "0", 0, 16, NULL, "processes",
      "relays between workers and home: they add updates of homomorphic codecs", true},
     {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",
@@ -271,11 +271,25 @@ static const pl_key keys[] = {
     {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
      "of uploads that a home holds in memory", true},
 
-    SECTION("net", "addresses; only this machine until encryption is there"),
+    SECTION("net", "who listens where; what other machines reach is encrypted"),
     {"net.hub", PL_KEY_TEXT, AT(hub_bind), "tcp://127.0.0.1:*", 0, 0, NULL, "",
-     "where the hub listens; * takes a free port", true},
+     "where the hub listens, tcp://HOST:PORT; host 0.0.0.0: all interfaces; port *: a "
+     "free "
+     "one",
+     true},
     {"net.home", PL_KEY_TEXT, AT(home_bind), "tcp://127.0.0.1:*", 0, 0, NULL, "",
      "where the home listens", true},
+    {"net.advertise", PL_KEY_TEXT, AT(advertise), "", 0, 0, NULL, "",
+     "host by which other machines reach this one; empty: its first address", true},
+    {"net.encrypt", PL_KEY_CHOICE, AT(encrypt), "auto", 0, 0, "auto|on|off", "",
+     "auto: when an address is not only of this machine", true},
+    {"net.metrics", PL_KEY_TEXT, AT(metrics), "", 0, 0, NULL, "",
+     "HOST:PORT where the hub answers Prometheus at /metrics; empty: nowhere", true},
+    {"net.attach", PL_KEY_BOOL, AT(attach), "false", 0, 0, NULL, "",
+     "hub and home of this run were started by hand (`pathloom home --run`, `pathloom "
+     "hub "
+     "--run`)",
+     true},
 };
 
 const pl_table config_table = {keys, sizeof keys / sizeof *keys};
@@ -528,12 +542,37 @@ void config_hash(const config *c, pl_hash *out)
     pl_buf_destroy(&text);
 }
 
+bool config_encrypts(const config *c)
+{
+    pl_address hub, home;
+    if (strcmp(c->encrypt, "auto") != 0)
+        return strcmp(c->encrypt, "on") == 0;
+    return pl_address_parse(c->hub_bind, &hub) != PL_OK || !hub.is_local ||
+           pl_address_parse(c->home_bind, &home) != PL_OK || !home.is_local;
+}
+
+static pl_status check_listener(const config *c, const char *key, const char *text)
+{
+    pl_address at;
+    pl_status status = pl_address_parse(text, &at);
+    if (status != PL_OK)
+        return pl_fail_in(PL_ERR_CONFIG, "%s", key);
+    if (!at.is_local && strcmp(c->encrypt, "off") == 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s is %s, which other machines reach, and net.encrypt is off; "
+                       "only loopback and ipc may be without encryption",
+                       key, text);
+    return PL_OK;
+}
+
 pl_status config_check(const config *c)
 {
     pl_shape shape;
     pl_topology_spec spec;
     pl_topology *topology = NULL;
     pl_outer outer;
+    PL_RETURN_IF(check_listener(c, "net.hub", c->hub_bind));
+    PL_RETURN_IF(check_listener(c, "net.home", c->home_bind));
     PL_RETURN_IF(check_baselines(c));
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,

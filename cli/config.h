@@ -54,7 +54,8 @@ typedef struct config {
     config_text backend, precision;
     bool keep_updates, keep_momentum;
     int64_t staging;
-    config_text hub_bind, home_bind;
+    config_text hub_bind, home_bind, encrypt, advertise, metrics;
+    bool attach;
 } config;
 
 extern const pl_table config_table;
@@ -75,6 +76,9 @@ pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
 /* ERR_CONFIG: what no outer method or codec can do (config_outer.c). */
 pl_status config_outer(const config *c, pl_outer *out);
+/* Whether the processes of the job speak CURVE: net.encrypt, or an address that other
+ * machines reach. */
+bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 bool config_wants(const config *c, const char *baseline);
 

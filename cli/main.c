@@ -59,47 +59,79 @@ static const char bench_options[] =
 static const char init_options[] =
     "  --set KEY=VALUE     written instead of the default\n"
     "  --reference         the keys as a Markdown page\n";
-static const char hub_options[] =
-    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
-    "  --home ADDRESS      of a home; once for each\n"
+#define LOG_OPTIONS                                                                    \
+    "  --log-json          log lines as JSON\n"                                        \
+    "  --verbose           log more\n"
+#define LISTEN_OPTIONS                                                                 \
+    "  --listen ADDRESS    tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a free port\n" \
+    "                      (tcp://127.0.0.1:*)\n"                                      \
+    "  --key FILE          its key; what other machines reach must have one\n"         \
+    "  --keys FILE         the list of keys that may connect\n"                        \
+    "  --advertise HOST    by which other machines reach it (found)\n"                 \
     "  --ready FILE        gets the address as soon as it listens\n"
+static const char key_options[] =
+    "  new FILE            make a pair; prints its open half\n"
+    "  show FILE           print the open half\n"
+    "  list                who may connect\n"
+    "  invite              print a command that lets another machine join\n"
+    "  allow KEY           put a key into the list, without an invitation\n"
+    "  revoke NAME|KEY     take it out: what it sends is refused from then on\n"
+    "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --keys FILE         another list\n"
+    "  --hub ADDRESS       of the hub, if it is not the run's\n"
+    "  --role ROLE         worker, relay, inspector, home, hub or admin (worker)\n"
+    "  --uses N            of an invitation (1)\n"
+    "  --expires SPAN      90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)\n"
+    "  --name NAME         in the list\n"
+    "  --json              one JSON object a line\n";
+static const char join_options[] =
+    "  TOKEN               what `pathloom key invite` printed on the other machine\n"
+    "  --key FILE          this machine's key, made if it is not there\n"
+    "  --name NAME         stands in its contributions (found)\n"
+    "  --only-enrol        do not work yet\n"
+    "  --offer ADDRESS     where other workers may ask it (noloco); nowhere\n"
+    "  and the options of `pathloom worker`\n"
+    "\n"
+    "The token is good once; the key that is made here goes on being good. Ctrl+C or "
+    "a\n"
+    "TERM finishes the task and goes; the same command joins again.\n";
+static const char hub_options[] =
+    "  --run RUN           takes keys, home and place of the address from this folder\n"
+    "  --home ADDRESS      of a home; once for each\n" LISTEN_OPTIONS
     "  --ttl-ms N          a lease that is not renewed so long is given to others "
     "(2000)\n"
-    "  --log-json          log lines as JSON\n"
-    "  --verbose           log more\n";
+    "  --metrics HOST:PORT answers Prometheus at /metrics\n" LOG_OPTIONS;
 static const char home_options[] =
-    "  --store FOLDER      its store, made if it is not there\n"
-    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
-    "  --ready FILE        gets the address as soon as it listens\n"
+    "  --run RUN           takes keys, store and place of the address from this "
+    "folder\n"
+    "  --store FOLDER      its store, made if it is not there\n" LISTEN_OPTIONS
     "  --staging-bytes N   of uploads in memory (1073741824)\n"
     "  --keep-updates      keep merged updates\n"
-    "  --keep-momentum     keep the outer momentum of old versions\n"
-    "  --log-json          log lines as JSON\n"
-    "  --verbose           log more\n";
+    "  --keep-momentum     keep the outer momentum of old versions\n" LOG_OPTIONS;
 static const char relay_options[] =
-    "  --home ADDRESS      of the home, or of a relay before it\n"
-    "  --bind ADDRESS      where it listens (tcp://127.0.0.1:*)\n"
-    "  --ready FILE        gets the address as soon as it listens\n"
+    "  --run RUN           takes keys and home from this folder\n"
+    "  --home ADDRESS      of the home, or of a relay before it\n" LISTEN_OPTIONS
     "  --expect N          so many workers (or relays) ask here; 0: not known (0)\n"
     "  --wait-ms N         an update waits at most so long for others (500)\n"
     "  --staging-bytes N   of updates in memory (1073741824)\n"
-    "  --patience-s N      how long the home may be away (60)\n"
-    "  --log-json          log lines as JSON\n"
-    "  --verbose           log more\n"
-    "\n"
+    "  --patience-s N      how long the home may be away (60)\n" LOG_OPTIONS "\n"
     "Workers behind it are started with --home and its address.\n";
 static const char worker_options[] =
-    "  --hub ADDRESS       whose leases it takes\n"
-    "  --name NAME         stands in its contributions\n"
+    "  --run RUN           takes key, hub and cache from this folder\n"
+    "  --hub ADDRESS       whose leases it takes: tcp://HOST:PORT#KEY\n"
+    "  --key FILE          its key, which the hub's list must have\n"
+    "  --name NAME         stands in its contributions (machine and key)\n"
     "  --cache FOLDER      data shards, shared by the workers of a machine\n"
     "  --home ADDRESS      of a relay, asked instead of the home; once for each home\n"
+    "  --offer ADDRESS     where other workers may ask it (noloco); nowhere\n"
     "  --backend NAME      auto, ref, cpu or cuda (auto)\n"
     "  --precision NAME    auto, f32 or bf16 (auto)\n"
     "  --threads N         of the backend (1)\n"
     "  --cache-bytes N     modules and optimizer states in memory (536870912)\n"
     "  --patience-s N      how long hub and homes may be away (60)\n"
-    "  --log-json          log lines as JSON\n"
-    "  --verbose           log more\n";
+    "  --grace-s N         after TERM or USR1 it may finish its tasks so long, then "
+    "it\n"
+    "                      gives them back; 0: to the end (0)\n" LOG_OPTIONS;
 
 const verb verbs[] = {
     {"train",
@@ -127,13 +159,18 @@ const verb verbs[] = {
      init_options, cmd_init, false},
     {"bench", "bench codec|outer [--run RUN] [--json]",
      "measure parts of it on this machine", bench_options, cmd_bench, false},
-    {"hub", "hub --bind ADDRESS --home ADDRESS", "lease tasks to workers", hub_options,
+    {"key", "key new|show|list|invite|allow|revoke [--run RUN]",
+     "who may connect, and invitations for other machines", key_options, cmd_key,
+     false},
+    {"join", "join TOKEN [--threads N] [--name NAME]",
+     "work for a job on another machine", join_options, cmd_join, false},
+    {"hub", "hub --run RUN [--listen ADDRESS]", "lease tasks to workers", hub_options,
      cmd_hub, true},
-    {"home", "home --store FOLDER --bind ADDRESS", "own a store and apply outer steps",
+    {"home", "home --run RUN [--listen ADDRESS]", "own a store and apply outer steps",
      home_options, cmd_home, true},
     {"relay", "relay --home ADDRESS [--expect N] [--wait-ms N]",
      "add homomorphic updates on their way to a home", relay_options, cmd_relay, true},
-    {"worker", "worker --hub ADDRESS --name NAME --cache FOLDER",
+    {"worker", "worker --hub ADDRESS [--key FILE] [--name NAME]",
      "train what the hub leases", worker_options, cmd_worker, true},
 };
 const size_t n_verbs = sizeof verbs / sizeof *verbs;

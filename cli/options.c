@@ -17,7 +17,7 @@ static void on_signal(int number)
 {
     if (number == SIGINT)
         interrupts++;
-    stop = 1;
+    stop = stop < 2 ? stop + 1 : 2;
     if (interrupts > 1)
         _exit(130);
 }
@@ -34,6 +34,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     action.sa_handler = on_signal;
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
     if (with_interrupt)
         sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -131,7 +131,8 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(make_topology(r));
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
-    r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : pl_cpu_count();
+    int by_default = r->cfg.attach ? 0 : pl_cpu_count();
+    r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : by_default;
     r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
     return PL_OK;
 }

@@ -6,6 +6,7 @@
  *   RUN/cache/        data shards by hash, shared by the workers
  *   RUN/log/          a log a process
  *   RUN/proc/         addresses of hub and home while the job runs
+ *   RUN/keys/         who may connect, if other machines may (docs/SECURITY.md)
  *   RUN/router.json   how documents were routed
  *   RUN/workers.json  what the workers' time went into, of the last sitting
  *   RUN/report.json   the last evaluation
@@ -49,12 +50,21 @@ pl_status run_stopped(const run *r);
 /* For eval and generate: the configuration of an existing run, nothing locked. */
 pl_status run_look(const char *dir, run *r);
 
+/* run_keys.c: RUN/keys */
+bool run_has_keys(const char *dir);
+pl_status run_make_keys(const char *dir); /* where there are none */
+pl_status run_use_keys(const char *dir);  /* this process is an administrator */
+char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
+char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
+
 /* run_processes.c */
 /* What would end the processes soon after their start: addresses, backend, store. */
 pl_status run_check(const run *r);
 pl_status run_start(run *r);
 /* With `drain` the workers finish their tasks first; then hub and home end. */
 void run_stop(run *r, bool drain);
+/* Where the hub of the job in this folder listens; ERR_NOT_FOUND if none is running. */
+pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
 pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */

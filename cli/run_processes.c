@@ -4,10 +4,34 @@
 
 enum { DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
 
+/* What every process is told if the job is encrypted. */
+typedef struct key_words {
+    char key[PL_PATH_MAX], list[PL_PATH_MAX];
+} key_words;
+
+static int add_keys(const run *r, pl_key_role role, key_words *k, const char **argv,
+                    int n)
+{
+    if (!config_encrypts(&r->cfg))
+        return n;
+    argv[n++] = "--key";
+    argv[n++] = run_key_file(r->dir, role, k->key);
+    if (role == PL_AS_WORKER)
+        return n;
+    argv[n++] = "--keys";
+    argv[n++] = run_key_list(r->dir, k->list);
+    if (r->cfg.advertise[0]) {
+        argv[n++] = "--advertise";
+        argv[n++] = r->cfg.advertise;
+    }
+    return n;
+}
+
 static pl_status start_home(run *r)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32];
-    const char *argv[16] = {"pathloom", "home", "--bind", r->cfg.home_bind};
+    key_words k;
+    const char *argv[24] = {"pathloom", "home", "--bind", r->cfg.home_bind};
     int n = 4;
     snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
     argv[n++] = "--store";
@@ -20,6 +44,7 @@ static pl_status start_home(run *r)
         argv[n++] = "--keep-updates";
     if (r->cfg.keep_momentum)
         argv[n++] = "--keep-momentum";
+    add_keys(r, PL_AS_HOME, &k, argv, n);
     PL_RETURN_IF(pl_launcher_start(r->launcher, "home", argv, ready));
     return pl_launcher_address(r->launcher, "home", 30000, r->home_address,
                                sizeof r->home_address);
@@ -28,13 +53,19 @@ static pl_status start_home(run *r)
 static pl_status start_hub(run *r)
 {
     char ready[PL_PATH_MAX], ttl[32];
+    key_words k;
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[] = {"pathloom", "hub",
-                          "--bind",   r->cfg.hub_bind,
-                          "--home",   r->home_address,
-                          "--ttl-ms", ttl,
-                          "--ready",  run_file(r, "proc/hub.address", ready),
-                          NULL};
+    const char *argv[24] = {"pathloom", "hub",
+                            "--bind",   r->cfg.hub_bind,
+                            "--home",   r->home_address,
+                            "--ttl-ms", ttl,
+                            "--ready",  run_file(r, "proc/hub.address", ready)};
+    int n = 10;
+    if (r->cfg.metrics[0]) {
+        argv[n++] = "--metrics";
+        argv[n++] = r->cfg.metrics;
+    }
+    add_keys(r, PL_AS_HUB, &k, argv, n);
     PL_RETURN_IF(pl_launcher_start(r->launcher, "hub", argv, ready));
     return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
                                sizeof r->hub_address);
@@ -53,19 +84,12 @@ static pl_status start_relay(run *r, int index)
     snprintf(file, sizeof file, "proc/%s.address", name);
     snprintf(expect, sizeof expect, "%d", workers_behind(r, index));
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
-    const char *argv[] = {"pathloom",
-                          "relay",
-                          "--bind",
-                          "tcp://127.0.0.1:*",
-                          "--home",
-                          r->home_address,
-                          "--expect",
-                          expect,
-                          "--patience-s",
-                          patience,
-                          "--ready",
-                          run_file(r, file, ready),
-                          NULL};
+    key_words k;
+    const char *argv[24] = {
+        "pathloom",     "relay",         "--bind",   "tcp://127.0.0.1:*",
+        "--home",       r->home_address, "--expect", expect,
+        "--patience-s", patience,        "--ready",  run_file(r, file, ready)};
+    add_keys(r, PL_AS_RELAY, &k, argv, 12);
     PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
                                sizeof r->relays_at[index]);
@@ -78,27 +102,19 @@ static pl_status start_worker(run *r, int index)
     snprintf(bytes, sizeof bytes, "%lld", (long long)r->cfg.worker_cache);
     snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
-    const char *argv[] = {"pathloom",
-                          "worker",
-                          "--hub",
-                          r->hub_address,
-                          "--name",
-                          name,
-                          "--cache",
-                          run_file(r, "cache", cache),
-                          "--backend",
-                          r->cfg.backend,
-                          "--precision",
-                          r->cfg.precision,
-                          "--threads",
-                          threads,
-                          "--cache-bytes",
-                          bytes,
-                          "--patience-s",
-                          patience,
-                          r->n_relays > 0 ? "--home" : NULL,
-                          r->n_relays > 0 ? r->relays_at[index % r->n_relays] : NULL,
-                          NULL};
+    key_words k;
+    const char *argv[32] = {
+        "pathloom",     "worker",       "--hub",         r->hub_address,
+        "--name",       name,           "--cache",       run_file(r, "cache", cache),
+        "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
+        "--threads",    threads,        "--cache-bytes", bytes,
+        "--patience-s", patience};
+    int n = 18;
+    if (r->n_relays > 0) {
+        argv[n++] = "--home";
+        argv[n++] = r->relays_at[index % r->n_relays];
+    }
+    add_keys(r, PL_AS_WORKER, &k, argv, n);
     return pl_launcher_start(r->launcher, name, argv, NULL);
 }
 
@@ -128,19 +144,18 @@ static bool takes_any_port(const char *address)
     return pl_ends_with(address, ":*");
 }
 
-/* Listens and stops listening: a port in use is found before minutes of work. */
+/* A port in use is found before minutes of work. */
 static pl_status check_address(const char *key, const char *address)
 {
-    pl_socket *socket = NULL;
-    char bound[PL_ADDRESS_MAX];
-    pl_status status = pl_wire_bind(address, &socket, bound);
-    pl_wire_close(&socket);
+    pl_status status = pl_wire_check_free(address);
     pl_wire_shutdown(); /* waits until the port is free again */
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", key);
 }
 
 static pl_status check_addresses(const config *c)
 {
+    if (c->attach)
+        return PL_OK;
     if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
         return pl_fail(PL_ERR_CONFIG,
                        "net.hub and net.home are both %s; give each its own port, or * "
@@ -180,14 +195,68 @@ pl_status run_check(const run *r)
 }
 
 /* ---- the job ---- */
+static pl_status read_address(const run *r, const char *file, char out[PL_ADDRESS_MAX])
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_status status = pl_read_file(run_file(r, file, path), &text);
+    pl_copy_text(out, PL_ADDRESS_MAX, status == PL_OK ? pl_buf_text(&text) : "");
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
+{
+    run r = {.lock = -1};
+    pl_copy_text(r.dir, sizeof r.dir, dir);
+    if (read_address(&r, "proc/hub.address", out) == PL_OK)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "no job is running in %s; start or resume it with `pathloom train "
+                   "--out %s`",
+                   dir, dir);
+}
+
+/* Started by hand or by the machine, they outlive this command. */
+static pl_status attach(run *r)
+{
+    if (read_address(r, "proc/home.address", r->home_address) == PL_OK &&
+        read_address(r, "proc/hub.address", r->hub_address) == PL_OK)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "net.attach is on, but no hub and home say in %s/proc where they "
+                   "listen; start `pathloom home --run %s` and `pathloom hub --run %s`",
+                   r->dir, r->dir, r->dir);
+}
+
+static pl_status start_servers(run *r)
+{
+    if (r->cfg.attach)
+        return attach(r);
+    PL_RETURN_IF(start_home(r));
+    return start_hub(r);
+}
+
+static void say_how_to_join(const run *r)
+{
+    pl_address hub;
+    if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
+        say("hub      %s, encrypted; another machine joins with what\n"
+            "         `pathloom key invite --run %s` prints",
+            hub.endpoint, r->dir);
+}
+
 pl_status run_start(run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
     PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
     PL_RETURN_IF(
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
-    PL_RETURN_IF(start_home(r));
-    PL_RETURN_IF(start_hub(r));
+    if (config_encrypts(&r->cfg))
+        PL_RETURN_IF(run_make_keys(r->dir));
+    PL_RETURN_IF(run_use_keys(r->dir));
+    PL_RETURN_IF(start_servers(r));
+    say_how_to_join(r);
     for (int i = 0; i < r->n_relays; i++)
         PL_RETURN_IF(start_relay(r, i));
     for (int i = 0; i < r->n_workers; i++)
@@ -209,7 +278,7 @@ void run_stop(run *r, bool drain)
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);
-    if (pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
+    if (!r->cfg.attach && pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
         say("         %s", pl_last_error());
 }
 

@@ -16,7 +16,8 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     c->idle = options->idle;
     c->idle_context = options->idle_context;
     for (; c->n_homes < options->n_homes; c->n_homes++)
-        PL_TRY(pl_wire_connect(options->homes[c->n_homes], &c->sockets[c->n_homes]));
+        PL_TRY(pl_wire_connect_as(options->homes[c->n_homes], options->keys,
+                                  &c->sockets[c->n_homes]));
     *out = c;
     c = NULL;
 done:

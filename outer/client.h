@@ -19,6 +19,7 @@ typedef struct pl_client pl_client;
 typedef struct pl_client_options {
     const char *const *homes; /* addresses, in placement order */
     int n_homes;
+    const pl_keypair *keys; /* to ask with; NULL: those of the process */
     int patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;

@@ -317,12 +317,19 @@ static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
     return pl_txn_put_version(h->txn, &v, keep);
 }
 
-static pl_status on_hello(home *h, pl_reader *r, pl_message *a)
+static bool may_be_hub(const pl_peer *peer)
+{
+    return peer->role == PL_AS_LOCAL || peer->role == PL_AS_HUB;
+}
+
+static pl_status on_hello(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     char role[32], text[32];
     pl_get_text(r, PL_TAG_ROLE, 0, role, sizeof role);
     PL_RETURN_IF(pl_reader_status(r));
     a->type = PL_MSG_WELCOME;
+    if (strcmp(role, "hub") == 0 && !may_be_hub(peer))
+        return pl_fail(PL_ERR_NOPERM, "this key is of no hub");
     if (strcmp(role, "hub") == 0) {
         h->hub_epoch++;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
@@ -340,7 +347,7 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     pl_reader_open(&r, "a question to the home", m->body.data, m->body.len);
     switch (m->type) {
     case PL_MSG_HELLO:
-        return on_hello(h, &r, a);
+        return on_hello(h, peer, &r, a);
     case PL_MSG_GET_BLOB:
         return on_get_blob(h, &r, a);
     case PL_MSG_PUT_BLOB:

@@ -16,7 +16,9 @@ typedef enum pl_message_type {
     PL_MSG_OK = 2,
     PL_MSG_HELLO = 10, /* -> WELCOME */
     PL_MSG_WELCOME = 11,
-    PL_MSG_STOP = 12, /* drain and exit -> OK */
+    PL_MSG_STOP = 12,  /* drain and exit -> OK */
+    PL_MSG_ENROL = 13, /* with an invitation's key -> ENROLLED */
+    PL_MSG_ENROLLED = 14,
 
     /* worker -> hub */
     PL_MSG_TASK_REQ = 20, /* -> TASK or NO_WORK */
@@ -69,6 +71,8 @@ typedef enum pl_tag {
     PL_TAG_TTL_MS = 9,
     PL_TAG_RETRY_MS = 10,
     PL_TAG_FINISHED = 11, /* no work will come any more */
+    PL_TAG_KEY = 12,      /* the open half of a pair, 32 bytes */
+    PL_TAG_SECRET = 13,   /* a pair's secret half, that all workers of a job share */
     PL_TAG_ARM = 20,
     PL_TAG_ARM_BLOB = 21,
     PL_TAG_PATH = 22,

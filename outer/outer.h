@@ -6,8 +6,8 @@
  *
  * Read in this order: arm (what is trained), codec (how an update travels),
  * step_method, step, step_overlap and gossip (the outer step of every method), change
- * (how its version travels),
- * messages (the protocol), client (who asks), home (who answers: home.c loop,
+ * (how its version travels), messages (the protocol), roles (who may send what), client
+ * (who asks), home (who answers: home.c loop,
  * home_upload, home_submit, home_merge, home_state), relay (who stands between).
  */
 #ifndef PL_OUTER_OUTER_H
@@ -20,6 +20,7 @@
 #include "outer/home.h"
 #include "outer/messages.h"
 #include "outer/relay.h"
+#include "outer/roles.h"
 #include "outer/rounds.h"
 #include "outer/step.h"
 #include "outer/step_method.h"

@@ -289,9 +289,11 @@ wait "$occupant" 2>/dev/null
 occupant=
 refuse_corpus "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' --corpus text \
     --set net.hub=tcp://127.0.0.1:5555 --set net.home=tcp://127.0.0.1:5555
-refuse_corpus "all addresses" 69 'net.hub|0.0.0.0|loopback' \
-    --corpus text --set 'net.hub=tcp://0.0.0.0:*'
-refuse_corpus "another machine" 69 'net.home|192.0.2.1|loopback' \
+refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \
+    --corpus text --set 'net.hub=tcp://0.0.0.0:*' --set net.encrypt=off
+refuse_corpus "an address that is none" 78 'net.hub|127.0.0.1:x|port' \
+    --corpus text --set net.hub=tcp://127.0.0.1:x
+refuse_corpus "an address of another machine" 69 'net.home|192.0.2.1|cannot listen' \
     --corpus text --set net.home=tcp://192.0.2.1:5555
 
 echo "-- text that is odd and works"

@@ -19,7 +19,7 @@ typedef struct fixture {
 static int set_up(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
-    assert_int_equal(peer_create(&f->offers, f->address), PL_OK);
+    assert_int_equal(peer_create("tcp://127.0.0.1:*", &f->offers, f->address), PL_OK);
     *state = f;
     return 0;
 }
@@ -141,7 +141,7 @@ static void whoever_waits_goes_on_with_other_work(void **state)
     fixture *f = *state;
     pl_buf got = {0};
     int calls = 0;
-    peer_line line = {f->address, leave, &calls};
+    peer_line line = {f->address, leave, &calls, NULL};
     peer_destroy(f->offers);
     f->offers = NULL;
     assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 0, 0, &got), PL_ERR_CANCELLED);

@@ -40,6 +40,19 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
     h->workers[worker].seen_ms = pl_now_ms();
 }
 
+/* A name belongs to the key that came with it first: whoever has another cannot take
+ * its leases. Without encryption all keys are the same. */
+static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
+{
+    if (pl_pubkey_equal(&w->key, &peer->key))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the name %s belongs to another key; give this worker a --name of its "
+        "own",
+        w->name);
+}
+
 /* ---- questions ---- */
 static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
@@ -51,6 +64,9 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
     PL_RETURN_IF(pl_reader_status(r));
     int w = know_worker(h, name);
+    if (h->workers[w].pid == 0)
+        h->workers[w].key = peer->key;
+    PL_RETURN_IF(check_owner(&h->workers[w], peer));
     note_peer(h, w, peer);
     if (h->workers[w].pid != pid) { /* a new process: what the old one held is free */
         plan_release_worker(&h->tasks, w);
@@ -66,6 +82,34 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     for (int i = 0; i < h->options->n_homes; i++)
         pl_put_text(&a->body, PL_TAG_ADDRESS, h->options->homes[i]);
     pl_put_u64(&a->body, PL_TAG_TTL_MS, (uint64_t)h->options->ttl_ms);
+    if (peer->role != PL_AS_LOCAL)
+        pl_put_bytes(&a->body, PL_TAG_SECRET, h->mates.secret, sizeof h->mates.secret);
+    return PL_OK;
+}
+
+/* The key of an invitation may do this one thing: name the key that comes after it. */
+static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    char name[PL_KEY_NAME_MAX], text[PL_PUBKEY_TEXT];
+    pl_pubkey fresh;
+    pl_key_role role;
+    size_t len = 0;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    const uint8_t *key = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (len != sizeof fresh.bytes)
+        return pl_fail(PL_ERR_PROTO, "a key has %zu bytes, not %zu", sizeof fresh.bytes,
+                       len);
+    if (peer->role != PL_AS_INVITE || !h->options->keys || !h->options->keys[0])
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this job is not encrypted: no key is needed");
+    memcpy(fresh.bytes, key, len);
+    PL_RETURN_IF(pl_admission_enrol(h->options->keys, &peer->key, &fresh, name, &role));
+    pl_pubkey_format(&fresh, text);
+    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, name,
+           pl_key_role_name(role));
+    a->type = PL_MSG_ENROLLED;
+    pl_put_text(&a->body, PL_TAG_ROLE, pl_key_role_name(role));
     return PL_OK;
 }
 
@@ -81,9 +125,11 @@ static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phas
         int mate = mates[slot];
         if (mate < 0 || mate == index || arm->paths[mate].offered < phase)
             continue;
+        const hub_worker *w = &h->workers[arm->paths[mate].offered_by];
+        if (!w->offers_at[0])
+            continue;
         pl_buf_clear(&nested);
-        pl_put_text(&nested, PL_TAG_ADDRESS,
-                    h->workers[arm->paths[mate].offered_by].offers_at);
+        pl_put_text(&nested, PL_TAG_ADDRESS, w->offers_at);
         pl_put_text(&nested, PL_TAG_TASK, arm->paths[mate].name);
         pl_put_bytes(out, PL_TAG_PEER, nested.data, nested.len);
     }
@@ -237,6 +283,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
     if (index < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has started again */
     hub_worker *w = &h->workers[index];
+    PL_RETURN_IF(check_owner(w, peer));
     note_peer(h, index, peer);
     w->held_token = plan_find_task(&h->tasks, held, &w->held) ? m->token : 0;
     w->held_phase = (int64_t)held_phase;
@@ -270,6 +317,7 @@ static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *
     out->worker = find_worker(h, name);
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first");
+    PL_RETURN_IF(check_owner(&h->workers[out->worker], peer));
     note_peer(h, out->worker, peer);
     out->path = plan_find_path(&h->tasks, path);
     return PL_OK;
@@ -415,6 +463,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
     switch (m->type) {
     case PL_MSG_HELLO:
         return on_hello(h, peer, &r, a);
+    case PL_MSG_ENROL:
+        return on_enrol(h, peer, &r, a);
     case PL_MSG_RENEW:
         return on_renew(h, peer, m, &r, a);
     case PL_MSG_DONE:
@@ -517,12 +567,14 @@ pl_status pl_hub_run(const pl_hub_options *options)
     pl_status status = PL_OK;
     hub h = {.options = options, .worker_names = pl_name_table_create()};
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
+    pl_keypair_create(&h.mates);
     PL_TRY(hub_open_homes(&h));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
     PL_TRY(serve(&h));
 done:
+    pl_keypair_wipe(&h.mates);
     hub_close_homes(&h);
     plan_clear(&h.tasks);
     pl_name_table_destroy(&h.worker_names);

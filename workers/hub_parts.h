@@ -1,6 +1,7 @@
 /* Private to the hub: its state and the parts of its loop. */
 #ifndef PL_WORKERS_HUB_PARTS_H
 #define PL_WORKERS_HUB_PARTS_H
+#include "workers/admission.h"
 #include "workers/plan.h"
 #include "workers/workers.h"
 
@@ -10,6 +11,7 @@ typedef struct hub_worker {
     char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
     char offers_at[PL_ADDRESS_MAX]; /* where other workers get its updates */
     uint64_t pid;
+    pl_pubkey key; /* that the name came with */
     pl_peer peer;
     int64_t seen_ms;
     bool waiting;      /* asked for a task and has not been answered */
@@ -63,6 +65,7 @@ typedef struct hub {
     int unknown_arms;   /* named by the state being applied, definition not here yet */
     char failure[1200]; /* why the run cannot go on; "" while it can */
     pl_status failure_status;
+    pl_keypair mates; /* with which workers ask each other */
     bool stopping;
 } hub;
 

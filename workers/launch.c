@@ -130,14 +130,20 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     return spawn(l, c);
 }
 
-/* The address asked for at a restart is the one that the others know. */
+/* The port asked for at a restart is the one that the others know. */
 static void pin_address(child *c)
 {
-    for (int i = 0; c->argv[i] && c->argv[i + 1]; i++)
-        if (strcmp(c->argv[i], "--bind") == 0 && c->address[0]) {
-            pl_free(c->argv[i + 1]);
-            c->argv[i + 1] = pl_strdup(c->address);
-        }
+    pl_address got, asked;
+    char text[PL_ADDRESS_MAX];
+    for (int i = 0; c->argv[i] && c->argv[i + 1]; i++) {
+        if (strcmp(c->argv[i], "--bind") != 0 || !pl_ends_with(c->argv[i + 1], ":*") ||
+            pl_address_parse(c->address, &got) != PL_OK ||
+            pl_address_parse(c->argv[i + 1], &asked) != PL_OK)
+            continue;
+        snprintf(text, sizeof text, "tcp://%.120s:%d", asked.host, got.port);
+        pl_free(c->argv[i + 1]);
+        c->argv[i + 1] = pl_strdup(text);
+    }
 }
 
 pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,

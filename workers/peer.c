@@ -121,11 +121,11 @@ static void run(void *context)
     }
 }
 
-pl_status peer_create(peer **out, char *address)
+pl_status peer_create(const char *bind, peer **out, char *address)
 {
     pl_status status = PL_OK;
     peer *p = pl_alloc(sizeof *p);
-    PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &p->socket, address));
+    PL_TRY(pl_wire_bind(bind, &p->socket, address));
     PL_TRY(pl_queue_create(&p->offers));
     PL_TRY(pl_thread_start("peer", run, p, &p->thread));
     *out = p;
@@ -168,6 +168,7 @@ pl_status peer_get(const peer_line *line, const char *module, int64_t round, int
     pl_status status = PL_OK;
     pl_client_options options = {.homes = &line->address,
                                  .n_homes = 1,
+                                 .keys = line->keys,
                                  .patience_ms = PATIENCE_MS,
                                  .idle = line->idle,
                                  .idle_context = line->idle_context};

@@ -16,8 +16,8 @@ typedef struct peer_offer {
 
 typedef struct peer peer;
 
-/* `address` (PL_ADDRESS_MAX) gets where it listens. */
-pl_status peer_create(peer **out, char *address);
+/* Listens at `bind`; `address` (PL_ADDRESS_MAX) gets what to tell others. */
+pl_status peer_create(const char *bind, peer **out, char *address);
 void peer_destroy(peer *p); /* accepts NULL */
 /* Takes the offer. Of one path and module the last two rounds are kept. Any thread. */
 void peer_put(peer *p, peer_offer *offer);
@@ -27,10 +27,11 @@ typedef struct peer_line {
     const char *address;
     pl_status (*idle)(void *context);
     void *idle_context;
+    const pl_keypair *keys; /* to ask with; NULL: those of the process */
 } peer_line;
 
-/* Appends the update that this worker offers. ERR_NOT_FOUND, ERR_NET and ERR_TIMEOUT
- * mean: ask the home. */
+/* Appends the update that this worker offers. ERR_NOT_FOUND, ERR_NET, ERR_TIMEOUT
+ * and ERR_NOPERM mean: ask the home. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out);
 

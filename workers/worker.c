@@ -25,7 +25,8 @@ static bool is_passing(pl_status why)
 
 static bool is_fatal(pl_status why)
 {
-    return why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED;
+    return why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED ||
+           why == PL_ERR_NOPERM;
 }
 
 static bool follows(const worker_task *task, const worker_task *other)
@@ -234,7 +235,7 @@ static pl_status take_packed(worker *w)
     worker_task *task;
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
-        if (task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+        if (w->offers && task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
             PL_RETURN_IF(worker_tell_offer(w, task));
     }
     return begin_after(w);
@@ -290,6 +291,13 @@ static void lose(worker *w, worker_task *task)
     }
 }
 
+/* A hub that has started again does not know us; one that does not want us will not. */
+static pl_status hear_error(worker *w, const pl_message *m)
+{
+    pl_status status = pl_wire_error_of(m);
+    return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
+}
+
 static pl_status hear(worker *w, const pl_message *m)
 {
     bool is_answer = w->question != 0 && m->request == w->question;
@@ -299,8 +307,8 @@ static pl_status hear(worker *w, const pl_message *m)
     case PL_MSG_LEASE_LOST:
         lose(w, worker_task_of_renewal(w, m->request));
         return PL_OK;
-    case PL_MSG_ERR: /* a hub that has started again does not know us */
-        return worker_say_hello(w);
+    case PL_MSG_ERR:
+        return hear_error(w, m);
     case PL_MSG_NO_WORK:
         if (is_answer)
             w->question = 0;
@@ -459,9 +467,32 @@ static pl_status turn(worker *w)
     return w->question || n_held(w) > 0 ? check_hub(w) : PL_OK;
 }
 
-/* What was fetched goes back; what trains is finished and sent. */
+static pl_status give_back(worker *w, worker_task *task)
+{
+    worker_task_lose(task);
+    pl_log(PL_LOG_INFO, "task.returned", "task=%s phase=%lld", task->name,
+           (long long)task->phase);
+    return worker_tell_release(w, task, PL_OK, "the worker goes");
+}
+
+/* Nothing is finished: others begin these tasks anew at once, not after the lease. */
+static pl_status give_all_back(worker *w)
+{
+    if (w->training) {
+        trainer_cancel(w->inner);
+        PL_RETURN_IF(give_back(w, w->training));
+    }
+    for (int i = 0; i < w->n_sending; i++)
+        PL_RETURN_IF(give_back(w, w->sending[i]));
+    return PL_OK;
+}
+
+/* What was fetched goes back; what trains is finished and sent, if there is time. */
 static pl_status drain(worker *w)
 {
+    int64_t start = pl_now_ms();
+    pl_log(PL_LOG_INFO, "worker.draining", "tasks=%d grace_ms=%d", n_held(w),
+           w->options->grace_ms);
     for (;;) {
         if (w->next) {
             PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
@@ -469,6 +500,10 @@ static pl_status drain(worker *w)
         }
         if (n_held(w) == 0)
             return PL_OK;
+        bool late =
+            w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
+        if (late || *w->options->stop > 1)
+            return give_all_back(w);
         PL_RETURN_IF(turn(w));
     }
 }
@@ -515,6 +550,7 @@ static void release(worker *w)
     worker_forget(w);
     cache_destroy(&w->blobs);
     pl_client_destroy(&w->homes);
+    pl_keypair_wipe(&w->mates);
     pl_wire_close(&w->hub);
 }
 
@@ -525,7 +561,8 @@ pl_status pl_worker_run(const pl_worker_options *options)
     w.blobs = cache_create(options->cache_bytes);
     PL_TRY(trainer_create(&options->backend, &w.inner, w.device));
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
-    PL_TRY(peer_create(&w.offers, w.offers_at));
+    if (options->offers && options->offers[0])
+        PL_TRY(peer_create(options->offers, &w.offers, w.offers_at));
     PL_TRY(join(&w));
     pl_log(PL_LOG_INFO, "worker.ready", "hub=%s device=\"%s\"", options->hub, w.device);
     w.free_since = pl_now();

@@ -288,7 +288,7 @@ done:
 static pl_status ask_peer(worker *w, struct task_peer *who, const worker_task *task,
                           const char *name, const int mate[2], pl_buf *out)
 {
-    peer_line line = {who->address, worker_go_on, w};
+    peer_line line = {who->address, worker_go_on, w, w->has_mates ? &w->mates : NULL};
     pl_status status = peer_get(&line, name, task->phase - 1, mate[0], mate[1], out);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';

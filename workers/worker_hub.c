@@ -22,7 +22,8 @@ pl_status worker_say_hello(worker *w)
     pl_put_text(&m.body, PL_TAG_ROLE, "worker");
     pl_put_text(&m.body, PL_TAG_DEVICE, w->device);
     pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
-    pl_put_text(&m.body, PL_TAG_ADDRESS, w->offers_at);
+    if (w->offers_at[0])
+        pl_put_text(&m.body, PL_TAG_ADDRESS, w->offers_at);
     return send_hub(w, &m);
 }
 
@@ -36,6 +37,22 @@ static pl_status know_home(worker *w, int i, const char *named)
                        "start this worker again",
                        address, w->homes_at[i]);
     pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], address);
+    return PL_OK;
+}
+
+/* Who asks this worker for its updates comes with this key, and so does it. */
+static pl_status read_mates(worker *w, pl_reader *r)
+{
+    size_t len = 0;
+    if (pl_field_count(r, PL_TAG_SECRET) == 0)
+        return PL_OK;
+    const uint8_t *secret = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
+    if (len != PL_PUBKEY_BYTES)
+        return pl_fail(PL_ERR_PROTO, "the hub's secret has %zu bytes", len);
+    pl_keypair_of(secret, &w->mates);
+    w->has_mates = true;
+    if (pl_gate_is_open())
+        pl_gate_admit(&w->mates.open, PL_AS_WORKER);
     return PL_OK;
 }
 
@@ -61,7 +78,7 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
     w->ttl_ms = (int)pl_get_u64(&r, PL_TAG_TTL_MS, 0);
     PL_RETURN_IF(pl_reader_status(&r));
     w->welcome = true;
-    return PL_OK;
+    return read_mates(w, &r);
 }
 
 /* The newest task that is held: its path may go on here before it has arrived. */

@@ -88,7 +88,9 @@ typedef struct worker {
     trainer *inner;
     sender *out;
     peer *offers;
-    char offers_at[PL_ADDRESS_MAX];
+    char offers_at[PL_ADDRESS_MAX]; /* "": nowhere */
+    pl_keypair mates; /* with which workers ask each other, if they have: */
+    bool has_mates;
     cache *blobs;
     worker_arm **arms;
     int n_arms;

@@ -13,6 +13,7 @@
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
+#include "workers/admission.h"
 #include <signal.h>
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,7 @@ typedef struct pl_hub_options {
     int n_homes;
     int ttl_ms;             /* a lease not renewed for so long is given to others */
     const char *ready_file; /* gets the bound address; "" for none */
+    const char *keys;       /* the list that invitations are enrolled in; NULL: none */
     volatile sig_atomic_t *stop;
 } pl_hub_options;
 PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
@@ -39,7 +41,9 @@ typedef struct pl_worker_options {
     int patience_ms;             /* how long hub or homes may be away */
     const char *const *homes;    /* relays: asked instead of those that the hub names */
     int n_homes;                 /* as many as those, or 0 */
-    volatile sig_atomic_t *stop; /* 1: finish the task, then return */
+    const char *offers;          /* where other workers may ask it; "" nowhere */
+    int grace_ms;                /* how long it may finish its tasks; 0: to the end */
+    volatile sig_atomic_t *stop; /* 1: finish the task, 2: give it back; then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 

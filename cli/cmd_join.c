@@ -1,0 +1,110 @@
+/* pathloom join TOKEN: this machine becomes a worker of a job elsewhere. The key that
+ * it makes for itself never leaves it; the token's secret lets the hub put the key's
+ * open half into its list. The same command again goes on with the same key. */
+#include "cli/process.h"
+
+#include <sys/stat.h>
+
+/* One key for each job, found again by the hub's. */
+static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
+{
+    char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
+    PL_RETURN_IF(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
+    if (chmod(folder, 0700) != 0)
+        return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner; give --key FILE",
+                       folder);
+    pl_pubkey_format(&hub->key, key);
+    snprintf(name, sizeof name, "job-%.16s.key", key);
+    pl_join(out, folder, name);
+    return PL_OK;
+}
+
+static pl_status own_key(const char *path, pl_keypair *out)
+{
+    pl_status status = pl_keypair_load(path, out);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    pl_keypair_create(out);
+    return pl_keypair_save(path, out);
+}
+
+/* Whether the hub knows the key already: the token of a machine that comes back has
+ * been used. */
+static bool is_known(const char *hub, const pl_keypair *own)
+{
+    pl_socket *socket = NULL;
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_STATUS);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    bool known = pl_wire_connect_as(hub, own, &socket) == PL_OK &&
+                 pl_wire_ask(socket, &q, 1000, 5000, &a) == PL_OK;
+    pl_wire_close(&socket);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return known;
+}
+
+static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
+{
+    pl_keypair own;
+    bool was_there = pl_path_exists(p->key);
+    PL_RETURN_IF(own_key(p->key, &own));
+    if (!p->name)
+        process_name(p);
+    pl_copy_text(role, 32, "worker");
+    pl_status status = PL_OK;
+    if (!was_there || !is_known(p->hub, &own)) {
+        status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
+        if (status == PL_OK)
+            say("enrolled as %s %s; the key is in %s", role, p->name, p->key);
+    }
+    pl_keypair_wipe(&own);
+    return status;
+}
+
+static void say_how(const process *p, const char *role)
+{
+    say("start it with: pathloom %s --hub '%s' --key %s",
+        strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
+}
+
+static pl_status join(process *p)
+{
+    char hub[PL_ADDRESS_MAX], role[32];
+    pl_keypair invite;
+    pl_address at;
+    PL_RETURN_IF(pl_token_parse(p->word, hub, &invite));
+    PL_RETURN_IF(pl_address_parse(hub, &at));
+    pl_copy_text(p->found, sizeof p->found, hub);
+    p->hub = p->found;
+    if (!p->key) {
+        PL_RETURN_IF(key_path(&at, p->paths[0]));
+        p->key = p->paths[0];
+    }
+    pl_status status = enrol(p, &invite, role);
+    pl_keypair_wipe(&invite);
+    PL_RETURN_IF(status);
+    if (p->only_enrol || strcmp(role, "worker") != 0) {
+        say_how(p, role);
+        return PL_OK;
+    }
+    say("working for %s; Ctrl+C finishes the task and goes", at.endpoint);
+    process_open_log(p, "worker");
+    PL_RETURN_IF(pl_admission_open(p->key, NULL));
+    cli_stop_flag(true);
+    return process_work(p);
+}
+
+int cmd_join(int argc, char **argv)
+{
+    process p;
+    pl_status status = process_parse(argc, argv, 1, &p);
+    if (status == PL_OK && !p.word)
+        status =
+            pl_fail(PL_ERR_USAGE, "join needs the token that `pathloom key invite` "
+                                  "printed on the other machine");
+    if (status == PL_OK)
+        status = join(&p);
+    return status == PL_OK ? 0 : cli_fail(status);
+}

@@ -1,0 +1,309 @@
+/* pathloom key: pairs, the list of who may connect, invitations. */
+#include "cli/run.h"
+
+#include <getopt.h>
+#include <time.h>
+
+typedef struct key_options {
+    const char *verb, *words[2];
+    int n_words;
+    const char *run, *list, *hub, *name;
+    pl_key_role role;
+    int64_t uses, lasts_s;
+    bool json, expires;
+} key_options;
+
+static const struct option longs[] = {{"run", required_argument, NULL, 'r'},
+                                      {"keys", required_argument, NULL, 'k'},
+                                      {"hub", required_argument, NULL, 'h'},
+                                      {"name", required_argument, NULL, 'n'},
+                                      {"role", required_argument, NULL, 'o'},
+                                      {"uses", required_argument, NULL, 'u'},
+                                      {"expires", required_argument, NULL, 'e'},
+                                      {"json", no_argument, NULL, 'j'},
+                                      {NULL, 0, NULL, 0}};
+
+/* "90s", "30m", "24h", "7d"; 0: never. */
+static pl_status parse_span(const char *text, int64_t *out)
+{
+    static const struct {
+        const char *unit;
+        int64_t seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    char number[32];
+    size_t digits = strspn(text, "0123456789");
+    snprintf(number, sizeof number, "%.*s", (int)digits, text);
+    for (size_t i = 0; i < sizeof units / sizeof *units && digits < 10; i++)
+        if (strcmp(text + digits, units[i].unit) == 0 &&
+            pl_parse_int(number, out) == PL_OK) {
+            *out *= units[i].seconds;
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
+}
+
+static pl_status take(int option, key_options *o, char **argv)
+{
+    switch (option) {
+    case 'r':
+        o->run = optarg;
+        return PL_OK;
+    case 'k':
+        o->list = optarg;
+        return PL_OK;
+    case 'h':
+        o->hub = optarg;
+        return PL_OK;
+    case 'n':
+        o->name = optarg;
+        return pl_key_name_check(optarg);
+    case 'o':
+        return pl_key_role_parse(optarg, &o->role);
+    case 'u':
+        if (pl_parse_int(optarg, &o->uses) == PL_OK && o->uses > 0 && o->uses <= 10000)
+            return PL_OK;
+        return pl_fail(PL_ERR_USAGE, "--uses takes 1 to 10000, not `%s`", optarg);
+    case 'e':
+        o->expires = true;
+        return parse_span(optarg, &o->lasts_s);
+    case 'j':
+        o->json = true;
+        return PL_OK;
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
+static pl_status parse(int argc, char **argv, key_options *o)
+{
+    int option;
+    *o = (key_options){.run = "pathloom-run",
+                       .name = "",
+                       .role = PL_AS_WORKER,
+                       .uses = 1,
+                       .lasts_s = 24 * 3600};
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, o, argv));
+    if (optind < argc)
+        o->verb = argv[optind++];
+    for (; optind < argc; optind++) {
+        if (o->n_words == 2)
+            return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
+        o->words[o->n_words++] = argv[optind];
+    }
+    return PL_OK;
+}
+
+static pl_status needs_word(const key_options *o, const char *what)
+{
+    if (o->n_words == 1)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "key %s takes %s", o->verb, what);
+}
+
+/* ---- pairs ---- */
+static pl_status show_pair(const pl_keypair *pair)
+{
+    char text[PL_PUBKEY_TEXT];
+    pl_pubkey_format(&pair->open, text);
+    say("%s", text);
+    return PL_OK;
+}
+
+static pl_status new_key(const key_options *o)
+{
+    pl_keypair pair;
+    PL_RETURN_IF(needs_word(o, "the FILE that gets the key"));
+    pl_keypair_create(&pair);
+    pl_status status = pl_keypair_save(o->words[0], &pair);
+    if (status == PL_OK)
+        status = show_pair(&pair);
+    pl_keypair_wipe(&pair);
+    return status;
+}
+
+static pl_status show_key(const key_options *o)
+{
+    pl_keypair pair;
+    PL_RETURN_IF(needs_word(o, "the FILE of a key"));
+    PL_RETURN_IF(pl_keypair_load(o->words[0], &pair));
+    pl_status status = show_pair(&pair);
+    pl_keypair_wipe(&pair);
+    return status;
+}
+
+/* ---- the list ---- */
+static pl_status list_path(const key_options *o, char out[PL_PATH_MAX])
+{
+    if (o->list) {
+        pl_copy_text(out, PL_PATH_MAX, o->list);
+        return PL_OK;
+    }
+    run_key_list(o->run, out);
+    if (run_has_keys(o->run))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "the job in %s has no keys: only this machine reaches it. Start it with "
+        "--set net.hub=tcp://0.0.0.0:7000 --set net.home=tcp://0.0.0.0:7001, or "
+        "give --run FOLDER",
+        o->run);
+}
+
+static void print_entry(const pl_key_entry *e, bool json)
+{
+    char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
+    time_t at = (time_t)e->expires_s;
+    struct tm utc;
+    pl_pubkey_format(&e->key, key);
+    snprintf(role, sizeof role, "%s%s", e->role == PL_AS_INVITE ? "invite/" : "",
+             pl_key_role_name(e->role == PL_AS_INVITE ? e->grants : e->role));
+    if (e->expires_s != 0 && gmtime_r(&at, &utc))
+        strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
+    if (json)
+        say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,"
+            "\"uses\":%d,\"expired\":%s}",
+            role, key, e->name, (long long)e->expires_s, e->uses,
+            over ? "true" : "false");
+    else
+        say("%-16s %s  %-20s %s%s", role, key, e->name, until,
+            over ? " (expired)" : "");
+}
+
+static pl_status list_keys(const key_options *o)
+{
+    char path[PL_PATH_MAX];
+    pl_key_list list;
+    PL_RETURN_IF(list_path(o, path));
+    PL_RETURN_IF(pl_key_list_load(path, &list));
+    for (size_t i = 0; i < list.n; i++)
+        print_entry(&list.entries[i], o->json);
+    pl_key_list_clear(&list);
+    return PL_OK;
+}
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    pl_key_list_put(list, context);
+    return PL_OK;
+}
+
+static pl_status allow_key(const key_options *o)
+{
+    char path[PL_PATH_MAX];
+    pl_key_entry e = {.role = o->role};
+    PL_RETURN_IF(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
+    PL_RETURN_IF(list_path(o, path));
+    PL_RETURN_IF(pl_pubkey_parse(o->words[0], &e.key));
+    e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
+    snprintf(e.name, sizeof e.name, "%s", o->name[0] ? o->name : "allowed");
+    return pl_key_list_edit(path, put_entry, &e);
+}
+
+/* All that have this name, or the one with this key. */
+static pl_status drop_entries(pl_key_list *list, void *context)
+{
+    const char *word = context;
+    pl_pubkey key;
+    int n = 0;
+    bool is_key = pl_pubkey_parse(word, &key) == PL_OK;
+    for (size_t i = list->n; i-- > 0;) {
+        pl_key_entry e = list->entries[i];
+        if (is_key ? !pl_pubkey_equal(&e.key, &key) : strcmp(e.name, word) != 0)
+            continue;
+        pl_key_list_drop(list, &e.key);
+        n++;
+    }
+    if (n == 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", word);
+    say("%d key%s taken out; what they send is refused from now on", n,
+        n > 1 ? "s" : "");
+    return PL_OK;
+}
+
+static pl_status revoke_key(const key_options *o)
+{
+    char path[PL_PATH_MAX], word[PL_KEY_NAME_MAX];
+    PL_RETURN_IF(needs_word(o, "a NAME or a KEY of the list"));
+    PL_RETURN_IF(list_path(o, path));
+    pl_copy_text(word, sizeof word, o->words[0]);
+    return pl_key_list_edit(path, drop_entries, word);
+}
+
+/* ---- invitations ---- */
+static pl_status hub_of(const key_options *o, pl_address *out)
+{
+    char text[PL_ADDRESS_MAX];
+    if (o->hub)
+        pl_copy_text(text, sizeof text, o->hub);
+    else
+        PL_RETURN_IF(run_hub_address(o->run, text));
+    PL_RETURN_IF(pl_address_parse(text, out));
+    if (!out->has_key)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub at %s is not encrypted: only this machine reaches it. "
+                       "Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
+                       "net.home=tcp://0.0.0.0:7001",
+                       out->endpoint);
+    if (out->is_local)
+        fprintf(
+            stderr,
+            "pathloom: note: the hub listens at %s, which only this machine reaches\n",
+            out->endpoint);
+    return PL_OK;
+}
+
+static void say_token(const key_options *o, const char *token)
+{
+    if (o->json)
+        say("{\"token\":\"%s\",\"role\":\"%s\",\"uses\":%lld,\"lasts_s\":%lld}", token,
+            pl_key_role_name(o->role), (long long)o->uses, (long long)o->lasts_s);
+    else
+        say("pathloom join %s", token);
+}
+
+static pl_status invite(const key_options *o)
+{
+    char path[PL_PATH_MAX], secret[PL_INVITE_TEXT], token[PL_TOKEN_MAX];
+    pl_address hub;
+    pl_keypair pair;
+    pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
+    if (o->n_words > 0)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
+    PL_RETURN_IF(hub_of(o, &hub));
+    PL_RETURN_IF(list_path(o, path));
+    pl_invite_create(secret);
+    PL_RETURN_IF(pl_invite_keypair(secret, &pair));
+    e.key = pair.open;
+    pl_keypair_wipe(&pair);
+    e.expires_s = o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
+    snprintf(e.name, sizeof e.name, "%s", o->name[0] ? o->name : "invitation");
+    PL_RETURN_IF(pl_key_list_edit(path, put_entry, &e));
+    pl_token_format(&hub, secret, token);
+    say_token(o, token);
+    return PL_OK;
+}
+
+int cmd_key(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        pl_status (*run)(const key_options *o);
+    } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
+                    {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key}};
+    key_options o;
+    pl_status status = parse(argc, argv, &o);
+    if (status != PL_OK)
+        return cli_fail(status);
+    for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)
+        if (strcmp(o.verb, verbs_of[i].name) == 0) {
+            status = verbs_of[i].run(&o);
+            return status == PL_OK ? 0 : cli_fail(status);
+        }
+    return cli_fail(pl_fail(PL_ERR_USAGE,
+                            "key takes new, show, list, allow, invite or revoke%s%s",
+                            o.verb ? ", not " : "", o.verb ? o.verb : ""));
+}

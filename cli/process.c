@@ -1,0 +1,249 @@
+#include "cli/process.h"
+
+#include <getopt.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* X(option, kind, field) */
+#define OPTIONS(X)                                                                     \
+    X("listen", TEXT, bind)                                                            \
+    X("bind", TEXT, bind)                                                              \
+    X("home", LIST, homes)                                                             \
+    X("store", TEXT, store)                                                            \
+    X("ready", TEXT, ready)                                                            \
+    X("hub", TEXT, hub)                                                                \
+    X("name", TEXT, name)                                                              \
+    X("cache", TEXT, cache)                                                            \
+    X("backend", TEXT, backend)                                                        \
+    X("precision", TEXT, precision)                                                    \
+    X("key", TEXT, key)                                                                \
+    X("keys", TEXT, keys)                                                              \
+    X("advertise", TEXT, advertise)                                                    \
+    X("run", TEXT, run)                                                                \
+    X("offer", TEXT, offer)                                                            \
+    X("metrics", TEXT, metrics)                                                        \
+    X("cache-bytes", NUMBER, cache_bytes)                                              \
+    X("staging-bytes", NUMBER, staging)                                                \
+    X("threads", NUMBER, threads)                                                      \
+    X("ttl-ms", NUMBER, ttl_ms)                                                        \
+    X("patience-s", NUMBER, patience_s)                                                \
+    X("grace-s", NUMBER, grace_s)                                                      \
+    X("expect", NUMBER, expect)                                                        \
+    X("wait-ms", NUMBER, wait_ms)                                                      \
+    X("keep-updates", FLAG, keep_updates)                                              \
+    X("keep-momentum", FLAG, keep_momentum)                                            \
+    X("only-enrol", FLAG, only_enrol)                                                  \
+    X("json", FLAG, json)                                                              \
+    X("log-json", FLAG, log_json)                                                      \
+    X("verbose", FLAG, verbose)
+
+enum kind { TEXT, LIST, NUMBER, FLAG };
+static const struct {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+} rows[] = {
+#define ROW(name, kind, field) {name, kind, offsetof(process, field)},
+    OPTIONS(ROW)
+#undef ROW
+};
+enum { FIRST = 256, N_ROWS = sizeof rows / sizeof *rows };
+
+static void fill_longs(struct option longs[N_ROWS + 1])
+{
+    for (int i = 0; i < N_ROWS; i++)
+        longs[i] = (struct option){
+            rows[i].name, rows[i].kind == FLAG ? no_argument : required_argument, NULL,
+            FIRST + i};
+    longs[N_ROWS] = (struct option){NULL, 0, NULL, 0};
+}
+
+static pl_status take_number(const char *name, int64_t *out)
+{
+    if (pl_parse_int(optarg, out) != PL_OK || *out < 0)
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number, not `%s`", name, optarg);
+    return PL_OK;
+}
+
+static pl_status take(int row, process *p)
+{
+    char *at = (char *)p + rows[row].offset;
+    switch (rows[row].kind) {
+    case NUMBER:
+        return take_number(rows[row].name, (int64_t *)(void *)at);
+    case FLAG:
+        *(bool *)at = true;
+        return PL_OK;
+    case LIST:
+        if (p->n_homes == PL_HOMES_MAX)
+            return pl_fail(PL_ERR_USAGE, "more than %d homes", PL_HOMES_MAX);
+        p->homes[p->n_homes++] = optarg;
+        return PL_OK;
+    case TEXT:
+        break;
+    }
+    *(const char **)(void *)at = optarg;
+    return PL_OK;
+}
+
+pl_status process_parse(int argc, char **argv, int words, process *p)
+{
+    int option;
+    struct option longs[N_ROWS + 1];
+    memset(p, 0, sizeof *p);
+    p->bind = "tcp://127.0.0.1:*";
+    p->backend = p->precision = "auto";
+    p->cache_bytes = 512 << 20;
+    p->staging = 1 << 30;
+    p->threads = 1;
+    p->ttl_ms = 2000;
+    p->patience_s = 60;
+    p->wait_ms = 500;
+    fill_longs(longs);
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+        if (option < FIRST)
+            return cli_bad_option(option, argv, longs);
+        PL_RETURN_IF(take(option - FIRST, p));
+    }
+    if (optind + words < argc)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind + words]);
+    p->word = optind < argc ? argv[optind] : NULL;
+    return PL_OK;
+}
+
+/* ---- what a run folder implies ---- */
+enum { ADDRESS_WAIT_MS = 60000 };
+
+static const char *in_run(process *p, int slot, const char *name)
+{
+    return pl_join(p->paths[slot], p->run, name);
+}
+
+/* Another process of the run says where it listens. */
+static pl_status await_address(process *p, const char *file, const char **out)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    int64_t start = pl_now_ms();
+    pl_join(path, p->run, file);
+    while (!pl_path_exists(path) && pl_now_ms() - start < ADDRESS_WAIT_MS)
+        pl_sleep_ms(50);
+    if (pl_read_file(path, &text) != PL_OK)
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "%s does not say where to connect: is that process running, with "
+            "--run %s?",
+            path, p->run);
+    pl_copy_text(p->found, sizeof p->found, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    *out = p->found;
+    return PL_OK;
+}
+
+static bool is_role(const char *role, const char *other)
+{
+    return strcmp(role, other) == 0;
+}
+
+/* A run that has keys uses them; one that other machines shall reach gets them. */
+static pl_status find_keys(process *p, const char *role)
+{
+    pl_address at;
+    char file[64];
+    PL_RETURN_IF(pl_address_parse(p->bind, &at));
+    if (p->key || (at.is_local && !run_has_keys(p->run)))
+        return PL_OK;
+    PL_RETURN_IF(run_make_keys(p->run));
+    snprintf(file, sizeof file, "keys/%s.key", role);
+    p->key = in_run(p, 0, file);
+    if (!p->keys && !is_role(role, "worker"))
+        p->keys = in_run(p, 1, "keys/allow");
+    return PL_OK;
+}
+
+static pl_status find_in_run(process *p, const char *role)
+{
+    char folder[PL_PATH_MAX], file[64];
+    PL_RETURN_IF(find_keys(p, role));
+    PL_RETURN_IF(pl_make_folders(pl_join(folder, p->run, "proc")));
+    snprintf(file, sizeof file, "proc/%s.address", role);
+    if (!p->ready && !is_role(role, "worker"))
+        p->ready = in_run(p, 2, file);
+    if (is_role(role, "home") && !p->store)
+        p->store = in_run(p, 3, "store");
+    if (is_role(role, "worker") && !p->cache)
+        p->cache = in_run(p, 4, "cache");
+    if (is_role(role, "worker") && !p->hub)
+        return await_address(p, "proc/hub.address", &p->hub);
+    if ((is_role(role, "hub") || is_role(role, "relay")) && p->n_homes == 0)
+        return await_address(p, "proc/home.address", &p->homes[p->n_homes++]);
+    return PL_OK;
+}
+
+void process_name(process *p)
+{
+    pl_keypair own;
+    char host[32] = "worker", key[PL_PUBKEY_TEXT] = "";
+    gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = '\0';
+    if (p->key && pl_keypair_load(p->key, &own) == PL_OK) {
+        pl_pubkey_format(&own.open, key);
+        pl_keypair_wipe(&own);
+    }
+    if (key[0])
+        snprintf(p->called, sizeof p->called, "%.31s-%.6s", host, key);
+    else
+        snprintf(p->called, sizeof p->called, "%.31s-%d", host, (int)getpid());
+    p->name = p->called;
+}
+
+pl_status process_user_folder(const char *variable, const char *below_home,
+                              char out[PL_PATH_MAX])
+{
+    char base[PL_PATH_MAX];
+    const char *named = getenv(variable), *home = getenv("HOME");
+    if (named && named[0])
+        pl_copy_text(base, sizeof base, named);
+    else if (home && home[0])
+        pl_join(base, home, below_home);
+    else
+        return pl_fail(PL_ERR_USAGE,
+                       "neither HOME nor %s is set; say with --key and --cache where "
+                       "files are kept",
+                       variable);
+    return pl_make_folders(pl_join(out, base, "pathloom"));
+}
+
+void process_open_log(const process *p, const char *role)
+{
+    pl_log_open(p->name ? p->name : role, p->verbose ? PL_LOG_DEBUG : PL_LOG_INFO,
+                p->log_json);
+}
+
+pl_status process_open(int argc, char **argv, const char *role, process *p)
+{
+    PL_RETURN_IF(process_parse(argc, argv, 0, p));
+    process_open_log(p, role);
+    if (p->run)
+        PL_RETURN_IF(find_in_run(p, role));
+    if (p->key && !p->keys && !is_role(role, "worker"))
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--key needs --keys FILE too: the list of keys that may connect");
+    pl_wire_advertise(p->advertise ? p->advertise : "");
+    return pl_admission_open(p->key, is_role(role, "worker") ? NULL : p->keys);
+}
+
+int process_ended(pl_status status)
+{
+    if (status == PL_OK) {
+        pl_log(PL_LOG_INFO, "process.end", "status=ok");
+        return 0;
+    }
+    pl_log(PL_LOG_ERROR, "process.failed", "status=%s error=\"%s\"",
+           pl_status_name(status), pl_last_error());
+    return pl_status_exit_code(status);
+}

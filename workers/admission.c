@@ -1,0 +1,133 @@
+#include "workers/admission.h"
+
+enum { ENROL_RETRY_MS = 2000, ENROL_MS = 20000 };
+
+static void on_refused(const pl_refusal *r)
+{
+    pl_log(PL_LOG_WARN, "peer.refused", "key=%s from=%s reason=\"%s\"",
+           r->key[0] ? r->key : "unknown", r->from[0] ? r->from : "unknown", r->reason);
+}
+
+pl_status pl_admission_open(const char *key, const char *list)
+{
+    pl_keypair own;
+    if (!key || !key[0])
+        return PL_OK;
+    PL_RETURN_IF(pl_keypair_load(key, &own));
+    pl_wire_keys(&own);
+    pl_gate_options options = {
+        .own = &own, .list = list, .may = pl_role_allows, .on_refused = on_refused};
+    pl_status status = list ? pl_gate_open(&options) : PL_OK;
+    pl_keypair_wipe(&own);
+    return status;
+}
+
+/* ---- enrolling ---- */
+typedef struct enrolment {
+    const pl_pubkey *invite, *fresh;
+    const char *name;
+    pl_key_role granted;
+} enrolment;
+
+static pl_status no_invitation(void)
+{
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the invitation was used already, taken back, or has expired; ask for "
+        "another (`pathloom key invite`)");
+}
+
+static pl_status use_invitation(pl_key_list *list, void *context)
+{
+    enrolment *e = context;
+    const pl_key_entry *found = pl_key_list_find(list, e->invite, pl_wall_ms() / 1000);
+    const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
+    if (!found || found->role != PL_AS_INVITE || found->uses < 1)
+        return no_invitation();
+    pl_key_entry invite = *found;
+    e->granted = invite.grants;
+    if (known && known->role == e->granted)
+        return PL_OK; /* the answer was lost: nothing is used up twice */
+    if (known)
+        return pl_fail(PL_ERR_NOPERM, "this key has the role %s already",
+                       pl_key_role_name(known->role));
+    pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
+    pl_copy_text(fresh.name, sizeof fresh.name, e->name);
+    pl_key_list_put(list, &fresh);
+    if (--invite.uses > 0)
+        pl_key_list_put(list, &invite);
+    else
+        pl_key_list_drop(list, &invite.key);
+    return PL_OK;
+}
+
+pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
+                             const pl_pubkey *fresh, const char *name,
+                             pl_key_role *granted)
+{
+    enrolment e = {.invite = invite, .fresh = fresh, .name = name};
+    *granted = PL_AS_NONE;
+    PL_RETURN_IF(pl_key_name_check(name));
+    PL_RETURN_IF(pl_key_list_edit(list, use_invitation, &e));
+    *granted = e.granted;
+    return PL_OK;
+}
+
+/* ---- tokens ---- */
+static const char token_mark[] = "pl1.";
+
+void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKEN_MAX])
+{
+    char key[PL_PUBKEY_TEXT];
+    pl_pubkey_format(&hub->key, key);
+    snprintf(out, PL_TOKEN_MAX, "%s%s.%s.%s", token_mark,
+             hub->endpoint + strlen("tcp://"), key, secret);
+}
+
+/* HOST may have points in it, what follows it has none. */
+pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
+                         pl_keypair *invite)
+{
+    char copy[PL_TOKEN_MAX];
+    pl_address at;
+    bool fits = pl_copy_text(copy, sizeof copy, token);
+    char *secret = fits ? strrchr(copy, '.') : NULL;
+    if (secret)
+        *secret++ = '\0';
+    char *key = secret ? strrchr(copy, '.') : NULL;
+    if (key)
+        *key++ = '\0';
+    if (!key || !pl_starts_with(copy, token_mark) || strlen(copy) <= strlen(token_mark))
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`%.16s...` is not a token: it begins with %s and has four parts; "
+            "copy all of what `pathloom key invite` printed",
+            token, token_mark);
+    snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark), key);
+    PL_RETURN_IF(pl_address_parse(hub, &at));
+    return pl_invite_keypair(secret, invite);
+}
+
+pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
+                            const pl_pubkey *fresh, const char *name, char role[32])
+{
+    pl_socket *socket = NULL;
+    pl_message q, a;
+    pl_reader r;
+    pl_status status = PL_OK;
+    pl_message_init(&q, PL_MSG_ENROL);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_put_bytes(&q.body, PL_TAG_KEY, fresh->bytes, sizeof fresh->bytes);
+    PL_TRY(pl_wire_connect_as(hub, invite, &socket));
+    PL_TRY(pl_wire_ask(socket, &q, ENROL_RETRY_MS, ENROL_MS, &a));
+    pl_reader_open(&r, "ENROLLED", a.body.data, a.body.len);
+    pl_get_text(&r, PL_TAG_ROLE, 0, role, 32);
+    PL_TRY(pl_reader_status(&r));
+done:
+    pl_wire_close(&socket);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
