@@ -58,6 +58,15 @@ const store_verb store_verbs[] = {
      "parameters of their own (noloco, eager, streaming, delayed-nesterov) are refused "
      "until they have finished. Needs the job to be stopped.",
      1, 1, TAKES(TO), false, store_rollback},
+    {"blame", "MODULE[@V]", "workers, paths and data that made a version",
+     "A line a contributor, largest share first. A share is that of the weighted norms "
+     "of the updates: how far each pulled. Samples are numbers in the path's own order "
+     "of its data shard.",
+     1, 1, TAKES(HISTORY), true, store_blame},
+    {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
+     "All of them, or one tensor, named as diff does. With --object the bytes of an "
+     "object instead.",
+     1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 

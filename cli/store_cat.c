@@ -1,0 +1,182 @@
+/* pathloom store cat: the bytes of a version, of one of its tensors, or of an object.
+ */
+#include "cli/run.h"
+#include "cli/store_call.h"
+#include "cli/store_names.h"
+
+#include <unistd.h>
+
+typedef enum cat_format { CAT_RAW, CAT_NPY, CAT_TEXT } cat_format;
+enum { PIECE_FLOATS = 65536, NPY_ALIGN = 64, NPY_HEAD = 10 };
+
+typedef struct stretch {
+    size_t first, count; /* floats of the module */
+    int rows, cols;      /* rows 0: a vector */
+} stretch;
+
+static pl_status choose_format(const store_call *call, cat_format *out)
+{
+    static const char *const names[] = {"raw", "npy", "text"};
+    const char *asked = call->values[STORE_OPT_FORMAT];
+    *out = CAT_RAW;
+    for (int i = 0; asked && i < 3; i++)
+        if (strcmp(asked, names[i]) == 0) {
+            *out = (cat_format)i;
+            return PL_OK;
+        }
+    if (asked)
+        return pl_fail(PL_ERR_USAGE, "--format is raw, npy or text, not `%s`", asked);
+    return PL_OK;
+}
+
+static pl_status write_all(const void *data, size_t len)
+{
+    if (fwrite(data, 1, len, stdout) == len)
+        return PL_OK;
+    return pl_fail(PL_ERR_IO, "the output could not be written: the disk is full, or "
+                              "its reader has gone");
+}
+
+/* ---- which floats ---- */
+static pl_status no_such_tensor(const pl_topology *t, const pl_slot *s,
+                                const char *asked)
+{
+    const char *names[256];
+    size_t n = 0;
+    for (int i = 0; i < s->n_tensors && n < 256; i++)
+        names[n++] = pl_topology_tensor(t, s->first_tensor + i)->name;
+    const char *near = pl_nearest(asked, names, n);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no tensor %s in it; %s %s", asked,
+                   near ? "did you mean" : "it begins with", near ? near : names[0]);
+}
+
+static pl_status find_tensor(const pl_topology *t, const char *module,
+                             const char *asked, stretch *out)
+{
+    const char *slash = strchr(module, '/');
+    int index = slash ? pl_topology_find_module(t, slash + 1) : -1;
+    if (index < 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "the arm of %s does not define its tensors",
+                       module);
+    const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, index));
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        if (strcmp(tensor->name, asked) != 0)
+            continue;
+        out->first = tensor->offset - s->offset;
+        out->count = (size_t)tensor->rows * (size_t)tensor->cols;
+        out->rows = tensor->rows;
+        out->cols = tensor->cols;
+        return PL_OK;
+    }
+    return no_such_tensor(t, s, asked);
+}
+
+static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *out)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm arm;
+    pl_topology *t = NULL;
+    *out = (stretch){.count = v->n_params};
+    if (!call->words[1])
+        return PL_OK;
+    names_arm_of(v->module, name);
+    pl_status status = store_arm(call->store, name, &arm, &t);
+    if (status == PL_OK)
+        status = find_tensor(t, v->module, call->words[1], out);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* ---- writing ---- */
+/* NumPy's format 1.0: magic, version, length of the header, the header as text. */
+static pl_status write_npy_head(const stretch *s)
+{
+    char shape[64], text[256];
+    uint8_t head[NPY_HEAD] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    if (s->rows > 1)
+        snprintf(shape, sizeof shape, "(%d, %d)", s->rows, s->cols);
+    else
+        snprintf(shape, sizeof shape, "(%zu,)", s->count);
+    int used =
+        snprintf(text, sizeof text,
+                 "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shape);
+    int total = (NPY_HEAD + used + 1 + NPY_ALIGN - 1) / NPY_ALIGN * NPY_ALIGN;
+    int len = total - NPY_HEAD;
+    memset(text + used, ' ', (size_t)(len - used));
+    text[len - 1] = '\n';
+    head[8] = (uint8_t)len;
+    head[9] = (uint8_t)(len >> 8);
+    PL_RETURN_IF(write_all(head, sizeof head));
+    return write_all(text, (size_t)len);
+}
+
+static pl_status write_text(const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (printf("%.9g\n", (double)values[i]) < 0)
+            return write_all("", 1);
+    return PL_OK;
+}
+
+static pl_status write_floats(pl_store *store, const pl_hash *blob, const stretch *s,
+                              cat_format format)
+{
+    float *piece = pl_alloc(PIECE_FLOATS * sizeof *piece);
+    pl_status status = PL_OK;
+    if (format == CAT_NPY)
+        PL_TRY(write_npy_head(s));
+    for (size_t done = 0; done < s->count; done += PIECE_FLOATS) {
+        size_t n = s->count - done < PIECE_FLOATS ? s->count - done : PIECE_FLOATS;
+        PL_TRY(pl_store_read_blob(store, blob, (s->first + done) * sizeof *piece,
+                                  n * sizeof *piece, piece));
+        PL_TRY(format == CAT_TEXT ? write_text(piece, n)
+                                  : write_all(piece, n * sizeof *piece));
+    }
+done:
+    pl_free(piece);
+    return status;
+}
+
+static pl_status cat_object(store_call *call)
+{
+    pl_buf bytes = {0};
+    pl_status status = store_object_bytes(call->store, call->words[0], &bytes);
+    if (status == PL_OK)
+        status = write_all(bytes.data, bytes.len);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status cat_version(store_call *call, cat_format format)
+{
+    pl_version v;
+    stretch s;
+    module_at at;
+    bool versioned;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
+    PL_RETURN_IF(pl_store_get_version(call->store, at.module, at.number, &v));
+    if (v.params_gone)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the parameters of %s@%llu were collected; only its record is "
+                       "left",
+                       v.module, (unsigned long long)v.number));
+    PL_TRY(choose_stretch(call, &v, &s));
+    PL_TRY(write_floats(call->store, &v.params, &s, format));
+done:
+    pl_version_clear(&v);
+    return status;
+}
+
+pl_status store_cat(store_call *call)
+{
+    cat_format format;
+    PL_RETURN_IF(choose_format(call, &format));
+    if (format != CAT_TEXT && isatty(STDOUT_FILENO))
+        return pl_fail(PL_ERR_USAGE, "these are raw bytes; send them to a file or a "
+                                     "pipe, or say --format text");
+    return call->values[STORE_OPT_OBJECT] ? cat_object(call)
+                                          : cat_version(call, format);
+}
