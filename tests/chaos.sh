@@ -199,8 +199,8 @@ check_run() {
 }
 
 # ---- how long until it went on ----
-# Of a worker: until its task was granted again. Of hub and home: until the next grant
-# or finished task.
+# Of a worker: until its task was granted again. Of all: from the last fault before a
+# pause until the next grant or finished task.
 recovery() {
     awk -v run="$n_runs" '
         function ms(t) {
@@ -212,7 +212,7 @@ recovery() {
                 if (index($i, key "=") == 1) return substr($i, length(key) + 2)
         }
         FNR == NR {
-            if ($6 == run && ($2 == "KILL" || $2 == "STOP") && $3 != "launcher") {
+            if ($6 == run) {
                 n++; at[n] = ms($1); what[n] = $2; role[n] = $3; name[n] = $4
             }
             next
@@ -220,10 +220,13 @@ recovery() {
         $4 != "lease.granted" && $4 != "task.done" { next }
         {
             t = ms($1); task = value("task") " " value("phase"); who = value("worker")
+            for (; last < n && at[last + 1] < t; last++) new = 1
+            if (new) pause[last] = t - at[last]
+            new = 0
             for (i = 1; i <= n; i++) {
                 if (t <= at[i] || done[i]) continue
                 if (!(i in holds)) holds[i] = held[name[i]]
-                if (role[i] != "worker") done[i] = t - at[i]
+                if (role[i] != "worker") done[i] = -1
                 else if (holds[i] == "" || index(finished, "|" holds[i] "|")) done[i] = -1
                 else if ($4 == "lease.granted" && task == holds[i]) done[i] = t - at[i]
                 else if ($4 == "task.done" && task == holds[i]) done[i] = -1
@@ -232,7 +235,10 @@ recovery() {
             else if (held[who] == task) held[who] = ""
             if ($4 == "task.done") finished = finished "|" task "|"
         }
-        END { for (i = 1; i <= n; i++) if (done[i] > 0) print what[i], role[i], done[i] }
+        END {
+            for (i = 1; i <= n; i++) if (done[i] > 0) print what[i], role[i], done[i]
+            for (i in pause) print "PAUSE", what[i] role[i], pause[i]
+        }
     ' "$work/faults" "$work/shot/log/hub.log" >>"$work/recovery"
 }
 
@@ -257,8 +263,9 @@ report() {
         "$n_commits commits; each run's facts ($(wc -l <"$work/calm.facts")) equal"
     percentiles KILL worker "worker killed, its task granted again"
     percentiles STOP worker "worker stopped, its task granted again"
-    percentiles KILL hub "hub killed, next grant or finished task"
-    percentiles KILL home "home killed, next grant or finished task"
+    percentiles PAUSE KILLhub "hub killed last, next grant or finished task"
+    percentiles PAUSE KILLhome "home killed last, next grant or finished task"
+    percentiles PAUSE '[A-Za-z]*' "any fault last, next grant or finished task"
 }
 
 echo "seed $first_seed"
