@@ -2,13 +2,6 @@
 
 #include <math.h>
 
-/* A span is what one thread takes at a time, and the unit of sums. */
-enum { SPAN_BLOCKS = 256, SPAN = SPAN_BLOCKS * PL_OUTER_BLOCK };
-
-typedef struct span_sums {
-    double mean, params, step; /* squares */
-} span_sums;
-
 typedef struct pass {
     const step_kernels *kernels;
     pl_outer_state *state;
@@ -17,7 +10,7 @@ typedef struct pass {
     size_t n;
     step_coefficients coefficients;
     bool measures_step;
-    span_sums *sums;
+    step_sums *sums;
 } pass;
 
 static size_t smaller(size_t a, size_t b)
@@ -30,7 +23,7 @@ static float *from(float *vector, size_t first)
     return vector ? vector + first : NULL;
 }
 
-static pl_status step_block_at(const pass *p, size_t first, span_sums *sums)
+static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
 {
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
     step_block block = {.params = p->state->params + first,
@@ -50,10 +43,10 @@ static pl_status step_block_at(const pass *p, size_t first, span_sums *sums)
 static pl_status step_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
-    span_sums sums = {0};
-    size_t end = smaller((item + 1) * SPAN, p->n);
+    step_sums sums = {0};
+    size_t end = smaller((item + 1) * STEP_SPAN, p->n);
     (void)thread;
-    for (size_t first = item * SPAN; first < end; first += PL_OUTER_BLOCK)
+    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK)
         PL_RETURN_IF(step_block_at(p, first, &sums));
     p->sums[item] = sums;
     return PL_OK;
@@ -65,9 +58,9 @@ static pl_status measure_span(void *context, size_t item, int thread)
     const pass *p = context;
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
     double total = 0;
-    size_t end = smaller((item + 1) * SPAN, p->n);
+    size_t end = smaller((item + 1) * STEP_SPAN, p->n);
     (void)thread;
-    for (size_t first = item * SPAN; first < end; first += PL_OUTER_BLOCK) {
+    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
         size_t count = smaller(PL_OUTER_BLOCK, p->n - first);
         PL_RETURN_IF(p->fill(p->context, first, count, mean));
         total += p->kernels->squares(mean, count);
@@ -76,9 +69,9 @@ static pl_status measure_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static span_sums add_spans(const span_sums *sums, size_t n_spans)
+step_sums step_add_spans(const step_sums *sums, size_t n_spans)
 {
-    span_sums total = {0};
+    step_sums total = {0};
     for (size_t i = 0; i < n_spans; i++) {
         total.mean += sums[i].mean;
         total.params += sums[i].params;
@@ -98,7 +91,7 @@ bool pl_outer_keeps_carry(const pl_outer_step *step)
            step->method == PL_METHOD_DELAYED_NESTEROV;
 }
 
-static bool depends_on_the_gap(const pl_outer_step *step)
+bool step_depends_on_gap(const pl_outer_step *step)
 {
     return step->gap == PL_GAP_NORM && step->delay > 0;
 }
@@ -112,8 +105,8 @@ static step_kind kind_of(const pl_outer_step *step, bool last_arrival)
     return step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL : STEP_NESTEROV;
 }
 
-static step_coefficients coefficients_of(const pl_outer_step *step,
-                                         const pl_outer_state *state, double gap)
+step_coefficients step_coefficients_of(const pl_outer_step *step,
+                                       const pl_outer_state *state, double gap)
 {
     bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
     bool last = delayed && state->arrivals + 1 == step->buffer;
@@ -130,7 +123,7 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 
-static pl_status check(const pl_outer_step *step, const pl_outer_state *state)
+pl_status step_check(const pl_outer_step *step, const pl_outer_state *state)
 {
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
         return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
@@ -146,29 +139,39 @@ static pl_status check(const pl_outer_step *step, const pl_outer_state *state)
     return PL_OK;
 }
 
-/* Lambda of co2. The displacement is known from the last step, |g| is measured. */
+/* The displacement is known from the last step, |g| was measured. */
+double step_gap(const pl_outer_step *step, const pl_outer_state *state,
+                double mean_squares)
+{
+    if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
+        return step->gap_constant;
+    if (!step_depends_on_gap(step))
+        return 1;
+    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
+    double norm = rescale * sqrt(mean_squares);
+    return 1 + state->displacement / (norm + 1e-12);
+}
+
 static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
                           int n_threads, double *gap)
 {
-    *gap = 1;
-    if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
-        *gap = step->gap_constant;
-    if (!depends_on_the_gap(step))
-        return PL_OK;
-    PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
-    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
-    double norm = rescale * sqrt(add_spans(p->sums, n_spans).mean);
-    *gap = 1 + p->state->displacement / (norm + 1e-12);
+    double squares = 0;
+    if (step_depends_on_gap(step)) {
+        PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
+        squares = step_add_spans(p->sums, n_spans).mean;
+    }
+    *gap = step_gap(step, p->state, squares);
     return PL_OK;
 }
 
-static void note_step(const pl_outer_step *step, pl_outer_state *state,
-                      const span_sums *total)
+void step_note(const pl_outer_step *step, pl_outer_state *state, const step_sums *total,
+               double gap, pl_outer_report *report)
 {
-    if (depends_on_the_gap(step))
+    if (step_depends_on_gap(step))
         state->displacement = sqrt(total->step);
     if (step->method == PL_METHOD_DELAYED_NESTEROV)
         state->arrivals = (state->arrivals + 1) % step->buffer;
+    *report = (pl_outer_report){sqrt(total->mean), sqrt(total->params), gap};
 }
 
 pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
@@ -176,26 +179,25 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
                          pl_outer_report *report)
 {
     pl_status status = PL_OK;
-    size_t n_spans = (n + SPAN - 1) / SPAN;
+    size_t n_spans = (n + STEP_SPAN - 1) / STEP_SPAN;
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_RETURN_IF(check(step, state));
-    PL_RETURN_IF(pl_try_alloc((n_spans + 1) * sizeof(span_sums),
+    PL_RETURN_IF(step_check(step, state));
+    PL_RETURN_IF(pl_try_alloc((n_spans + 1) * sizeof(step_sums),
                               "sums of an outer step", &sums));
     pass p = {.kernels = step_kernels_best(),
               .state = state,
               .fill = fill,
               .context = context,
               .n = n,
-              .measures_step = depends_on_the_gap(step),
+              .measures_step = step_depends_on_gap(step),
               .sums = sums};
     PL_TRY(find_gap(step, &p, n_spans, n_threads, &gap));
-    p.coefficients = coefficients_of(step, state, gap);
+    p.coefficients = step_coefficients_of(step, state, gap);
     PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
-    span_sums total = add_spans(p.sums, n_spans);
-    note_step(step, state, &total);
-    *report = (pl_outer_report){sqrt(total.mean), sqrt(total.params), gap};
+    step_sums total = step_add_spans(p.sums, n_spans);
+    step_note(step, state, &total, gap, report);
 done:
     pl_free_aligned(sums);
     return status;
@@ -274,9 +276,9 @@ double pl_l2_norm(const float *values, size_t n)
 {
     const step_kernels *kernels = step_kernels_best();
     double total = 0;
-    for (size_t span = 0; span < n; span += SPAN) {
+    for (size_t span = 0; span < n; span += STEP_SPAN) {
         double sum = 0;
-        size_t end = smaller(span + SPAN, n);
+        size_t end = smaller(span + STEP_SPAN, n);
         for (size_t first = span; first < end; first += PL_OUTER_BLOCK)
             sum += kernels->squares(values + first, smaller(PL_OUTER_BLOCK, n - first));
         total += sum;
