@@ -46,6 +46,7 @@ typedef struct config {
     double lr_of[PL_CLASS_COUNT],
         momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
     bool rescale;
+    double norm_gate;
 
     config_text baselines;
     int64_t eval_tokens, sample_tokens;

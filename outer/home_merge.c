@@ -296,6 +296,8 @@ static pl_status commit(merge *g)
     g->module->version = g->version.number;
     g->module->params = g->version.params;
     g->module->norm = g->version.update_norm;
+    for (int i = 0; i < g->n; i++)
+        norm_gate_note(&g->module->usual, g->contributions[i].norm);
     return PL_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "outer/arm.h"
 #include "outer/home.h"
 #include "outer/messages.h"
+#include "outer/norm_gate.h"
 #include "outer/staging.h"
 #include "store/store.h"
 
@@ -15,6 +16,7 @@ typedef struct home_module {
     uint64_t version;
     pl_hash params;
     double norm; /* of the update that made the head */
+    norm_gate usual;
     size_t n_params;
     int n_contributors; /* that make a round whole */
     int window;         /* rounds under way at most: version .. version + window - 1 */

@@ -47,6 +47,23 @@ static pl_status on_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
+/* As merges noted them. */
+static pl_status load_norms(home *h, home_module *m)
+{
+    uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
+    for (; number <= m->version; number++) {
+        pl_version v;
+        memset(&v, 0, sizeof v);
+        pl_status status = pl_store_get_version(h->store, m->name, number, &v);
+        for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
+            norm_gate_note(&m->usual, v.contributions[i].norm);
+        pl_version_clear(&v);
+        if (status != PL_ERR_NOT_FOUND) /* old versions may have been taken away */
+            PL_RETURN_IF(status);
+    }
+    return PL_OK;
+}
+
 static pl_status load_module(home *h, home_arm *arm, int index)
 {
     pl_version head;
@@ -71,6 +88,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->params = head.params;
     m->norm = head.update_norm;
     pl_version_clear(&head);
+    PL_RETURN_IF(load_norms(h, m));
     cursor_scan scan = {arm, m};
     return m->cursor ? pl_store_each_version(h->store, m->name, on_version, &scan)
                      : PL_OK;

@@ -101,6 +101,7 @@ static void define_arm(fixture *f)
         f->arm.outer.momentum[c] = 0.9;
     }
     f->arm.outer.weighted = true;
+    f->arm.outer.norm_gate = PL_NORM_GATE;
     pl_copy_text(f->arm.outer.codec_name, sizeof f->arm.outer.codec_name, "f32");
     assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
     f->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
@@ -357,6 +358,37 @@ static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
     assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
 }
 
+/* All of a module's paths contribute to a round, each `size` times the usual. */
+static sent send_scaled(fixture *f, int path, int64_t phase, float size)
+{
+    size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_EMBED, path, update);
+    for (size_t i = 0; i < n; i++)
+        update[i] *= size;
+    sent out = send_update(f, SLOT_EMBED, path, phase, update, 0);
+    pl_free(update);
+    return out;
+}
+
+static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void **state)
+{
+    fixture *f = *state;
+    pl_hash got;
+    assert_int_equal(send_scaled(f, 0, 0, 50).result, PL_SUBMIT_ACCEPTED); /* so far */
+    for (int path = 1; path < 4; path++) /* nothing is known */
+        assert_int_equal(send_scaled(f, path, 0, 1).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/embed.E0", 1, &got);
+    for (int i = 0; i < 2; i++) {
+        sent s = send_scaled(f, 2, 1, 11);
+        assert_int_equal(s.result, PL_SUBMIT_REJECTED);
+        assert_non_null(strstr(s.text, "outer.norm_gate = 10"));
+        kill_home(f, SIGKILL);
+        start_home(f);
+    }
+    assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
+}
+
 static void update_of_a_wrong_base_is_rejected(void **state)
 {
     fixture *f = *state;
@@ -578,6 +610,7 @@ int main(int argc, char **argv)
         TEST(update_sent_again_counts_once),
         TEST(accepted_updates_survive_kill_9_of_the_home),
         TEST(update_that_is_not_finite_is_rejected_with_a_reason),
+        TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),
         TEST(update_of_a_wrong_base_is_rejected),
         TEST(path_that_does_not_hold_the_module_is_rejected),
         TEST(path_state_waits_for_the_updates_of_its_task),
