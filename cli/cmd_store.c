@@ -67,6 +67,26 @@ const store_verb store_verbs[] = {
      "All of them, or one tensor, named as diff does. With --object the bytes of an "
      "object instead.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
+    {"init", "", "make an empty store",
+     "In --store FOLDER, which must be empty or not be there.", 0, 0, 0, false,
+     store_init},
+    {"backup", "DIR", "copy the store, also while it is written, and check the copy",
+     "DIR becomes a store of the state at the beginning. Given again, it brings only "
+     "the "
+     "chunks and records that are new, and drops what is gone; killed, it leaves the "
+     "state before. --quick leaves out reading the copy's bytes.",
+     1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
+    {"restore", "DIR", "make the store what its backup is",
+     "The backup is checked first and the result afterwards. A store that has gone on "
+     "since the backup is only replaced with --force.",
+     1, 1, TAKES(QUICK) | TAKES(FORCE), false, store_restore},
+    {"push", "FOLDER [MODULE|ARM|TAG]", "bring versions to another store",
+     "All modules, or those named, up to their newest or named version; with the "
+     "definitions of arms, routers and tags. Only what FOLDER lacks is copied; it is "
+     "made if it is not there. Refused where FOLDER went another way.",
+     1, 2, 0, true, store_push},
+    {"pull", "FOLDER [MODULE|ARM|TAG]", "the same from another store to this one",
+     "Needs the job to be stopped.", 1, 2, 0, false, store_pull},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 

@@ -89,7 +89,7 @@ typedef struct pl_version {
     double displacement;             /* L2 of the step that made it, 0 if not kept */
     int64_t arrivals; /* delayed-nesterov: since the last momentum step */
     int64_t wall_ms;
-    uint64_t sequence; /* commit that made it; set by the store, as the next two */
+    uint64_t sequence; /* commit that made it; set by the store, as is `updates` */
     bool params_gone;  /* collected: only the record is left */
     pl_updates updates;
     int n_contributions;
@@ -200,6 +200,17 @@ typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
  * the disk space given back. May be killed at any time and done again. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
+
+/* ---- copying ---- */
+typedef struct pl_mirror_report {
+    uint64_t n_records, n_chunks, bytes; /* that had to be brought; bytes of chunks */
+} pl_mirror_report;
+/* Makes the store in `folder` the state that `from` (READ) shows, row by row; only what
+ * it lacks is brought. A folder that does not exist is made. One that holds something
+ * else than an earlier state of the same store is ERR_EXISTS, unless `force`. May be
+ * killed at any time: the folder then holds its old state. */
+PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
+                                        pl_mirror_report *out);
 
 /* ---- checking ---- */
 typedef struct pl_audit_report {

@@ -181,7 +181,8 @@ static pl_status check_version(const pl_txn *txn, const pl_version *v,
     PL_RETURN_IF(head_read(txn_source(txn), v->module, head, &exists));
     PL_RETURN_IF(check_order(v, head, exists));
     PL_RETURN_IF(check_parent(txn, v, exists));
-    PL_RETURN_IF(blob_check(txn, &v->params, "the parameters", v->module));
+    if (!v->params_gone)
+        PL_RETURN_IF(blob_check(txn, &v->params, "the parameters", v->module));
     if (!pl_hash_none(&v->momentum))
         PL_RETURN_IF(blob_check(txn, &v->momentum, "the momentum", v->module));
     if (!pl_hash_none(&v->change))
@@ -196,11 +197,11 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     uint64_t late = (uint64_t)keep.late;
     bool holds_updates = keep.updates || late > 0;
     stored.sequence = txn->sequence;
-    stored.params_gone = false;
     stored.updates = holds_updates ? PL_UPDATES_KEPT : PL_UPDATES_DROPPED;
     head.number = v->number;
     version_write(txn->batch, &stored);
-    PL_RETURN_IF(blob_hold(txn, &v->params));
+    if (!v->params_gone)
+        PL_RETURN_IF(blob_hold(txn, &v->params));
     PL_RETURN_IF(blob_hold(txn, &v->momentum));
     PL_RETURN_IF(blob_hold(txn, &v->change));
     if (v->number > 0)
