@@ -8,7 +8,8 @@
  * step_method, step, step_overlap and gossip (the outer step of every method), change
  * (how its version travels), messages (the protocol), roles (who may send what), client
  * (who asks), home (who answers: home.c loop,
- * home_upload, home_submit, home_merge, home_state), relay (who stands between).
+ * home_upload, home_submit, home_merge, home_state), relay (who stands between),
+ * coverage (what the record says).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
@@ -16,6 +17,7 @@
 #include "outer/change.h"
 #include "outer/client.h"
 #include "outer/codec.h"
+#include "outer/coverage.h"
 #include "outer/gossip.h"
 #include "outer/home.h"
 #include "outer/messages.h"

@@ -1,0 +1,147 @@
+/* pathloom data coverage: which samples the paths were trained on, from the record. */
+#include "cli/run.h"
+#include "outer/outer.h"
+
+typedef struct coverage_call {
+    const char *only; /* an arm; NULL: all */
+    bool json;
+    pl_store *store;
+    pl_json *arms;
+    int64_t n_arms, n_paths, n_checked, n_bad;
+    char example[256];
+} coverage_call;
+
+static pl_json *path_json(const pl_coverage *c)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "path", c->path);
+    pl_json_set_int(o, "phases", c->phases);
+    pl_json_set_int(o, "samples", (int64_t)c->samples);
+    pl_json_set_int(o, "tokens", (int64_t)c->n_tokens);
+    pl_json_set_real(o, "passes", c->passes);
+    pl_json_set_int(o, "skipped", (int64_t)c->skipped);
+    pl_json_set_int(o, "lost", c->n_lost);
+    pl_json_set_int(o, "repeated", c->n_repeated);
+    pl_json_set_int(o, "wrong", c->n_wrong);
+    return o;
+}
+
+static void print_path(const pl_coverage *c, bool first)
+{
+    char tokens[16];
+    if (first)
+        say("%-18s %7s %11s %9s %7s %8s %5s %9s %6s", "path", "phases", "samples",
+            "tokens", "passes", "skipped", "lost", "repeated", "wrong");
+    say("%-18s %7lld %11llu %9s %7.2f %8llu %5lld %9lld %6lld", c->path,
+        (long long)c->phases, (unsigned long long)c->samples,
+        pl_human_count((double)c->n_tokens, tokens), c->passes,
+        (unsigned long long)c->skipped, (long long)c->n_lost, (long long)c->n_repeated,
+        (long long)c->n_wrong);
+}
+
+static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
+{
+    call->n_checked += c->n_checked;
+    call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
+    if (!call->example[0])
+        pl_copy_text(call->example, sizeof call->example, c->example);
+    if (call->json)
+        pl_json_push(list, path_json(c));
+    else
+        print_path(c, call->n_paths++ == 0);
+}
+
+static pl_status cover_arm(coverage_call *call, const char *name)
+{
+    pl_arm arm;
+    pl_topology *topology = NULL;
+    pl_coverage *paths = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(store_arm(call->store, name, &arm, &topology));
+    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    paths = pl_alloc((size_t)n * sizeof *paths);
+    PL_TRY(pl_coverage_of(call->store, &arm, topology, paths));
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    for (int i = 0; i < n; i++)
+        take_path(call, &paths[i], list);
+    pl_json_set_text(o, "arm", name);
+    pl_json_set(o, "paths", list);
+    pl_json_push(call->arms, o);
+    call->n_arms++;
+done:
+    pl_free(paths);
+    pl_topology_destroy(&topology);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+static pl_status on_arm(void *context, const pl_object *object)
+{
+    coverage_call *call = context;
+    const char *name = object->name + strlen("arm/");
+    if (call->only && strcmp(call->only, name) != 0)
+        return PL_OK;
+    return cover_arm(call, name);
+}
+
+static pl_status conclude(coverage_call *call)
+{
+    if (call->n_bad > 0)
+        return pl_fail(
+            PL_ERR_DATA, "%lld of %lld records of phases are not as they must be: %s",
+            (long long)call->n_bad, (long long)call->n_checked, call->example);
+    if (!call->json)
+        say("every sample of every finished phase counted once: %lld records checked",
+            (long long)call->n_checked);
+    return PL_OK;
+}
+
+static void print_json(const coverage_call *call, pl_json *o)
+{
+    pl_buf text = {0};
+    pl_json_set_int(o, "checked", call->n_checked);
+    pl_json_set_int(o, "problems", call->n_bad);
+    pl_json_write(o, 0, &text);
+    printf("%s\n", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+}
+
+static pl_status coverage(const char *dir, coverage_call *call)
+{
+    pl_json *o = pl_json_object();
+    pl_status status = PL_OK;
+    call->arms = pl_json_array();
+    pl_json_set(o, "arms", call->arms);
+    PL_TRY(store_open_run(dir, &call->store));
+    PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));
+    if (call->n_arms == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no arm %s in %s; see `pathloom store "
+                       "ls --objects`",
+                       call->only ? call->only : "", dir));
+    if (call->json)
+        print_json(call, o);
+    PL_TRY(conclude(call));
+done:
+    pl_store_close(&call->store);
+    pl_json_destroy(&o);
+    return status;
+}
+
+int cmd_data(int argc, char **argv)
+{
+    cli_options o;
+    coverage_call call = {0};
+    pl_status status = cli_parse(argc, argv, &o);
+    if (status == PL_OK && (o.n_rest < 1 || strcmp(o.rest[0], "coverage") != 0))
+        status =
+            pl_fail(PL_ERR_USAGE, "data takes the word coverage, and may be an arm");
+    if (status == PL_OK && o.n_rest > 2)
+        status = pl_fail(PL_ERR_USAGE, "data coverage takes one arm, not `%s` too",
+                         o.rest[2]);
+    call.only = o.n_rest > 1 ? o.rest[1] : NULL;
+    call.json = o.json;
+    if (status == PL_OK)
+        status = coverage(o.run ? o.run : "pathloom-run", &call);
+    return status == PL_OK ? 0 : cli_fail(status);
+}

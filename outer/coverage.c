@@ -1,0 +1,138 @@
+#include "outer/coverage.h"
+#include "outer/rounds.h"
+
+typedef struct scan {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    pl_coverage *paths;
+    const char *module; /* its name */
+    int index;          /* and number */
+    uint16_t *counts;   /* [P*R, phases] contributions of the module */
+} scan;
+
+static void note(pl_coverage *c, int64_t *counter, const char *module, int64_t phase,
+                 const char *what)
+{
+    ++*counter;
+    if (!c->example[0])
+        snprintf(c->example, sizeof c->example, "phase %lld of %s %s %s",
+                 (long long)phase, c->path, what, module);
+}
+
+static pl_status count(scan *s, const pl_contribution *c)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    int64_t phases = s->arm->inner.phases;
+    uint64_t size = pl_phase_samples(s->arm);
+    if (c->path < 0 || c->path >= pl_topology_n_paths(s->topology) || c->replica < 0 ||
+        c->replica >= replicas)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has a contribution of path %lld, replica %lld, which its "
+                       "arm does not have",
+                       s->module, (long long)c->path, (long long)c->replica);
+    int64_t who = c->path * replicas + c->replica;
+    int64_t phase = (int64_t)(c->first_sample / size);
+    pl_coverage *of = &s->paths[who];
+    bool belongs = phase < phases &&
+                   pl_topology_path_has(s->topology, (int)c->path, s->index) &&
+                   pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
+    if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {
+        note(of, &of->n_wrong, s->module, phase, "has other samples than its own in");
+        return PL_OK;
+    }
+    uint16_t *n = &s->counts[who * phases + phase];
+    if (*n < UINT16_MAX)
+        ++*n;
+    if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
+        of->skipped += size - c->n_samples;
+    return PL_OK;
+}
+
+static pl_status on_version(void *context, const pl_version *v)
+{
+    for (int i = 0; i < v->n_contributions; i++)
+        PL_RETURN_IF(count(context, &v->contributions[i]));
+    return PL_OK;
+}
+
+static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+{
+    scan *s = context;
+    return strcmp(module, s->module) == 0 ? count(s, c) : PL_OK;
+}
+
+static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n)
+{
+    if (pl_round_of(s->arm, s->topology, s->index, phase) < 0)
+        return;
+    if (phase < c->phases)
+        c->n_checked++;
+    if (n == 0 && phase < c->phases)
+        note(c, &c->n_lost, s->module, phase, "is missing in");
+    if (n > 1)
+        note(c, &c->n_repeated, s->module, phase, "stands more than once in");
+}
+
+static void judge_module(const scan *s)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    int64_t phases = s->arm->inner.phases;
+    for (int p = 0; p < pl_topology_n_paths(s->topology); p++)
+        for (int r = 0; r < replicas && pl_topology_path_has(s->topology, p, s->index);
+             r++)
+            for (int64_t t = 0; t < phases; t++)
+                judge_phase(s, &s->paths[p * replicas + r], t,
+                            s->counts[(p * replicas + r) * phases + t]);
+}
+
+static pl_status scan_module(pl_store *store, scan *s, size_t n_counts)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm_module_name(s->arm, s->topology, s->index, name);
+    s->module = name;
+    memset(s->counts, 0, n_counts * sizeof *s->counts);
+    PL_RETURN_IF(pl_store_each_version(store, name, on_version, s));
+    PL_RETURN_IF(pl_store_each_pending(store, name, on_pending, s));
+    judge_module(s);
+    return PL_OK;
+}
+
+static pl_status describe_path(pl_store *store, const scan *s, int index)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    pl_coverage *c = &s->paths[index];
+    pl_path_state state;
+    memset(c, 0, sizeof *c);
+    pl_arm_path_name(s->arm, s->topology, index / replicas, index % replicas, c->path);
+    pl_status status = pl_store_get_path(store, c->path, &state);
+    if (status == PL_ERR_NOT_FOUND) /* it has not finished a phase */
+        return PL_OK;
+    PL_RETURN_IF(status);
+    double targets = s->arm->weights[index / replicas];
+    c->phases = state.phase;
+    c->samples = state.samples;
+    c->n_tokens = state.n_tokens;
+    c->passes = targets > 0 ? (double)state.n_tokens / targets : 0;
+    uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
+    if (state.samples > end || state.samples + size <= end)
+        note(c, &c->n_wrong, "its stream", state.phase, "ends at another sample of");
+    return PL_OK;
+}
+
+pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
+                         const pl_topology *topology, pl_coverage *paths)
+{
+    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    size_t n_counts = (size_t)n * (size_t)arm->inner.phases;
+    pl_status status = PL_OK;
+    scan s = {.arm = arm, .topology = topology, .paths = paths};
+    PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
+                        (void **)&s.counts));
+    for (int i = 0; i < n; i++)
+        PL_TRY(describe_path(store, &s, i));
+    for (; s.index < pl_topology_n_modules(topology); s.index++)
+        PL_TRY(scan_module(store, &s, n_counts));
+done:
+    pl_free_aligned(s.counts);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Which samples of each path's stream its modules were trained on, from the record of
+ * the store: that no phase was lost and none was counted twice.
+ *
+ * Phase p of a path has the samples from p S on, S = pl_phase_samples. It must stand in
+ * each module that it contributes to exactly once, as a contribution to a version or
+ * as a pending one. Phases that the path has not finished may be there or not. */
+#ifndef PL_OUTER_COVERAGE_H
+#define PL_OUTER_COVERAGE_H
+#include "outer/arm.h"
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_coverage {
+    char path[PL_MODULE_NAME_MAX]; /* "mix/p01.r0" */
+    int64_t phases;                /* finished */
+    uint64_t samples;              /* of those phases */
+    uint64_t n_tokens;             /* trained on, targets */
+    double passes;                 /* of the shard: n_tokens / its targets */
+    uint64_t skipped;  /* samples that slower workers left out (dynamic steps) */
+    int64_t n_checked; /* (phase, module) that must be there once */
+    int64_t n_lost, n_repeated, n_wrong; /* wrong: other samples than the phase's */
+    char example[256]; /* the first of these, as a sentence; "" if there is none */
+} pl_coverage;
+
+/* paths [P*R], by path * R + replica. */
+PL_MUST_CHECK pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
+                                       const pl_topology *topology, pl_coverage *paths);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
