@@ -105,6 +105,9 @@ static pl_status parse(int argc, char **argv, request *q)
                        argv[optind], argv[0]);
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
+    if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
+        return pl_fail(PL_ERR_USAGE, "safetensors has no q8_0; give --format gguf, or "
+                                     "--type f32, f16 or bf16");
     if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
         return pl_fail(PL_ERR_USAGE,
                        "give one of --path, --route and --all, not several");

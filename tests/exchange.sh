@@ -1,0 +1,128 @@
+#!/bin/sh
+# A path out of one run and into another, by commands: export, import, train.
+#
+# usage: exchange.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root.
+set -eu
+pathloom=$1
+work=$2
+rm -rf "$work"
+mkdir -p "$work"
+checks=0
+
+fail() {
+    echo "FAILED: $1"
+    exit 1
+}
+
+ok() {
+    checks=$((checks + 1))
+}
+
+# refused CODE WORDS COMMAND ...
+refused() {
+    wanted=$1
+    words=$2
+    shift 2
+    code=0
+    "$@" > "$work/stdout" 2> "$work/stderr" || code=$?
+    [ "$code" -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+    grep -qF -- "$words" "$work/stderr" ||
+        fail "\`$(cat "$work/stderr")\` does not say \`$words\`"
+    ok
+}
+
+train() { # OUT ARGUMENT ...
+    out=$1
+    shift
+    "$pathloom" train "$@" --corpus tests --out "$out" --set data.valid_share=0.2 \
+        --set train.tau=10 --set train.phases=2 --set train.batch=4 \
+        --set router.prefix=8 --set eval.baselines=none --set eval.sample_tokens=0 \
+        > "$work/log" 2>&1 || {
+        tail -n 5 "$work/log"
+        fail "training into $out"
+    }
+}
+
+# The bytes behind the header, which differ in what they say of their origin.
+values() { # FILE
+    length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    tail -c "+$((9 + length))" "$1"
+}
+
+same_values() { # FILE FILE
+    values "$1" > "$work/a"
+    values "$2" > "$work/b"
+    [ -s "$work/a" ] && cmp -s "$work/a" "$work/b" || fail "$1 and $2 differ"
+    ok
+}
+
+train "$work/run" --set data.vocab=600 --set data.max_bytes=600000 --set model.width=48 \
+    --set model.heads=2 --set model.kv_heads=1 --set model.blocks=2 \
+    --set model.context=32 --set train.base_steps=20 --set topology.levels=2x2
+
+# ---- every kind of file, for one path and for all ----
+"$pathloom" export --run "$work/run" --path p01 --out "$work/hf" > "$work/stdout"
+for file in model.safetensors config.json generation_config.json tokenizer.model \
+    tokenizer.json tokenizer_config.json special_tokens_map.json; do
+    [ -s "$work/hf/$file" ] || fail "export wrote no $file"
+done
+ok
+for type in f32 f16 bf16 q8_0; do
+    "$pathloom" export --run "$work/run" --all --format gguf --type $type \
+        --out "$work/gguf" > "$work/stdout"
+    for path in p00 p01 p10 p11; do
+        [ -s "$work/gguf/mix-$path-$type.gguf" ] || fail "no GGUF of $path in $type"
+    done
+    ok
+done
+[ "$(find "$work/gguf" -type f ! -name '*.gguf' | wc -l)" -eq 0 ] ||
+    fail "export left something behind"
+
+# ---- which versions ----
+"$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
+cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
+    fail "the newest version is 2 but --at 2 differs"
+"$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
+"$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
+same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
+"$pathloom" export --run "$work/run" --route "static void" --out "$work/routed" --json |
+    grep -q '"path":"p' || fail "--route names no path"
+ok
+
+# ---- into another run, whose arms begin with it ----
+"$pathloom" import "$work/hf" --out "$work/base.yaml" --set router.prefix=8 > "$work/stdout"
+train "$work/next" "$work/base.yaml"
+"$pathloom" export --run "$work/next" --arm base --out "$work/again" > "$work/stdout"
+same_values "$work/hf/model.safetensors" "$work/again/model.safetensors"
+"$pathloom" export --run "$work/next" --path p11 --at 0 --out "$work/part" > "$work/stdout"
+same_values "$work/hf/model.safetensors" "$work/part/model.safetensors"
+mv "$work/hf" "$work/moved"
+"$pathloom" train --out "$work/next" > "$work/log" 2>&1 || fail "a run needs its model again"
+ok
+
+# ---- refusals ----
+refused 64 "give --path NAME, --route TEXT or --all" \
+    "$pathloom" export --run "$work/run" --out "$work/x"
+refused 64 "--format gguf" \
+    "$pathloom" export --run "$work/run" --path p01 --type q8_0 --out "$work/x"
+refused 64 "known are f32, f16, bf16, q8_0" \
+    "$pathloom" export --run "$work/run" --path p01 --type q4 --out "$work/x"
+refused 66 "the last one is p11" \
+    "$pathloom" export --run "$work/run" --path p22 --out "$work/x"
+refused 66 "has no arm \`dense\`" \
+    "$pathloom" export --run "$work/run" --arm dense --out "$work/x"
+refused 66 "no config.json in $work/run" \
+    "$pathloom" import "$work/run" --out "$work/x.yaml"
+refused 66 "to import" "$pathloom" import "$work/nowhere" --out "$work/x.yaml"
+refused 78 "model.import" \
+    "$pathloom" train --corpus tests --out "$work/x" --set train.base_steps=0
+sed 's/"attention_bias": false/"attention_bias": true/' "$work/moved/config.json" \
+    > "$work/config.json"
+cp "$work/config.json" "$work/moved/config.json"
+refused 69 "attention_bias is true; our projections have no biases" \
+    "$pathloom" import "$work/moved" --out "$work/x.yaml"
+[ ! -e "$work/x.yaml" ] || fail "a refused import left a configuration"
+rm -rf "$work"
+echo "exchange: $checks checks passed"
