@@ -1,0 +1,62 @@
+#!/bin/sh
+# Long fuzzing with libFuzzer, ASan and UBSan (clang): every target of tests/fuzz_*.c,
+# one after the other.
+#
+# usage: fuzz.sh [--runs N] [--seconds S] [--build FOLDER] [TARGET ...]
+#
+# Each target runs until N inputs (10,000,000) or S seconds (3600), from its seeds and
+# from what earlier calls found interesting (FOLDER/corpus). A finding ends the script
+# with code 1 and leaves the input; the target with that file as its argument repeats it.
+set -u
+runs=10000000 seconds=3600 build=build/fuzz
+while [ $# -gt 1 ]; do
+    case $1 in
+    --runs) runs=$2 ;;
+    --seconds) seconds=$2 ;;
+    --build) build=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+cd "$(dirname "$0")/.." || exit 70
+configure() { # folder, options
+    folder=$1
+    shift
+    launcher=$(command -v ccache || true)
+    cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+        -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DPL_WERROR=OFF \
+        -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
+        "$@" >/dev/null || exit 69
+}
+# The seeds come from a build without libFuzzer.
+configure "$build/seeds"
+configure "$build/fuzz" -DPL_FUZZ=ON -DCMAKE_C_COMPILER=clang-14 \
+    -DCMAKE_CXX_COMPILER=clang++-14 -DPL_SANITIZE=fuzzer-no-link,address,undefined
+[ $# -gt 0 ] || set -- $(find tests -name 'fuzz_*.c' ! -name '*driver*' | sed 's,.*/,,; s/\.c$//' | LC_ALL=C sort)
+ninja -C "$build/seeds" "$@" >"$build/seeds.log" 2>&1 &&
+    ninja -C "$build/fuzz" "$@" >"$build/fuzz.log" 2>&1 || {
+    tail -n 20 "$build"/*.log
+    exit 70
+}
+# A sanitizer that finds no memory says so instead of ending; leaks are looked for.
+ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export ASAN_OPTIONS UBSAN_OPTIONS
+found=0
+for target in "$@"; do
+    mkdir -p "$build/corpus/$target" "$build/findings"
+    "$build/seeds/tests/$target" --write "$build/corpus/$target" >/dev/null
+    "$build/fuzz/tests/$target" -runs="$runs" -max_total_time="$seconds" -max_len=8192 \
+        -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=1 \
+        -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" \
+        >"$build/$target.log" 2>&1
+    code=$?
+    n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log")
+    cover=$(grep -o 'cov: [0-9]*' "$build/$target.log" | tail -n 1)
+    echo "$target: ${n:-0} inputs, ${cover:-no coverage}, code $code"
+    [ "$code" -eq 0 ] || {
+        found=1
+        grep -E 'ERROR|runtime error|SUMMARY' "$build/$target.log" | head -n 5
+    }
+done
+exit "$found"

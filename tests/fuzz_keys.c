@@ -1,0 +1,113 @@
+/* folder: base
+ *
+ * What a person or another machine gives as keys: lists of allowed keys, key files,
+ * keys and invitations as text. */
+#include "base/base.h"
+#include "tests/fuzz.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The loaders take a path: a file that is only in memory, and nobody else's. */
+static const char *file_of(const uint8_t *data, size_t len)
+{
+    static int fd = -1;
+    static char path[64];
+    if (fd < 0)
+        fd = memfd_create("fuzz.keys", 0);
+    if (fchmod(fd, 0600) != 0 || ftruncate(fd, 0) != 0 ||
+        pwrite(fd, data, len, 0) != (ssize_t)len)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return path;
+}
+
+static void read_text(const uint8_t *data, size_t len)
+{
+    char text[512];
+    pl_pubkey key;
+    pl_keypair pair;
+    pl_key_role role;
+    len = len < sizeof text - 1 ? len : sizeof text - 1;
+    memcpy(text, data, len);
+    text[len] = 0;
+    (void)pl_pubkey_parse(text, &key);
+    (void)pl_key_role_parse(text, &role);
+    (void)pl_key_name_check(text);
+    if (pl_invite_keypair(text, &pair) == PL_OK)
+        pl_keypair_wipe(&pair);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
+{
+    pl_key_list list;
+    pl_keypair pair;
+    if (len < 1)
+        return 0;
+    switch (input[0] % 3) {
+    case 0:
+        memset(&list, 0, sizeof list);
+        (void)pl_key_list_load(file_of(input + 1, len - 1), &list);
+        pl_key_list_clear(&list);
+        break;
+    case 1:
+        if (pl_keypair_load(file_of(input + 1, len - 1), &pair) == PL_OK)
+            pl_keypair_wipe(&pair);
+        break;
+    default:
+        read_text(input + 1, len - 1);
+    }
+    return 0;
+}
+
+static void give_file(void (*give)(const void *, size_t), char mode, const char *path)
+{
+    pl_buf file = {0}, seed = {0};
+    if (pl_read_file(path, &file) == PL_OK) {
+        pl_buf_append(&seed, &mode, 1);
+        pl_buf_append(&seed, file.data, file.len);
+        give(seed.data, seed.len);
+    }
+    pl_buf_destroy(&file);
+    pl_buf_destroy(&seed);
+}
+
+static pl_status add_entries(pl_key_list *list, void *context)
+{
+    pl_keypair pair;
+    (void)context;
+    for (int i = 0; i < 3; i++) {
+        pl_key_entry entry;
+        memset(&entry, 0, sizeof entry);
+        pl_keypair_create(&pair);
+        entry.key = pair.open;
+        entry.role = i == 0 ? PL_AS_INVITE : PL_AS_WORKER;
+        entry.grants = i == 0 ? PL_AS_WORKER : PL_AS_NONE;
+        entry.uses = 1;
+        snprintf(entry.name, sizeof entry.name, "worker-%d", i);
+        pl_key_list_put(list, &entry);
+    }
+    return PL_OK;
+}
+
+void fuzz_seeds(void (*give)(const void *, size_t))
+{
+    char folder[] = "/tmp/pathloom-fuzz-XXXXXX", path[PL_PATH_MAX];
+    char text[PL_INVITE_TEXT + 1] = "\2";
+    pl_keypair pair;
+    if (!mkdtemp(folder))
+        return;
+    pl_join(path, folder, "list");
+    if (pl_key_list_edit(path, add_entries, NULL) == PL_OK)
+        give_file(give, 0, path);
+    pl_keypair_create(&pair);
+    pl_join(path, folder, "pair");
+    if (pl_keypair_save(path, &pair) == PL_OK)
+        give_file(give, 1, path);
+    pl_invite_create(text + 1);
+    give(text, strlen(text));
+    if (pl_remove_tree(folder) != PL_OK)
+        return;
+}
