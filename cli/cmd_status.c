@@ -33,6 +33,30 @@ static pl_status ask(run *r, pl_json **out)
                    r->dir, ASK_MS / 1000, r->dir);
 }
 
+static bool has_finished(const char *dir)
+{
+    pl_store *store = NULL;
+    pl_buf levels = {0};
+    bool is = store_open_run(dir, &store) == PL_OK &&
+              pl_store_get_ref(store, "finished", &levels) == PL_OK;
+    pl_store_close(&store);
+    pl_buf_destroy(&levels);
+    return is;
+}
+
+/* Whoever starts workers (a script in a cluster) asks here whether there is still
+ * something to do: a run without a job is either to be resumed or finished. */
+static pl_status without_job(const run *r, pl_json **out)
+{
+    char sentence[1024];
+    pl_copy_text(sentence, sizeof sentence, pl_last_error());
+    if (!has_finished(r->dir))
+        return pl_fail(PL_ERR_NOT_FOUND, "%s", sentence);
+    *out = pl_json_object();
+    pl_json_set_bool(*out, "finished", true);
+    return PL_OK;
+}
+
 static const char *word(const pl_json *o, const char *key)
 {
     const char *t = pl_json_text(pl_json_get(o, key), NULL);
@@ -85,9 +109,14 @@ int cmd_status(int argc, char **argv)
         status = connect_hub(&r, o.run);
     if (status == PL_OK)
         status = ask(&r, &json);
+    if (status == PL_ERR_NOT_FOUND)
+        status = without_job(&r, &json);
     if (status == PL_OK && o.json) {
         pl_json_write(json, 0, &text);
         say("%s", pl_buf_text(&text));
+    } else if (status == PL_OK && pl_json_get(json, "finished")) {
+        say("finished: all of %s is trained; see `pathloom eval --run %s`", r.dir,
+            r.dir);
     } else if (status == PL_OK) {
         print_status(json);
     }

@@ -251,6 +251,10 @@ static const pl_key keys[] = {
     SECTION("workers", "who computes"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
      "0: one a processor; with net.attach none", true},
+    {"workers.local", PL_KEY_BOOL, AT(local_workers), "true", 0, 0, NULL, "",
+     "false: this command starts none, they come from elsewhere (`pathloom worker "
+     "--run`, `pathloom join`, Slurm)",
+     true},
     {"workers.relay", PL_KEY_INT, AT(relays), "0", 0, 16, NULL, "processes",
      "relays between workers and home: they add updates of homomorphic codecs", true},
     {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",

@@ -56,7 +56,7 @@ typedef struct config {
     bool keep_updates, keep_momentum;
     int64_t staging;
     config_text hub_bind, home_bind, encrypt, advertise, metrics;
-    bool attach;
+    bool attach, local_workers;
 } config;
 
 extern const pl_table config_table;

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <getopt.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop, interrupts;
@@ -12,9 +13,25 @@ int cli_fail(pl_status status)
     return pl_status_exit_code(status);
 }
 
+/* One wish may come by two ways: Slurm and systemd signal a script and its children,
+ * and the script passes it on. */
+static bool is_same_wish(int number)
+{
+    static volatile sig_atomic_t first_s;
+    struct timespec now;
+    if (number == SIGINT || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return false;
+    if (stop > 0)
+        return (sig_atomic_t)now.tv_sec - first_s <= 1;
+    first_s = (sig_atomic_t)now.tv_sec;
+    return false;
+}
+
 /* The second Ctrl+C ends the process at once; children follow it. */
 static void on_signal(int number)
 {
+    if (is_same_wish(number))
+        return;
     if (number == SIGINT)
         interrupts++;
     stop = stop < 2 ? stop + 1 : 2;

@@ -110,6 +110,15 @@ static pl_status enter_folder(run *r)
     return r->resumed ? compare(r, saved) : PL_OK;
 }
 
+static int n_local_workers(const config *c)
+{
+    if (!c->local_workers)
+        return 0;
+    if (c->workers > 0)
+        return (int)c->workers;
+    return c->attach ? 0 : pl_cpu_count();
+}
+
 pl_status run_open(const cli_options *o, run *r)
 {
     char saved[PL_PATH_MAX];
@@ -131,8 +140,7 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(make_topology(r));
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
-    int by_default = r->cfg.attach ? 0 : pl_cpu_count();
-    r->n_workers = r->cfg.workers > 0 ? (int)r->cfg.workers : by_default;
+    r->n_workers = n_local_workers(&r->cfg);
     r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
     return PL_OK;
 }

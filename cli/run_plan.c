@@ -13,7 +13,7 @@ static pl_path_layout layout_of(const pl_outer *outer)
 static uint64_t offers(const run *r, const pl_outer *outer)
 {
     int tasks = pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
-    bool gossips = outer->method.method == PL_METHOD_NOLOCO;
+    bool gossips = outer->method.method == PL_METHOD_NOLOCO && r->n_workers > 0;
     return gossips ? 2 * (uint64_t)((tasks + r->n_workers - 1) / r->n_workers) : 0;
 }
 
@@ -50,7 +50,9 @@ static uint64_t home_bytes(const run *r, const pl_outer *outer)
     }
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     uint64_t state = (uint64_t)layout_of(outer).n_vectors;
-    uint64_t uploads = (uint64_t)r->n_workers * (1 + state) * path;
+    /* Of workers elsewhere nobody knows how many come; a path has one at a time. */
+    uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : paths;
+    uint64_t uploads = senders * (1 + state) * path;
     return largest + uploads + (96u << 20);
 }
 
