@@ -45,7 +45,13 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t vers
                      : pl_store_get_version(store, m->name, version, &v));
     m->number = v.number;
     m->params = v.params;
+    bool gone = v.params_gone;
     pl_version_clear(&v);
+    if (gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "version %llu of %s was collected, only its record is left; "
+                       "`pathloom store log` shows which are there",
+                       (unsigned long long)m->number, m->name);
     PL_RETURN_IF(pl_store_blob_bytes(store, &m->params, &bytes));
     if (bytes != wanted)
         return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
@@ -54,14 +60,14 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t vers
 }
 
 pl_status store_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                             int path, uint64_t version, float *params,
+                             int path, const uint64_t *versions, float *params,
                              path_module *modules)
 {
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         const pl_slot *s = pl_topology_slot(t, slot);
         path_module *m = &modules[slot];
         pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), m->name);
-        PL_RETURN_IF(read_module(store, s, version, m, params + s->offset));
+        PL_RETURN_IF(read_module(store, s, versions[slot], m, params + s->offset));
     }
     return PL_OK;
 }
@@ -71,8 +77,12 @@ pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topolog
 {
     size_t n = (size_t)pl_topology_n_slots(t);
     path_module *modules = pl_alloc(n * sizeof *modules);
+    uint64_t *versions = pl_alloc(n * sizeof *versions);
+    for (size_t slot = 0; slot < n; slot++)
+        versions[slot] = version;
     pl_status status =
-        store_path_modules(store, arm, t, path, version, params, modules);
+        store_path_modules(store, arm, t, path, versions, params, modules);
+    pl_free(versions);
     pl_free(modules);
     return status;
 }

@@ -1,5 +1,6 @@
 /* pathloom export: one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/run.h"
+#include "cli/store_names.h"
 #include "serve/serve.h"
 
 #include <getopt.h>
@@ -31,8 +32,8 @@ static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out;
+    const char *at; /* a version's number or a tag; NULL: heads */
     bool all, gguf, json;
-    uint64_t version; /* UINT64_MAX: heads */
     pl_weight_type type;
 } request;
 
@@ -43,16 +44,6 @@ static pl_status take_format(request *q)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
                    optarg);
-}
-
-static pl_status take_version(request *q)
-{
-    int64_t number = 0;
-    if (pl_parse_int(optarg, &number) != PL_OK || number < 0)
-        return pl_fail(PL_ERR_USAGE, "--at takes the number of a version, not `%s`",
-                       optarg);
-    q->version = (uint64_t)number;
-    return PL_OK;
 }
 
 static pl_status take(int option, request *q, char **argv)
@@ -74,7 +65,8 @@ static pl_status take(int option, request *q, char **argv)
         q->all = true;
         return PL_OK;
     case OPT_AT:
-        return take_version(q);
+        q->at = optarg;
+        return PL_OK;
     case OPT_FORMAT:
         return take_format(q);
     case OPT_TYPE:
@@ -95,7 +87,6 @@ static pl_status parse(int argc, char **argv, request *q)
     int option;
     memset(q, 0, sizeof *q);
     q->arm = "mix";
-    q->version = UINT64_MAX;
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
@@ -130,6 +121,7 @@ typedef struct job {
     pl_buf tokenizer;
     float *params;
     path_module *modules;
+    uint64_t *versions; /* of the modules */
     note_text *texts;
     pl_note *notes;
     int n_notes;
@@ -157,6 +149,7 @@ static pl_status open_job(job *j)
     PL_RETURN_IF(open_arm(j));
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
+    j->versions = pl_alloc(n * sizeof *j->versions);
     j->notes = pl_alloc((NOTES_MAX + n) * sizeof *j->notes);
     j->texts = pl_alloc((NOTES_MAX + n) * sizeof *j->texts);
     return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float), "a path",
@@ -167,6 +160,7 @@ static void close_job(job *j)
 {
     pl_free(j->notes);
     pl_free(j->texts);
+    pl_free(j->versions);
     pl_free(j->modules);
     pl_free_aligned(j->params);
     pl_buf_destroy(&j->tokenizer);
@@ -253,12 +247,30 @@ static void tell(const job *j, const char *path, const char *target)
     pl_json_destroy(&o);
 }
 
+static pl_status find_version(job *j, int path, int slot)
+{
+    char name[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
+    module_at found;
+    bool versioned;
+    j->versions[slot] = UINT64_MAX;
+    if (!j->q->at)
+        return PL_OK;
+    pl_arm_module_name(&j->arm, j->topology,
+                       pl_topology_module_of_path(j->topology, slot, path), name);
+    snprintf(asked, sizeof asked, "%s@%.64s", name, j->q->at);
+    PL_RETURN_IF(names_module(j->store, asked, &found, &versioned));
+    j->versions[slot] = found.number;
+    return PL_OK;
+}
+
 static pl_status export_path(job *j, int path)
 {
     char name[PL_NAME_MAX], target[PL_PATH_MAX], title[PL_PATH_MAX];
     pl_topology_path_name(j->topology, path, name);
     PL_RETURN_IF(target_of(j, name, target));
-    PL_RETURN_IF(store_path_modules(j->store, &j->arm, j->topology, path, j->q->version,
+    for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
+        PL_RETURN_IF(find_version(j, path, slot));
+    PL_RETURN_IF(store_path_modules(j->store, &j->arm, j->topology, path, j->versions,
                                     j->params, j->modules));
     take_notes(j, name);
     snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);

@@ -39,7 +39,7 @@ static const char export_options[] =
     "  --path pNN          this path\n"
     "  --route TEXT        the path that the router gives to a text that begins so\n"
     "  --all               every path, each with a name of its own in --out\n"
-    "  --at N              version N of every module instead of the newest\n"
+    "  --at N, --at TAG    version N of every module, or those of a tag (the newest)\n"
     "  --format NAME       safetensors: a folder for transformers; gguf: a file for\n"
     "                      llama.cpp (safetensors)\n"
     "  --type NAME         f32, f16, bf16 and, in gguf, q8_0 (f32)\n"

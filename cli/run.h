@@ -93,14 +93,15 @@ pl_status store_arm(pl_store *store, const char *name, pl_arm *arm,
 /* Parameters of a path at a version (UINT64_MAX: the head of each module). */
 pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
                             int path, uint64_t version, float *params);
-/* The same, and which versions they were: modules[n_slots]. */
+/* The same with a version for each slot, and which they were: versions and modules
+ * [n_slots]. */
 typedef struct path_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t number;
     pl_hash params;
 } path_module;
 pl_status store_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                             int path, uint64_t version, float *params,
+                             int path, const uint64_t *versions, float *params,
                              path_module *modules);
 /* "p01" or "1" -> 1. ERR_NOT_FOUND. */
 pl_status find_path_name(const pl_topology *t, const char *name, int *path);

@@ -84,6 +84,10 @@ done
 "$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
 cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
     fail "the newest version is 2 but --at 2 differs"
+"$pathloom" store tag early 1 --run "$work/run" > "$work/stdout"
+"$pathloom" export --run "$work/run" --path 1 --at early --out "$work/early" > "$work/stdout"
+"$pathloom" export --run "$work/run" --path 1 --at 1 --out "$work/first" > "$work/stdout"
+same_values "$work/early/model.safetensors" "$work/first/model.safetensors"
 "$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
 "$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
 same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
@@ -111,6 +115,7 @@ refused 64 "known are f32, f16, bf16, q8_0" \
     "$pathloom" export --run "$work/run" --path p01 --type q4 --out "$work/x"
 refused 66 "the last one is p11" \
     "$pathloom" export --run "$work/run" --path p22 --out "$work/x"
+refused 66 "has versions 0 to 2, not 9" "$pathloom" export --run "$work/run" --path p01 --at 9 --out "$work/x"
 refused 66 "has no arm \`dense\`" \
     "$pathloom" export --run "$work/run" --arm dense --out "$work/x"
 refused 66 "no config.json in $work/run" \
