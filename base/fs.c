@@ -287,6 +287,22 @@ void pl_unlock_folder(int *fd)
     *fd = -1;
 }
 
+/* What vanishes meanwhile is not counted. */
+uint64_t pl_folder_bytes(const char *path)
+{
+    uint64_t bytes = 0;
+    DIR *entries = opendir(path);
+    for (struct dirent *e; entries && (e = readdir(entries));) {
+        struct stat info;
+        if (fstatat(dirfd(entries), e->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_blocks * 512;
+    }
+    if (entries)
+        closedir(entries);
+    return bytes;
+}
+
 uint64_t pl_disk_free_bytes(const char *path)
 {
     struct statvfs info;

@@ -30,6 +30,9 @@ void pl_unmap_file(pl_mapping *mapping);
 PL_MUST_CHECK pl_status pl_lock_folder(const char *path, int *fd);
 void pl_unlock_folder(int *fd);
 
+/* Blocks in use by the files of one folder, not of those in it; 0 if it cannot be read.
+ */
+uint64_t pl_folder_bytes(const char *path);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 PL_MUST_CHECK pl_status
 pl_check_writable(const char *folder); /* write, fsync, read, delete */

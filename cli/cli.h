@@ -29,6 +29,7 @@ int cmd_home(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 
+int cmd_top(int argc, char **argv);
 int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
@@ -52,9 +53,10 @@ typedef struct cli_options {
     char made[8][PL_KEY_TEXT_MAX + 32]; /* sets that short forms became */
     int n_made;
     bool json;
-    bool reference;      /* init: the keys as a Markdown page */
-    const char *run;     /* --run or --out */
-    const char *rest[8]; /* other words */
+    bool reference;        /* init: the keys as a Markdown page */
+    const char *run;       /* --run or --out */
+    const char *hub, *key; /* of a job elsewhere: its hub, and the key to ask with */
+    const char *rest[8];   /* other words */
     int n_rest;
 } cli_options;
 /* Short forms --corpus X, --valid X, --out X, --workers N become sets. ERR_USAGE. */

@@ -1,6 +1,9 @@
 /* pathloom hub, home, relay, worker: the processes of a job. `train` starts them; they
  * can be started by hand, and each can die and come back at any time. */
+#include "cli/exporter.h"
 #include "cli/process.h"
+
+enum { METRICS_MS = 5000 };
 
 static pl_status needs(bool given, const char *what)
 {
@@ -24,13 +27,44 @@ static void warn_of_local_homes(const process *p)
                    p->homes[i]);
 }
 
+/* ---- hub ---- */
+/* The exporter asks the hub as anybody would, by the address in its ready file. */
+static pl_status ask_hub(void *context, pl_json **status)
+{
+    const process *p = context;
+    pl_buf address = {0};
+    run r = {.lock = -1};
+    pl_status result = pl_read_file(p->ready, &address);
+    if (result == PL_OK)
+        result = pl_wire_connect(pl_buf_text(&address), &r.hub);
+    if (result == PL_OK)
+        result = run_hub_status(&r, METRICS_MS, status);
+    pl_wire_close(&r.hub);
+    pl_buf_destroy(&address);
+    return result;
+}
+
+static pl_status open_exporter(process *p, exporter **out)
+{
+    *out = NULL;
+    if (!p->metrics)
+        return PL_OK;
+    PL_RETURN_IF(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
+    PL_RETURN_IF(exporter_open(p->metrics, ask_hub, p, out));
+    pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->metrics);
+    return PL_OK;
+}
+
 int cmd_hub(int argc, char **argv)
 {
+    exporter *metrics = NULL;
     process p;
     pl_status status = process_open(argc, argv, "hub", &p);
     if (status == PL_OK)
         status = needs(p.n_homes > 0,
                        "hub needs --run FOLDER, or --home ADDRESS once for each home");
+    if (status == PL_OK)
+        status = open_exporter(&p, &metrics);
     if (status != PL_OK)
         return cli_fail(status);
     warn_of_local_homes(&p);
@@ -41,7 +75,9 @@ int cmd_hub(int argc, char **argv)
                               .ready_file = or_empty(p.ready),
                               .keys = or_empty(p.keys),
                               .stop = cli_stop_flag(false)};
-    return process_ended(pl_hub_run(&options));
+    int code = process_ended(pl_hub_run(&options));
+    exporter_close(&metrics);
+    return code;
 }
 
 int cmd_home(int argc, char **argv)

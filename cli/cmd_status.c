@@ -1,38 +1,6 @@
 /* pathloom status: what a running job does, from its hub. */
 #include "cli/run.h"
 
-enum { ASK_MS = 3000 };
-
-static pl_status connect_hub(run *r, const char *dir)
-{
-    char address[PL_ADDRESS_MAX];
-    pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
-    PL_RETURN_IF(run_hub_address(r->dir, address));
-    PL_RETURN_IF(run_use_keys(r->dir));
-    return pl_wire_connect(address, &r->hub);
-}
-
-/* A job that was killed leaves its hub's address; its lock went with it. */
-static pl_status ask(run *r, pl_json **out)
-{
-    int lock = -1;
-    pl_status status = run_hub_status(r, ASK_MS, out);
-    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
-        return status;
-    if (pl_lock_folder(r->dir, &lock) == PL_OK) {
-        pl_unlock_folder(&lock);
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "no job is running in %s; start or resume it with `pathloom train "
-            "--out %s`",
-            r->dir, r->dir);
-    }
-    return pl_fail(status,
-                   "the hub of the job in %s does not answer within %d s; it is "
-                   "starting again, or see %s/log/hub.log",
-                   r->dir, ASK_MS / 1000, r->dir);
-}
-
 static bool has_finished(const char *dir)
 {
     pl_store *store = NULL;
@@ -72,7 +40,8 @@ static double value(const pl_json *o, const char *key)
 static void print_status(const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
-                  *workers = pl_json_get(status, "workers");
+                  *workers = pl_json_get(status, "workers"),
+                  *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
         say("arm      %-9s %4.0f of %4.0f tasks done", word(a, "arm"),
@@ -86,6 +55,19 @@ static void print_status(const pl_json *status)
                      value(w, "phase"), value(w, "step"));
         say("worker   %-10s %-5s %7.0f tokens/s  %4.0f tasks  %s", word(w, "worker"),
             word(w, "state"), value(w, "tokens_per_second"), value(w, "tasks"), task);
+    }
+    for (size_t i = 0; i < pl_json_count(homes); i++) {
+        const pl_json *h = pl_json_at(homes, i);
+        char size[16], space[16];
+        bool up = false;
+        pl_json_bool(pl_json_get(h, "up"), &up);
+        say("home     %-24s %s  store %s, %s free; %.0f versions, %.0f updates wait",
+            word(h, "address"), up ? "up" : "away",
+            pl_human_bytes(value(h, "store_bytes"), size),
+            pl_human_bytes(value(h, "disk_free_bytes"), space),
+            value(h, "versions_committed"), value(h, "pending"));
+        if (word(h, "last_rejection")[0])
+            say("rejected %s", word(h, "last_rejection"));
     }
     say("leases   %.0f granted, %.0f expired; tasks failed %.0f",
         value(status, "leases_granted"), value(status, "leases_expired"),
@@ -106,9 +88,9 @@ int cmd_status(int argc, char **argv)
     if (status == PL_OK)
         status = cli_no_words(&o, "status");
     if (status == PL_OK)
-        status = connect_hub(&r, o.run);
+        status = run_watch(&r, &o);
     if (status == PL_OK)
-        status = ask(&r, &json);
+        status = run_ask_hub(&r, &json);
     if (status == PL_ERR_NOT_FOUND)
         status = without_job(&r, &json);
     if (status == PL_OK && o.json) {

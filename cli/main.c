@@ -50,8 +50,14 @@ static const char import_options[] =
     "  --out FILE.yaml     configuration of a run that begins with it\n"
     "  --set KEY=VALUE     any key but the model's shape\n"
     "  --json              one JSON object on one line\n";
+static const char top_options[] =
+    "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --hub ADDRESS       of a job elsewhere, with --key FILE of an inspector\n"
+    "\n"
+    "q quits. Where the output is no terminal one picture is printed.\n";
 static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --hub ADDRESS       of a job elsewhere, with --key FILE of an inspector\n"
     "  --json              one JSON object on one line\n";
 static const char bench_options[] =
     "  --run RUN           codec: updates of this run; else a small model is trained\n"
@@ -158,6 +164,8 @@ const verb verbs[] = {
      cmd_data, false},
     {"status", "status --run RUN [--json]", "what a running job does", status_options,
      cmd_status, false},
+    {"top", "top --run RUN", "watch a running job on one screen", top_options, cmd_top,
+     false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
     {"bench", "bench codec|outer [--run RUN] [--json]",

@@ -101,6 +101,8 @@ enum {
     OPT_OUT,
     OPT_RUN,
     OPT_WORKERS,
+    OPT_HUB,
+    OPT_KEY,
     OPT_JSON,
     OPT_REFERENCE
 };
@@ -111,6 +113,8 @@ static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
                                       {"out", required_argument, NULL, OPT_OUT},
                                       {"run", required_argument, NULL, OPT_RUN},
                                       {"workers", required_argument, NULL, OPT_WORKERS},
+                                      {"hub", required_argument, NULL, OPT_HUB},
+                                      {"key", required_argument, NULL, OPT_KEY},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {"reference", no_argument, NULL, OPT_REFERENCE},
                                       {NULL, 0, NULL, 0}};
@@ -149,6 +153,12 @@ static pl_status take_option(int option, cli_options *o, char **argv)
         return add_set(o, "out", optarg);
     case OPT_WORKERS:
         return add_set(o, "workers.count", optarg);
+    case OPT_HUB:
+        o->hub = optarg;
+        return PL_OK;
+    case OPT_KEY:
+        o->key = optarg;
+        return PL_OK;
     case OPT_JSON:
         o->json = true;
         return PL_OK;

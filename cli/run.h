@@ -63,6 +63,9 @@ pl_status run_check(const run *r);
 pl_status run_start(run *r);
 /* With `drain` the workers finish their tasks first; then hub and home end. */
 void run_stop(run *r, bool drain);
+/* For those who look at a job: connects to the hub of --run, or to --hub with --key. */
+pl_status run_watch(run *r, const cli_options *o);
+pl_status run_ask_hub(run *r, pl_json **out);
 /* Where the hub of the job in this folder listens; ERR_NOT_FOUND if none is running. */
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
 pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);

@@ -2,7 +2,7 @@
  * relays between home and workers if there are any. */
 #include "cli/run.h"
 
-enum { DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
+enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
 
 /* What every process is told if the job is encrypted. */
 typedef struct key_words {
@@ -294,4 +294,38 @@ pl_status run_hub_status(run *r, int timeout_ms, pl_json **out)
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
+}
+
+/* ---- looking at a job ---- */
+pl_status run_watch(run *r, const cli_options *o)
+{
+    char address[PL_ADDRESS_MAX];
+    pl_copy_text(r->dir, sizeof r->dir, o->run ? o->run : "pathloom-run");
+    if (o->hub)
+        pl_copy_text(address, sizeof address, o->hub);
+    else
+        PL_RETURN_IF(run_hub_address(r->dir, address));
+    PL_RETURN_IF(o->key ? pl_admission_open(o->key, NULL) : run_use_keys(r->dir));
+    return pl_wire_connect(address, &r->hub);
+}
+
+/* A job that was killed leaves its hub's address; its lock went with it. */
+pl_status run_ask_hub(run *r, pl_json **out)
+{
+    int lock = -1;
+    pl_status status = run_hub_status(r, WATCH_MS, out);
+    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
+        return status;
+    if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
+        pl_unlock_folder(&lock);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "no job is running in %s; start or resume it with `pathloom train "
+            "--out %s`",
+            r->dir, r->dir);
+    }
+    return pl_fail(status,
+                   "the hub of the job in %s does not answer within %d s; it is "
+                   "starting again, or see %s/log/hub.log",
+                   r->dir, WATCH_MS / 1000, r->dir);
 }

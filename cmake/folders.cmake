@@ -57,6 +57,7 @@ else()
   pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
   pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
   pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
+  pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
   set(PL_BASE_LIBS PkgConfig::SODIUM PkgConfig::XXHASH PkgConfig::ZMQ PkgConfig::ZSTD
@@ -76,7 +77,7 @@ if(NOT PL_ONLY_MODULES)
   file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cli/*.c)
   if(cli_sources)
     add_executable(pathloom ${cli_sources})
-    target_link_libraries(pathloom pl_serve pl_eval pl_workers pl_outer pl_router pl_store
+    target_link_libraries(pathloom PkgConfig::MICROHTTPD pl_serve pl_eval pl_workers pl_outer pl_router pl_store
       pl_corpus pl_modules pl_base)
     set_target_properties(pathloom PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   endif()

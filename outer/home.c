@@ -370,6 +370,10 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         return on_put_ref(h, &r, a);
     case PL_MSG_CREATE_MODULE:
         return on_create_module(h, &r, a);
+    case PL_MSG_STATUS:
+        home_status_json(h, &a->data);
+        a->type = PL_MSG_STATUS_IS;
+        return PL_OK;
     case PL_MSG_STOP:
         h->stopping = true;
         a->type = PL_MSG_OK;
@@ -392,7 +396,8 @@ static bool is_read(uint16_t type)
 {
     return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
            type == PL_MSG_GET_PATH || type == PL_MSG_GET_UPDATE ||
-           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB;
+           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB ||
+           type == PL_MSG_STATUS;
 }
 
 static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
@@ -487,6 +492,7 @@ pl_status pl_home_run(const pl_home_options *options)
     home h = {
         .options = options,
         .uploads = {"the home", "store.staging", options->staging_bytes, 0, NULL}};
+    h.counts.started_ms = pl_now_ms();
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
     h.epoch = pl_store_epoch(h.store);
     PL_TRY(home_load(&h));

@@ -47,6 +47,14 @@ typedef struct home_answer {
     pl_message message;
 } home_answer;
 
+/* Since this process began; for show. */
+enum { HOME_RESULTS = PL_SUBMIT_REJECTED + 1 };
+typedef struct home_counts {
+    int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
+    uint64_t results[HOME_RESULTS], n_versions, store_bytes, free_bytes;
+    char rejection[256]; /* the last one's reason */
+} home_counts;
+
 typedef struct home {
     const pl_home_options *options;
     pl_store *store;
@@ -61,6 +69,7 @@ typedef struct home {
     pl_peer hub;  /* whoever asked for the state last; len 0: none */
     pl_buf state; /* snapshot being read by the hub */
     uint64_t hub_epoch;
+    home_counts counts;
     bool stopping;
 } home;
 
@@ -94,6 +103,9 @@ void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
 void home_tell_path(home *h, const home_path *path);
 void home_tell_arm(home *h, const home_arm *arm);
+
+/* home_status.c */
+void home_status_json(home *h, pl_buf *out);
 
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_message *m, pl_message *answer);

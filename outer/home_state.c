@@ -296,6 +296,7 @@ static void tell(home *h, pl_message *event)
 void home_tell_version(home *h, const home_module *module)
 {
     pl_message event;
+    h->counts.n_versions++;
     pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
     tell(h, &event);

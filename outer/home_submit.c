@@ -20,6 +20,9 @@ static void answer_result(home *h, const pl_peer *peer, uint64_t request,
     if (text)
         pl_put_text(&a.body, PL_TAG_TEXT, text);
     pl_put_u64(&a.body, PL_TAG_RESULT, (uint64_t)result);
+    h->counts.results[result]++;
+    if (result == PL_SUBMIT_REJECTED && text)
+        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, text);
     home_answer_later(h, peer, &a);
 }
 

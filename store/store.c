@@ -257,23 +257,6 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Blocks in use by the files of one folder; what vanishes meanwhile is not counted. */
-static uint64_t disk_bytes(const char *folder)
-{
-    uint64_t bytes = 0;
-    DIR *entries = opendir(folder);
-    for (struct dirent *e; entries && (e = readdir(entries));) {
-        struct stat info;
-        char path[PL_PATH_MAX];
-        if (lstat(pl_join(path, folder, e->d_name), &info) == 0 &&
-            S_ISREG(info.st_mode))
-            bytes += (uint64_t)info.st_blocks * 512;
-    }
-    if (entries)
-        closedir(entries);
-    return bytes;
-}
-
 /* Walks every record, but no bytes of blobs.
  * Any damaged row is found on the way. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
@@ -286,7 +269,7 @@ pl_status pl_store_count(pl_store *store, pl_store_stats *out)
     PL_RETURN_IF(each_row(&walk, KV_VERSION, &all, count_version));
     PL_RETURN_IF(each_row(&walk, KV_BLOB, &all, count_blob));
     PL_RETURN_IF(each_row(&walk, KV_CHUNK, &all, count_chunk));
-    out->disk_bytes =
-        disk_bytes(store->folder) + disk_bytes(pl_join(database, store->folder, "db"));
+    out->disk_bytes = pl_folder_bytes(store->folder) +
+                      pl_folder_bytes(pl_join(database, store->folder, "db"));
     return PL_OK;
 }

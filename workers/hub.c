@@ -568,6 +568,8 @@ pl_status pl_hub_run(const pl_hub_options *options)
     hub h = {.options = options, .worker_names = pl_name_table_create()};
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
+    h.started_ms = pl_now_ms();
+    pl_copy_text(h.address, sizeof h.address, bound);
     PL_TRY(hub_open_homes(&h));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));

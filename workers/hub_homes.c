@@ -17,6 +17,7 @@ void hub_close_homes(hub *h)
     for (int i = 0; h->homes && i < h->options->n_homes; i++) {
         pl_wire_close(&h->homes[i].socket);
         pl_buf_destroy(&h->homes[i].state);
+        pl_buf_destroy(&h->homes[i].status);
     }
     pl_free(h->homes);
     h->homes = NULL;
@@ -52,6 +53,21 @@ static pl_status ask_state(hub_home *home, uint64_t offset)
     pl_message_init(&m, PL_MSG_GET_STATE);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
     return send_home(home, &m);
+}
+
+static pl_status ask_status(hub_home *home)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_STATUS);
+    return send_home(home, &m);
+}
+
+/* Only shown; an older home that does not know the question answers with an error. */
+static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
+{
+    pl_buf_clear(&home->status);
+    pl_buf_append(&home->status, m->data.data, m->data.len);
+    home->status_ms = now_ms;
 }
 
 static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
@@ -98,6 +114,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             continue;
         home->asked_ms = now_ms;
         PL_RETURN_IF(home->welcome ? ask_state(home, 0) : say_hello(home));
+        if (home->welcome)
+            PL_RETURN_IF(ask_status(home));
     }
     return PL_OK;
 }
@@ -220,6 +238,9 @@ static pl_status hear(hub *h, hub_home *home, const pl_message *m)
         return apply_record(h, home, m->body.data, m->body.len);
     case PL_MSG_BLOB:
         return on_arm_blob(h, home, m, &r);
+    case PL_MSG_STATUS_IS:
+        keep_status(home, m, pl_now_ms());
+        return PL_OK;
     default:
         return PL_OK;
     }

@@ -47,6 +47,8 @@ typedef struct hub_home {
     int64_t heard_ms; /* any message */
     int64_t asked_ms; /* last HELLO or GET_STATE */
     pl_buf state;     /* pieces of STATE_IS received so far */
+    pl_buf status;    /* its newest STATUS_IS, JSON */
+    int64_t status_ms;
 } hub_home;
 
 typedef struct hub {
@@ -67,6 +69,8 @@ typedef struct hub {
     pl_status failure_status;
     pl_keypair mates; /* with which workers ask each other */
     bool stopping;
+    int64_t started_ms;
+    char address[PL_ADDRESS_MAX]; /* by which others reach it */
 } hub;
 
 /* hub_homes.c */

@@ -1,7 +1,22 @@
 /* What the hub shows: one JSON object for `status`, the launcher and tests. */
 #include "workers/hub_parts.h"
 
-static pl_json *path_json(const plan_path *path)
+/* Ages count from the grant and from the last renewal; in seconds. */
+static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
+{
+    pl_json *o = pl_json_object();
+    int64_t renewed_ms = lease->deadline_ms - h->options->ttl_ms;
+    pl_json_set_text(o, "worker",
+                     lease->worker >= 0 && lease->worker < h->n_workers
+                         ? h->workers[lease->worker].name
+                         : "");
+    pl_json_set_real(o, "age_seconds", 1e-3 * (double)(now_ms - lease->granted_ms));
+    pl_json_set_real(o, "renewed_seconds_ago", 1e-3 * (double)(now_ms - renewed_ms));
+    pl_json_set_int(o, "failures", lease->failures);
+    return o;
+}
+
+static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", strchr(path->name, '/') + 1);
@@ -13,16 +28,18 @@ static pl_json *path_json(const plan_path *path)
     pl_json_set_real(o, "seconds", path->seconds);
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
+    if (path->lease.active)
+        pl_json_set(o, "lease", lease_json(h, &path->lease, now_ms));
     return o;
 }
 
-static pl_json *arm_json(const plan_arm *arm)
+static pl_json *arm_json(const hub *h, const plan_arm *arm, int64_t now_ms)
 {
     pl_json *o = pl_json_object(), *paths = pl_json_array();
     int64_t done = 0;
     for (int i = 0; i < arm->n_tasks; i++) {
         done += arm->paths[i].phase;
-        pl_json_push(paths, path_json(&arm->paths[i]));
+        pl_json_push(paths, path_json(h, &arm->paths[i], now_ms));
     }
     pl_json_set_text(o, "arm", arm->arm.name);
     pl_json_set_int(o, "phases", arm->arm.inner.phases);
@@ -52,25 +69,72 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "idle_seconds", w->idle_s);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);
+    pl_json_set_real(o, "seen_seconds_ago", 1e-3 * (double)(now_ms - w->seen_ms));
     return o;
 }
 
-void hub_status_json(hub *h, pl_buf *out)
+/* What the home said last, under its address. */
+static pl_json *home_json(const hub *h, int i, int64_t now_ms)
+{
+    const hub_home *home = &h->homes[i];
+    pl_json *o = NULL;
+    pl_address at;
+    if (home->status.len == 0 ||
+        pl_json_parse((const char *)home->status.data, home->status.len, &o) != PL_OK)
+        o = pl_json_object();
+    if (pl_address_parse(h->options->homes[i], &at) == PL_OK)
+        pl_json_set_text(o, "address", at.endpoint);
+    pl_json_set_bool(o, "up", home->welcome);
+    pl_json_set_real(o, "heard_seconds_ago", 1e-3 * (double)(now_ms - home->heard_ms));
+    return o;
+}
+
+static void put_hub(const hub *h, pl_json *o, int64_t now_ms)
+{
+    pl_address at;
+    pl_json_set_text(o, "version", PL_VERSION);
+    if (pl_address_parse(h->address, &at) == PL_OK)
+        pl_json_set_text(o, "address", at.endpoint);
+    pl_json_set_bool(o, "encrypted", pl_gate_is_open());
+    pl_json_set_int(o, "epoch", (int64_t)h->tasks.epoch);
+    pl_json_set_int(o, "uptime_seconds", (now_ms - h->started_ms) / 1000);
+    pl_json_set_int(o, "ttl_ms", h->options->ttl_ms);
+    pl_json_set_int(o, "messages_dropped", (int64_t)pl_wire_dropped(h->socket));
+    pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
+}
+
+/* The newest workers are left out where one message cannot hold all. */
+static size_t write_status(hub *h, int n_workers, pl_buf *out)
 {
     int64_t now = pl_now_ms();
-    pl_json *o = pl_json_object(), *arms = pl_json_array(), *workers = pl_json_array();
+    pl_json *o = pl_json_object(), *arms = pl_json_array(), *workers = pl_json_array(),
+            *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
-        pl_json_push(arms, arm_json(&h->tasks.arms[a]));
-    for (int i = 0; i < h->n_workers; i++)
+        pl_json_push(arms, arm_json(h, &h->tasks.arms[a], now));
+    for (int i = 0; i < n_workers; i++)
         pl_json_push(workers, worker_json(h, &h->workers[i], now));
+    for (int i = 0; i < h->options->n_homes; i++)
+        pl_json_push(homes, home_json(h, i, now));
+    put_hub(h, o, now);
     pl_json_set_bool(o, "homes_ready", hub_homes_ready(h));
     pl_json_set_int(o, "leases_granted", (int64_t)h->tasks.n_granted);
     pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);
     pl_json_set_int(o, "tasks_failed", (int64_t)h->tasks.n_failed);
     pl_json_set_text(o, "failure", h->failure);
     pl_json_set_int(o, "failure_status", h->failure_status);
+    pl_json_set(o, "homes", homes);
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
+    pl_json_set_int(o, "workers_left_out", h->n_workers - n_workers);
+    pl_buf_clear(out);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
+    return out->len;
+}
+
+void hub_status_json(hub *h, pl_buf *out)
+{
+    int n = h->n_workers;
+    while (write_status(h, n, out) > PL_WIRE_DATA_MAX && n > 0)
+        n /= 2;
 }

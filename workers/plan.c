@@ -300,6 +300,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->phase++;
     lease->step = 0;
     lease->deadline_ms = now_ms + ttl_ms;
+    lease->granted_ms = now_ms;
     p->n_granted++;
 }
 
@@ -317,6 +318,7 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .token = (p->epoch << 32) | ++p->counter,
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
+                               .granted_ms = now_ms,
                                .worker = worker,
                                .loss = path->loss,
                                .failures = path->lease.failures};

@@ -14,7 +14,7 @@ typedef struct plan_lease {
     bool active;
     uint64_t token;
     int64_t phase;
-    int64_t deadline_ms;
+    int64_t deadline_ms, granted_ms;
     int worker; /* index of the holder */
     int step;   /* last reported inner step */
     double loss;

@@ -14,6 +14,7 @@
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
 #include "workers/admission.h"
+#include "workers/metrics.h"
 #include <signal.h>
 #ifdef __cplusplus
 extern "C" {

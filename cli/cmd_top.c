@@ -1,0 +1,257 @@
+/* pathloom top: the job on one screen, drawn anew twice a second until q is pressed. */
+#include "cli/run.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { DRAW_MS = 500, COLUMNS = 100, ROWS = 30, COLUMNS_MIN = 40 };
+
+typedef struct screen {
+    pl_buf text;
+    int columns, rows, line;
+    bool tty;
+    struct termios before;
+} screen;
+
+static double number(const pl_json *o, const char *key)
+{
+    double value = 0;
+    return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
+}
+
+static const char *word(const pl_json *o, const char *key)
+{
+    const char *text = pl_json_text(pl_json_get(o, key), NULL);
+    return text ? text : "";
+}
+
+static bool flag(const pl_json *o, const char *key)
+{
+    bool value = false;
+    return pl_json_bool(pl_json_get(o, key), &value) && value;
+}
+
+/* ---- the terminal ---- */
+static void measure(screen *s)
+{
+    struct winsize size = {0};
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    s->columns = known ? size.ws_col : COLUMNS;
+    s->rows = known && size.ws_row > 0 ? size.ws_row : ROWS;
+    if (s->columns < COLUMNS_MIN)
+        s->columns = COLUMNS_MIN;
+    s->line = 0;
+    pl_buf_clear(&s->text);
+}
+
+/* Keys come one by one and are not echoed. */
+static void enter(screen *s)
+{
+    s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
+    if (!s->tty || tcgetattr(STDIN_FILENO, &s->before) != 0)
+        return;
+    struct termios raw = s->before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    printf("\033[?1049h\033[?25l"); /* a screen of its own, no cursor */
+    fflush(stdout);
+}
+
+static void leave(const screen *s)
+{
+    if (!s->tty)
+        return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
+    printf("\033[?25h\033[?1049l");
+    fflush(stdout);
+}
+
+/* A line, cut at the screen's edge; none below its foot. */
+static void put(screen *s, const char *format, ...) PL_PRINTF(2, 3);
+static void put(screen *s, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    if (s->tty && s->line >= s->rows - 1)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    size_t keep = 0, shown = 0;
+    while (line[keep] && shown < (size_t)s->columns) {
+        size_t len = pl_utf8_length(line + keep, strlen(line + keep));
+        keep += len ? len : 1;
+        shown++;
+    }
+    line[keep] = '\0';
+    pl_buf_printf(&s->text, "%s%s\n", line, s->tty ? "\033[K" : "");
+    s->line++;
+}
+
+static void show(const screen *s)
+{
+    if (s->tty)
+        printf("\033[H%.*s\033[J", (int)s->text.len, (const char *)s->text.data);
+    else
+        printf("%.*s", (int)s->text.len, (const char *)s->text.data);
+    fflush(stdout);
+}
+
+/* ---- what stands on it ---- */
+static void put_head(screen *s, const pl_json *status)
+{
+    const pl_json *workers = pl_json_get(status, "workers");
+    double rate = 0;
+    int busy = 0, here = 0;
+    char tokens[16], up[16];
+    for (size_t i = 0; i < pl_json_count(workers); i++) {
+        const pl_json *w = pl_json_at(workers, i);
+        bool is_busy = strcmp(word(w, "state"), "busy") == 0;
+        here += strcmp(word(w, "state"), "away") != 0;
+        busy += is_busy;
+        rate += is_busy ? number(w, "tokens_per_second") : 0;
+    }
+    put(s, "pathloom %s  %s%s  up %s", word(status, "version"), word(status, "address"),
+        flag(status, "encrypted") ? " encrypted" : "",
+        pl_human_seconds(number(status, "uptime_seconds"), up));
+    put(s,
+        "%s tokens/s  workers %d busy of %d  leases %.0f granted, %.0f expired  tasks "
+        "failed %.0f",
+        pl_human_count(rate, tokens), busy, here, number(status, "leases_granted"),
+        number(status, "leases_expired"), number(status, "tasks_failed"));
+    if (word(status, "failure")[0])
+        put(s, "FAILED   %s", word(status, "failure"));
+}
+
+static void put_homes(screen *s, const pl_json *status)
+{
+    const pl_json *homes = pl_json_get(status, "homes");
+    for (size_t i = 0; i < pl_json_count(homes); i++) {
+        const pl_json *h = pl_json_at(homes, i),
+                      *results = pl_json_get(h, "submissions");
+        char size[16], space[16];
+        put(s,
+            "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
+            "rejected %.0f  fenced %.0f",
+            word(h, "address"), flag(h, "up") ? "up" : "AWAY",
+            pl_human_bytes(number(h, "store_bytes"), size),
+            pl_human_bytes(number(h, "disk_free_bytes"), space),
+            number(h, "versions_committed"), number(h, "pending"),
+            number(results, "rejected"), number(results, "fenced"));
+    }
+}
+
+static void put_workers(screen *s, const pl_json *status, int most)
+{
+    const pl_json *workers = pl_json_get(status, "workers");
+    size_t n = pl_json_count(workers);
+    put(s, "%s", "");
+    put(s, "%-20s %-5s %10s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S", "TASKS",
+        "SEEN", "TASK");
+    for (size_t i = 0; i < n && (int)i < most; i++) {
+        const pl_json *w = pl_json_at(workers, i);
+        char rate[16], task[128] = "";
+        if (word(w, "task")[0])
+            snprintf(task, sizeof task, "%s phase %.0f step %.0f", word(w, "task"),
+                     number(w, "phase"), number(w, "step"));
+        put(s, "%-20s %-5s %10s %6.0f %7.1f s  %s", word(w, "worker"), word(w, "state"),
+            pl_human_count(number(w, "tokens_per_second"), rate), number(w, "tasks"),
+            number(w, "seen_seconds_ago"), task);
+    }
+    if ((int)n > most)
+        put(s, "... and %d more", (int)n - most);
+}
+
+static void put_path(screen *s, const pl_json *arm, const pl_json *path)
+{
+    const pl_json *lease = pl_json_get(path, "lease");
+    char name[96], tokens[16], held[96] = "";
+    snprintf(name, sizeof name, "%s/%s", word(arm, "arm"), word(path, "path"));
+    if (lease)
+        snprintf(held, sizeof held, "%s %.1f s", word(lease, "worker"),
+                 number(lease, "age_seconds"));
+    put(s, "%-20s %5.0f/%-5.0f %5.0f %8.3f %8s  %s", name, number(path, "phase"),
+        number(arm, "phases"), number(path, "step"), number(path, "loss"),
+        pl_human_count(number(path, "tokens"), tokens), held);
+}
+
+static void put_paths(screen *s, const pl_json *status)
+{
+    const pl_json *arms = pl_json_get(status, "arms");
+    put(s, "%s", "");
+    put(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS", "TOKENS",
+        "LEASE, AGE");
+    for (size_t a = pl_json_count(arms); a-- > 0;) { /* the newest arm first */
+        const pl_json *arm = pl_json_at(arms, a), *paths = pl_json_get(arm, "paths");
+        for (size_t i = 0; i < pl_json_count(paths); i++)
+            put_path(s, arm, pl_json_at(paths, i));
+    }
+}
+
+static void draw(screen *s, const pl_json *status)
+{
+    measure(s);
+    put_head(s, status);
+    put_homes(s, status);
+    put_workers(s, status, s->tty ? s->rows / 3 : 1000);
+    put_paths(s, status);
+    show(s);
+}
+
+/* Sleeps until the next picture; true if q was pressed. */
+static bool wait_key(const screen *s)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    char key = 0;
+    if (!s->tty)
+        return true; /* one picture is all that a file can hold */
+    if (poll(&in, 1, DRAW_MS) <= 0 || read(STDIN_FILENO, &key, 1) != 1)
+        return false;
+    return key == 'q' || key == 'Q';
+}
+
+/* A hub that is away for a moment leaves the last picture standing. */
+static pl_status watch(run *r, screen *s)
+{
+    volatile sig_atomic_t *stop = cli_stop_flag(true);
+    bool drawn = false;
+    for (;;) {
+        pl_json *status = NULL;
+        pl_status result = run_ask_hub(r, &status);
+        if (result == PL_OK)
+            draw(s, status);
+        pl_json_destroy(&status);
+        bool passes = drawn && (result == PL_ERR_TIMEOUT || result == PL_ERR_NET);
+        if (result != PL_OK && !passes)
+            return result;
+        drawn = true;
+        if (wait_key(s) || *stop)
+            return PL_OK;
+    }
+}
+
+int cmd_top(int argc, char **argv)
+{
+    cli_options o;
+    screen s = {.tty = false};
+    run r;
+    memset(&r, 0, sizeof r);
+    r.lock = -1;
+    pl_status status = cli_parse(argc, argv, &o);
+    if (status == PL_OK)
+        status = cli_no_words(&o, "top");
+    if (status == PL_OK)
+        status = run_watch(&r, &o);
+    if (status == PL_OK) {
+        enter(&s);
+        status = watch(&r, &s);
+        leave(&s);
+    }
+    pl_buf_destroy(&s.text);
+    run_close(&r);
+    return status == PL_OK ? 0 : cli_fail(status);
+}

@@ -1,0 +1,116 @@
+/* folder: workers; label: unit */
+/* The status as Prometheus reads it: each family once, with its kind, and nothing that
+ * a name or a value could break. */
+#include "base/base.h"
+#include "workers/metrics.h"
+#include <stdio.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static const char status_text[] =
+    "{\"version\":\"1.2\",\"uptime_seconds\":7,\"homes_ready\":true,\"leases_granted\":"
+    "5,"
+    "\"homes\":[{\"address\":\"tcp://h:1\",\"up\":false,\"store_bytes\":1024,"
+    "\"submissions\":{\"accepted\":3,\"rejected\":1},"
+    "\"modules\":[{\"module\":\"mix/L1.E0\",\"version\":4,\"norm\":0.5}]}],"
+    "\"arms\":[{\"arm\":\"mix\",\"tasks\":8,\"tasks_done\":2,\"paths\":[{\"path\":\"p0."
+    "r0\","
+    "\"phase\":2,\"tokens\":100,\"loss\":null,\"lease\":{\"worker\":\"w\\\"1\\\\\\n\","
+    "\"age_seconds\":0.25}}]}],"
+    "\"workers\":[{\"worker\":\"a\",\"state\":\"away\",\"tokens\":12}]}";
+
+static const char *write_all(pl_buf *out)
+{
+    pl_json *status = NULL;
+    assert_int_equal(pl_json_parse(status_text, strlen(status_text), &status), PL_OK);
+    pl_metrics_write(status, out);
+    pl_json_destroy(&status);
+    return pl_buf_text(out);
+}
+
+static void numbers_stand_under_their_names_and_labels(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "pathloom_build_info{version=\"1.2\"} 1\n",
+        "pathloom_up_seconds 7\n",
+        "pathloom_homes_ready 1\n",
+        "pathloom_leases_granted_total 5\n",
+        "pathloom_home_up{home=\"tcp://h:1\"} 0\n",
+        "pathloom_store_bytes{home=\"tcp://h:1\"} 1024\n",
+        "pathloom_updates_total{home=\"tcp://h:1\",result=\"rejected\"} 1\n",
+        "pathloom_module_version{module=\"mix/L1.E0\"} 4\n",
+        "pathloom_outer_grad_norm{module=\"mix/L1.E0\"} 0.5\n",
+        "pathloom_arm_tasks_done{arm=\"mix\"} 2\n",
+        "pathloom_tokens_total{arm=\"mix\",path=\"p0.r0\"} 100\n",
+        "pathloom_worker_up{worker=\"a\"} 0\n",
+        "pathloom_worker_tokens_total{worker=\"a\"} 12\n"};
+    pl_buf out = {0};
+    const char *text = write_all(&out);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_non_null(strstr(text, lines[i]));
+    pl_buf_destroy(&out);
+}
+
+static void labels_cannot_break_out_of_their_line(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    assert_non_null(strstr(write_all(&out), "worker=\"w\\\"1\\\\ \"} 0.25\n"));
+    pl_buf_destroy(&out);
+}
+
+static void what_is_not_a_number_is_left_out(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    assert_null(strstr(write_all(&out), "pathloom_train_loss{"));
+    pl_buf_destroy(&out);
+}
+
+static void each_family_is_named_once_and_counters_end_in_total(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    const char *text = write_all(&out);
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "# TYPE ")); at++, n++) {
+        char name[80], type[16], again[100];
+        assert_int_equal(sscanf(at, "# TYPE %79s %15s", name, type), 2);
+        snprintf(again, sizeof again, "# TYPE %s ", name);
+        assert_null(strstr(at + 1, again));
+        assert_int_equal(pl_ends_with(name, "_total"), strcmp(type, "counter") == 0);
+        snprintf(again, sizeof again, "# HELP %s ", name);
+        assert_non_null(strstr(text, again));
+    }
+    assert_true(n > 25);
+    pl_buf_destroy(&out);
+}
+
+static void an_empty_status_gives_families_without_samples(void **state)
+{
+    (void)state;
+    pl_json *status = pl_json_object();
+    pl_buf out = {0};
+    pl_metrics_write(status, &out);
+    assert_non_null(
+        strstr(pl_buf_text(&out), "# TYPE pathloom_worker_up gauge\n# HELP"));
+    pl_json_destroy(&status);
+    pl_buf_destroy(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_stand_under_their_names_and_labels),
+        cmocka_unit_test(labels_cannot_break_out_of_their_line),
+        cmocka_unit_test(what_is_not_a_number_is_left_out),
+        cmocka_unit_test(each_family_is_named_once_and_counters_end_in_total),
+        cmocka_unit_test(an_empty_status_gives_families_without_samples),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+#!/bin/sh
+# A job seen from outside: /metrics as promtool reads it, status, top.
+#
+# usage: watch.sh PATHLOOM WORKFOLDER
+#
+# Home, hub and worker are started by hand, encrypted, and a small job is trained while
+# it is looked at. Without curl it is skipped (77); without promtool nobody judges the
+# metrics, and a line says so.
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+command -v curl >/dev/null || {
+    echo "skipped: there is no curl"
+    exit 77
+}
+rm -rf "$work"
+mkdir -p "$work/corpus"
+cp base/*.[ch] "$work/corpus/"
+children=
+trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 5 "$work"/*.out
+    exit 1
+}
+start() { # name, command
+    out=$1
+    shift
+    "$@" >"$work/$out.out" 2>&1 &
+    pid=$!
+    children="$children $pid"
+}
+await() { # what, command
+    what=$1
+    shift
+    left=200
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
+
+"$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
+port=$((20000 + $$ % 20000))
+start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
+start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
+    --metrics "127.0.0.1:$port"
+await "no hub" test -s "$work/run/proc/hub.address"
+start worker "$pathloom" worker --run "$work/run" --name by-hand --log-json
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
+    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
+    --set model.width=48 --set model.heads=2 --set model.blocks=2 \
+    --set model.context=64 --set train.batch=4 --set train.tau=25 \
+    --set train.phases=10 --set train.base_steps=50 --set router.prefix=16 \
+    --set eval.baselines=none --set eval.max_tokens=2000 --set eval.sample_tokens=0
+job=$pid
+busy() {
+    curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics" &&
+        grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics"
+}
+await "no task in the metrics" busy
+for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
+    updates_total worker_up lease_age_seconds; do
+    grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"
+done
+grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics" || fail "no store"
+if command -v promtool >/dev/null; then
+    promtool check metrics <"$work/metrics" || fail "promtool"
+    echo "promtool: $(grep -vc '^#' "$work/metrics") samples are well"
+else
+    echo "there is no promtool: nobody judges the metrics"
+fi
+[ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/x")" = 404 ] ||
+    fail "another page"
+curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
+    fail "metrics.json"
+"$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
+    fail "status --json"
+"$pathloom" top --run "$work/run" >"$work/top" || fail "top"
+grep -q "^by-hand" "$work/top" || fail "no worker in top"
+grep -q "^mix/p" "$work/top" || grep -q "^base/p" "$work/top" || fail "no path in top"
+
+# An inspector looks and does nothing else.
+token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
+"$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||
+    fail "the inspector does not get in"
+hub=$(cat "$work/run/proc/hub.address")
+"$pathloom" status --hub "$hub" --key "$work/eye.key" >/dev/null || fail "inspector"
+"$pathloom" worker --hub "$hub" --key "$work/eye.key" >"$work/eye.out" 2>&1
+[ $? -eq 77 ] || fail "an inspector works"
+grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said why"
+
+await "the job does not end" sh -c "! kill -0 $job"
+wait "$job" || fail "the job"
+for name in home hub worker; do # each line is one JSON object with time, level, event
+    grep -v '^{"time":"[^"]*","level":"[a-z]*","role":"[^"]*","event":"[a-z.]*"' \
+        "$work/$name.out" && fail "$name: a line is no event"
+done
+echo "metrics, status, top and logs are well"

@@ -1,0 +1,240 @@
+/* One row a family of metrics: its samples are the numbers of one kind of object in the
+ * status, labelled by who they are of. */
+#include "workers/metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum of { JOB, ARM, PATH, LEASE, WORKER, HOME, RESULT, MODULE } of;
+
+typedef struct family {
+    of of;
+    const char *name, *type, *key, *help;
+} family;
+
+static const family families[] = {
+    {JOB, "up_seconds", "gauge", "uptime_seconds", "Time since the hub began"},
+    {JOB, "homes_ready", "gauge", "homes_ready", "Whether all homes answer the hub"},
+    {JOB, "leases_granted_total", "counter", "leases_granted",
+     "Leases given to workers"},
+    {JOB, "leases_expired_total", "counter", "leases_expired",
+     "Leases that were not renewed in time"},
+    {JOB, "tasks_failed_total", "counter", "tasks_failed",
+     "Tasks that a worker gave back as failed"},
+    {JOB, "hub_messages_dropped_total", "counter", "messages_dropped",
+     "Messages to the hub that were no messages"},
+    {JOB, "hub_messages_refused_total", "counter", "messages_refused",
+     "Messages to the hub that the sender's key did not allow"},
+    {ARM, "arm_tasks", "gauge", "tasks", "Tasks of an arm in all"},
+    {ARM, "arm_tasks_done", "gauge", "tasks_done", "Tasks of an arm that are done"},
+    {PATH, "path_phase", "gauge", "phase", "Phases that a path has finished"},
+    {PATH, "tokens_total", "counter", "tokens", "Tokens that a path was trained on"},
+    {PATH, "train_loss", "gauge", "loss", "Mean loss of a path, nats per token"},
+    {PATH, "path_step", "gauge", "step", "Inner steps done in the running phase"},
+    {PATH, "path_inner_seconds_total", "counter", "seconds",
+     "Time of a path's inner steps"},
+    {LEASE, "lease_age_seconds", "gauge", "age_seconds",
+     "Time since a lease was granted"},
+    {LEASE, "lease_renewed_seconds", "gauge", "renewed_seconds_ago",
+     "Time since a lease was renewed"},
+    {WORKER, "worker_up", "gauge", "", "Whether a worker was heard of lately"},
+    {WORKER, "worker_tokens_per_second", "gauge", "tokens_per_second",
+     "Rate of a worker's inner steps"},
+    {WORKER, "worker_tokens_total", "counter", "tokens",
+     "Tokens of a worker's finished tasks"},
+    {WORKER, "worker_tasks_total", "counter", "tasks", "Tasks that a worker finished"},
+    {WORKER, "worker_inner_seconds_total", "counter", "inner_seconds",
+     "Time that a worker spent in inner steps"},
+    {WORKER, "worker_overhead_seconds_total", "counter", "overhead_seconds",
+     "Time that a worker stood still for fetching, loading and saving"},
+    {WORKER, "worker_idle_seconds_total", "counter", "idle_seconds",
+     "Time that a worker had no task"},
+    {HOME, "home_up", "gauge", "up", "Whether a home answers the hub"},
+    {HOME, "store_bytes", "gauge", "store_bytes", "Disk that a home's store takes"},
+    {HOME, "disk_free_bytes", "gauge", "disk_free_bytes",
+     "Disk that is free for a home's store"},
+    {HOME, "staging_bytes", "gauge", "staging_bytes",
+     "Uploads in a home's memory that no record names yet"},
+    {HOME, "updates_pending", "gauge", "pending",
+     "Updates that wait for others of their round"},
+    {HOME, "versions_committed_total", "counter", "versions_committed",
+     "Versions that a home has made"},
+    {HOME, "home_received_bytes_total", "counter", "bytes_received",
+     "Bytes of messages to a home"},
+    {HOME, "home_sent_bytes_total", "counter", "bytes_sent",
+     "Bytes of messages from a home"},
+    {HOME, "home_messages_refused_total", "counter", "messages_refused",
+     "Messages to a home that the sender's key did not allow"},
+    {RESULT, "updates_total", "counter", "", "Updates and path states by their answer"},
+    {MODULE, "module_version", "gauge", "version", "Newest version of a module"},
+    {MODULE, "outer_grad_norm", "gauge", "norm",
+     "L2 norm of the update that made the newest version"},
+};
+
+/* ---- samples ---- */
+typedef struct label {
+    const char *name, *value;
+} label;
+
+static void put_label(pl_buf *out, const label *l, bool first)
+{
+    pl_buf_printf(out, "%s%s=\"", first ? "{" : ",", l->name);
+    for (const char *c = l->value; *c; c++) {
+        if (*c == '\\' || *c == '"')
+            pl_buf_append(out, "\\", 1);
+        pl_buf_append(out, *c == '\n' ? " " : c, 1);
+    }
+    pl_buf_append(out, "\"", 1);
+}
+
+static void put_sample(pl_buf *out, const family *f, const label *labels, int n,
+                       double value)
+{
+    char text[32];
+    if (!isfinite(value))
+        return;
+    pl_buf_printf(out, "pathloom_%s", f->name);
+    for (int i = 0; i < n; i++)
+        put_label(out, &labels[i], i == 0);
+    pl_buf_printf(out, "%s %s\n", n > 0 ? "}" : "", pl_format_real(value, text));
+}
+
+static bool number_of(const pl_json *o, const char *key, double *out)
+{
+    bool flag = false;
+    const pl_json *v = pl_json_get(o, key);
+    if (pl_json_bool(v, &flag)) {
+        *out = flag;
+        return true;
+    }
+    return pl_json_number(v, out);
+}
+
+static const char *text_of(const pl_json *o, const char *key)
+{
+    const char *text = pl_json_text(pl_json_get(o, key), NULL);
+    return text ? text : "";
+}
+
+static void sample(pl_buf *out, const family *f, const pl_json *o, const label *labels,
+                   int n)
+{
+    double value = 0;
+    if (number_of(o, f->key, &value))
+        put_sample(out, f, labels, n, value);
+}
+
+/* ---- who they are of ---- */
+static void of_paths(pl_buf *out, const family *f, const pl_json *arm)
+{
+    const pl_json *paths = pl_json_get(arm, "paths");
+    for (size_t i = 0; i < pl_json_count(paths); i++) {
+        const pl_json *path = pl_json_at(paths, i), *lease = pl_json_get(path, "lease");
+        label labels[] = {{"arm", text_of(arm, "arm")},
+                          {"path", text_of(path, "path")},
+                          {"worker", text_of(lease, "worker")}};
+        if (f->of == PATH)
+            sample(out, f, path, labels, 2);
+        else if (lease)
+            sample(out, f, lease, labels, 3);
+    }
+}
+
+static void of_arms(pl_buf *out, const family *f, const pl_json *status)
+{
+    const pl_json *arms = pl_json_get(status, "arms");
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *arm = pl_json_at(arms, i);
+        label labels[] = {{"arm", text_of(arm, "arm")}};
+        if (f->of == ARM)
+            sample(out, f, arm, labels, 1);
+        else
+            of_paths(out, f, arm);
+    }
+}
+
+static void of_workers(pl_buf *out, const family *f, const pl_json *status)
+{
+    const pl_json *workers = pl_json_get(status, "workers");
+    for (size_t i = 0; i < pl_json_count(workers); i++) {
+        const pl_json *w = pl_json_at(workers, i);
+        label labels[] = {{"worker", text_of(w, "worker")}};
+        if (f->key[0])
+            sample(out, f, w, labels, 1);
+        else
+            put_sample(out, f, labels, 1, strcmp(text_of(w, "state"), "away") != 0);
+    }
+}
+
+static void of_results(pl_buf *out, const family *f, const pl_json *home)
+{
+    const pl_json *results = pl_json_get(home, "submissions");
+    for (const char *key = pl_json_next_key(results, NULL); key;
+         key = pl_json_next_key(results, key)) {
+        label labels[] = {{"home", text_of(home, "address")}, {"result", key}};
+        double value = 0;
+        if (number_of(results, key, &value))
+            put_sample(out, f, labels, 2, value);
+    }
+}
+
+static void of_modules(pl_buf *out, const family *f, const pl_json *home)
+{
+    const pl_json *modules = pl_json_get(home, "modules");
+    for (size_t i = 0; i < pl_json_count(modules); i++) {
+        const pl_json *m = pl_json_at(modules, i);
+        label labels[] = {{"module", text_of(m, "module")}};
+        sample(out, f, m, labels, 1);
+    }
+}
+
+static void of_homes(pl_buf *out, const family *f, const pl_json *status)
+{
+    const pl_json *homes = pl_json_get(status, "homes");
+    for (size_t i = 0; i < pl_json_count(homes); i++) {
+        const pl_json *home = pl_json_at(homes, i);
+        label labels[] = {{"home", text_of(home, "address")}};
+        if (f->of == RESULT)
+            of_results(out, f, home);
+        else if (f->of == MODULE)
+            of_modules(out, f, home);
+        else
+            sample(out, f, home, labels, 1);
+    }
+}
+
+static void put_family(pl_buf *out, const family *f, const pl_json *status)
+{
+    pl_buf_printf(out, "# HELP pathloom_%s %s.\n# TYPE pathloom_%s %s\n", f->name,
+                  f->help, f->name, f->type);
+    switch (f->of) {
+    case JOB:
+        sample(out, f, status, NULL, 0);
+        break;
+    case ARM:
+    case PATH:
+    case LEASE:
+        of_arms(out, f, status);
+        break;
+    case WORKER:
+        of_workers(out, f, status);
+        break;
+    case HOME:
+    case RESULT:
+    case MODULE:
+        of_homes(out, f, status);
+        break;
+    }
+}
+
+void pl_metrics_write(const pl_json *status, pl_buf *out)
+{
+    static const family build = {JOB, "build_info", "gauge", "",
+                                 "The version of the hub, as a label"};
+    label version = {"version", text_of(status, "version")};
+    pl_buf_printf(out, "# HELP pathloom_%s %s.\n# TYPE pathloom_%s %s\n", build.name,
+                  build.help, build.name, build.type);
+    put_sample(out, &build, &version, 1, 1);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        put_family(out, &families[i], status);
+}

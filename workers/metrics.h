@@ -1,0 +1,15 @@
+/* The hub's picture of the job as Prometheus reads it (text format 0.0.4). */
+#ifndef PL_WORKERS_METRICS_H
+#define PL_WORKERS_METRICS_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Appends the text; `status` is what STATUS_IS carries (docs/PROTOCOL.md 2.2). */
+void pl_metrics_write(const pl_json *status, pl_buf *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
