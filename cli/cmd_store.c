@@ -70,6 +70,17 @@ const store_verb store_verbs[] = {
     {"init", "", "make an empty store",
      "In --store FOLDER, which must be empty or not be there.", 0, 0, 0, false,
      store_init},
+    {"pack", "", "make old versions smaller now",
+     "A home does it while it has nothing else to do (store.compress); this does it at "
+     "once, and gives the space back to the disk. No version and no hash changes. "
+     "Needs "
+     "the job to be stopped; may be killed at any time.",
+     0, 0, 0, false, store_pack},
+    {"migrate", "", "let this release use all it knows",
+     "A store of an older release works as it is; afterwards only this release and "
+     "newer "
+     "ones can open it. What is stored stays as it is.",
+     0, 0, 0, false, store_migrate},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
      "DIR becomes a store of the state at the beginning. Given again, it brings only "
      "the "

@@ -86,3 +86,57 @@ pl_status store_gc(store_call *call)
     p.store = call->store;
     return collect(call, &p, true);
 }
+
+/* ---- pack, migrate ---- */
+enum { PACK_BYTES = 64 << 20 };
+
+static void print_packed(const store_call *call, const pl_store_stats *before,
+                         const pl_store_stats *after)
+{
+    char was[16], is[16], raw[16];
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        print_set_count(line, "chunk_bytes", after->chunk_bytes);
+        print_set_count(line, "stored_bytes_before", before->stored_bytes);
+        print_set_count(line, "stored_bytes", after->stored_bytes);
+        print_json_line(line);
+        return;
+    }
+    printf("chunks of %s took %s and take %s, %.1f %%\n",
+           pl_human_bytes((double)after->chunk_bytes, raw),
+           pl_human_bytes((double)before->stored_bytes, was),
+           pl_human_bytes((double)after->stored_bytes, is),
+           after->chunk_bytes
+               ? 100 * (double)after->stored_bytes / (double)after->chunk_bytes
+               : 100);
+}
+
+static pl_status pack(store_call *call)
+{
+    pl_store_stats before, after;
+    bool more = true;
+    PL_RETURN_IF(pl_store_count(call->store, &before));
+    while (more)
+        PL_RETURN_IF(pl_store_recode(call->store, PACK_BYTES, &more));
+    PL_RETURN_IF(pl_store_compact(call->store));
+    PL_RETURN_IF(pl_store_count(call->store, &after));
+    print_packed(call, &before, &after);
+    return PL_OK;
+}
+
+pl_status store_pack(store_call *call)
+{
+    PL_RETURN_IF(store_open_to_write(call, &call->store));
+    return pack(call);
+}
+
+pl_status store_migrate(store_call *call)
+{
+    bool changed = false;
+    PL_RETURN_IF(pl_store_migrate(call->folder, &changed));
+    if (!call->json)
+        printf(changed ? "%s may use coded chunks from now on\n"
+                       : "%s has the newest format already\n",
+               call->folder);
+    return PL_OK;
+}

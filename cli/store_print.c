@@ -305,13 +305,14 @@ void print_version_json(const pl_version *v, uint64_t bytes, uint64_t momentum_b
 /* ---- stat ---- */
 void print_stats(const pl_store *store, const pl_store_stats *s)
 {
-    char blobs[16], chunks[16], disk[16];
+    char blobs[16], chunks[16], stored[16], disk[16];
     printf("modules     %llu\nversions    %llu\n", (unsigned long long)s->n_modules,
            (unsigned long long)s->n_versions);
     printf("blobs       %llu, %s\n", (unsigned long long)s->n_blobs,
            pl_human_bytes((double)s->blob_bytes, blobs));
     printf("chunks      %llu, %s\n", (unsigned long long)s->n_chunks,
            pl_human_bytes((double)s->chunk_bytes, chunks));
+    printf("coded       %s\n", pl_human_bytes((double)s->stored_bytes, stored));
     printf("on disk     %s\n", pl_human_bytes((double)s->disk_bytes, disk));
     printf("commits     %llu, epoch %llu\n",
            (unsigned long long)pl_store_sequence(store),
@@ -327,6 +328,7 @@ void print_stats_json(const pl_store *store, const pl_store_stats *s)
     print_set_count(line, "blob_bytes", s->blob_bytes);
     print_set_count(line, "chunks", s->n_chunks);
     print_set_count(line, "chunk_bytes", s->chunk_bytes);
+    print_set_count(line, "stored_bytes", s->stored_bytes);
     print_set_count(line, "disk_bytes", s->disk_bytes);
     print_set_count(line, "sequence", pl_store_sequence(store));
     print_set_count(line, "epoch", pl_store_epoch(store));

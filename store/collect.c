@@ -153,7 +153,7 @@ static pl_status drop_all(const collection *c)
         size_t n = c->n - i < BATCH_VERSIONS ? c->n - i : BATCH_VERSIONS;
         PL_RETURN_IF(drop_batch(c->store, c->victims + i, n));
     }
-    return c->n > 0 ? kv_compact(c->store->db, KV_PACK) : PL_OK;
+    return c->n > 0 ? pl_store_compact(c->store) : PL_OK;
 }
 
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,

@@ -227,7 +227,8 @@ static pl_status set_format(const pl_store *from, const char *folder)
 static pl_status open_target(mirror *m, const char *folder, bool force)
 {
     char path[PL_PATH_MAX];
-    pl_status status = store_format_check(folder, true);
+    uint64_t incompat;
+    pl_status status = store_format_check(folder, true, &incompat);
     if (status == PL_ERR_NOT_FOUND)
         status = store_format_write(folder);
     PL_RETURN_IF(status);

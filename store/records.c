@@ -213,6 +213,8 @@ void head_write(kv_batch *batch, const char *module, const head_record *head)
     row_key key = key_of_name(module);
     pl_put_u64(&fields, 1, head->number);
     pl_put_u64(&fields, 2, head->momentum_from);
+    if (head->recoded > 0)
+        pl_put_u64(&fields, 3, head->recoded);
     row_write(batch, KV_HEAD, &key, &fields);
 }
 
@@ -220,6 +222,7 @@ pl_status head_decode(row_view *row, head_record *out)
 {
     out->number = pl_get_u64(&row->fields, 1, 0);
     out->momentum_from = pl_get_u64(&row->fields, 2, 0);
+    out->recoded = pl_get_u64_or(&row->fields, 3, 0);
     return row_end(row);
 }
 

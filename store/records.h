@@ -9,6 +9,7 @@
 typedef struct head_record {
     uint64_t number;
     uint64_t momentum_from; /* no version below this one has momentum or change */
+    uint64_t recoded;       /* what was due with heads below this one is coded */
 } head_record;
 
 typedef struct blob_record {

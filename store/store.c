@@ -254,6 +254,7 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     PL_RETURN_IF(chunk_decode(row, &chunk));
     stats->n_chunks++;
     stats->chunk_bytes += chunk.bytes;
+    stats->stored_bytes += chunk.stored;
     return PL_OK;
 }
 
@@ -272,4 +273,9 @@ pl_status pl_store_count(pl_store *store, pl_store_stats *out)
     out->disk_bytes = pl_folder_bytes(store->folder) +
                       pl_folder_bytes(pl_join(database, store->folder, "db"));
     return PL_OK;
+}
+
+pl_status pl_store_compact(pl_store *store)
+{
+    return kv_compact(store->db, KV_PACK);
 }

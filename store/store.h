@@ -184,9 +184,22 @@ PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
 
 typedef struct pl_store_stats {
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
+        stored_bytes, /* of chunks, coded */
         disk_bytes;
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
+
+/* ---- making old versions smaller ---- */
+/* Codes what has become old, up to about `budget_bytes` in one commit; *more is false
+ * when nothing is left to do. Parameters of newest versions stay as they are, and no
+ * name changes. A store of an older release is left alone until it is migrated. */
+PL_MUST_CHECK pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes,
+                                        bool *more);
+/* Gives the space of what was dropped and recoded back to the disk (WRITE). */
+PL_MUST_CHECK pl_status pl_store_compact(pl_store *store);
+/* Lets this release use what older ones cannot read. Nothing else changes at once.
+ * *changed is false if there was nothing to do. ERR_BUSY as for opening. */
+PL_MUST_CHECK pl_status pl_store_migrate(const char *folder, bool *changed);
 
 /* ---- collecting old data ---- */
 typedef struct pl_gc_report {

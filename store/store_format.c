@@ -1,5 +1,6 @@
 /* Five lines of text: a name, a number, and three words of feature bits. */
 #include "store/store_format.h"
+#include "store/store.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <unistd.h>
 
 enum { FORMAT_MAJOR = 1 };
-static const uint64_t KNOWN_WRITE_BITS = 0, KNOWN_OPEN_BITS = 0;
+static const uint64_t KNOWN_WRITE_BITS = 0, KNOWN_OPEN_BITS = FORMAT_CODED_CHUNKS;
 static const char FORMAT_LAYOUT[] =
     "pathloom store\nmajor %" PRIu64 "\ncompat 0x%" PRIx64 "\nro_compat 0x%" PRIx64
     "\nincompat 0x%" PRIx64 "\n";
@@ -49,11 +50,12 @@ static pl_status judge(const char *folder, const features *found, bool to_write)
     return PL_OK;
 }
 
-pl_status store_format_check(const char *folder, bool to_write)
+pl_status store_format_check(const char *folder, bool to_write, uint64_t *incompat)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     features found = {0};
+    *incompat = 0;
     pl_status status = PL_OK;
     if (!pl_path_exists(pl_join(path, folder, "FORMAT")))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
@@ -62,6 +64,7 @@ pl_status store_format_check(const char *folder, bool to_write)
         PL_TRY(pl_fail(PL_ERR_DAMAGED,
                        "%s does not say what a store's format file says", path));
     PL_TRY(judge(folder, &found, to_write));
+    *incompat = found.incompat;
 done:
     pl_buf_destroy(&text);
     return status;
@@ -96,15 +99,42 @@ static bool folder_is_empty(const char *folder)
     return empty;
 }
 
-pl_status store_format_write(const char *folder)
+static pl_status write_file(const char *folder, const features *f)
 {
     char text[256], path[PL_PATH_MAX];
+    int len = snprintf(text, sizeof text, FORMAT_LAYOUT, f->major, f->compat,
+                       f->ro_compat, f->incompat);
+    return pl_replace_file(pl_join(path, folder, "FORMAT"), text, (size_t)len);
+}
+
+pl_status store_format_write(const char *folder)
+{
+    features mine = {.major = FORMAT_MAJOR, .incompat = KNOWN_OPEN_BITS};
     if (!folder_is_empty(folder))
         return pl_fail(PL_ERR_EXISTS,
                        "%s holds other files and is no store; name an empty folder",
                        folder);
     remove_leftovers(folder);
-    int len = snprintf(text, sizeof text, FORMAT_LAYOUT, (uint64_t)FORMAT_MAJOR,
-                       (uint64_t)0, (uint64_t)0, (uint64_t)0);
-    return pl_replace_file(pl_join(path, folder, "FORMAT"), text, (size_t)len);
+    return write_file(folder, &mine);
+}
+
+/* The bits say what may be there, not that it is: they go up before anything is written
+ * that needs them. */
+pl_status pl_store_migrate(const char *folder, bool *changed)
+{
+    int lock = -1;
+    uint64_t incompat = 0;
+    features mine = {.major = FORMAT_MAJOR, .incompat = KNOWN_OPEN_BITS};
+    pl_status status = PL_OK;
+    *changed = false;
+    if (!pl_path_is_folder(folder))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
+    PL_RETURN_IF(pl_lock_folder(folder, &lock));
+    PL_TRY(store_format_check(folder, true, &incompat));
+    *changed = incompat != KNOWN_OPEN_BITS;
+    if (*changed)
+        PL_TRY(write_file(folder, &mine));
+done:
+    pl_unlock_folder(&lock);
+    return status;
 }

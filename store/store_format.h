@@ -3,11 +3,17 @@
 #define PL_STORE_STORE_FORMAT_H
 #include "base/base.h"
 
-/* ERR_NOT_FOUND if `folder` holds no store, ERR_UNSUPPORTED if a newer release made
- * it (or one that only newer ones may write, when `to_write`), ERR_DAMAGED. */
-PL_MUST_CHECK pl_status store_format_check(const char *folder, bool to_write);
+/* Incompatible features: who does not know them must not open the store. */
+enum { FORMAT_CODED_CHUNKS = 1 };
 
-/* Makes the folder a store. ERR_EXISTS if it holds other things already. */
+/* ERR_NOT_FOUND if `folder` holds no store, ERR_UNSUPPORTED if a newer release made
+ * it (or one that only newer ones may write, when `to_write`), ERR_DAMAGED. *incompat
+ * gets the features in use. */
+PL_MUST_CHECK pl_status store_format_check(const char *folder, bool to_write,
+                                           uint64_t *incompat);
+
+/* Makes the folder a store with all that this release knows. ERR_EXISTS if it holds
+ * other things already. */
 PL_MUST_CHECK pl_status store_format_write(const char *folder);
 
 #endif

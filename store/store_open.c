@@ -202,12 +202,16 @@ static pl_status lock(pl_store *store)
 }
 
 /* The format file comes first in a new store: what follows is written under it. */
-static pl_status check_format(const pl_store *store)
+static pl_status check_format(pl_store *store)
 {
-    pl_status status = store_format_check(store->folder, true);
-    if (status != PL_ERR_NOT_FOUND || store->mode != PL_STORE_CREATE)
-        return status;
-    return store_format_write(store->folder);
+    uint64_t incompat = 0;
+    pl_status status = store_format_check(store->folder, true, &incompat);
+    if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE) {
+        PL_RETURN_IF(store_format_write(store->folder));
+        status = store_format_check(store->folder, true, &incompat);
+    }
+    store->may_code = incompat & FORMAT_CODED_CHUNKS;
+    return status;
 }
 
 /* A store with a mark has had commits: then a missing database is damage, and not made
@@ -279,7 +283,8 @@ static pl_status open_reader(pl_store *store)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    PL_RETURN_IF(store_format_check(store->folder, false));
+    uint64_t incompat;
+    PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     if (!marked)
         return pl_fail(

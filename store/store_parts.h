@@ -15,7 +15,9 @@ struct pl_store {
     uint64_t epoch, sequence;
     pl_hash log_hash; /* of row `sequence`; none at 0 */
     bool in_txn;
-    pl_status refusal; /* not OK after a failed write, for good */
+    bool may_code;       /* FORMAT allows coded chunks */
+    uint64_t recoded_at; /* sequence at which nothing was left to code */
+    pl_status refusal;   /* not OK after a failed write, for good */
     char refusal_text[512];
 };
 

@@ -1,0 +1,304 @@
+/* Coding old versions: what is newest lies as it is, so that commits and the reading of
+ * workers cost what they always did; what only history needs is made smaller later.
+ *
+ * Versions of a module stand on each other as the marks of a ruler do: every 16th
+ * stands alone, and any other between the two that are as far from it as its number's
+ * lowest set bit says:
+ *
+ *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
+ *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
+ *
+ * So half of all versions lie one step from both neighbours, and reading any of them
+ * decodes at most six. A version is coded as soon as its upper neighbour is there and
+ * it is no longer among the newest RECENT, from which tasks start.
+ *
+ * Chunks are shared between versions, so names could lead in a circle where numbers do
+ * not (after a rollback): a chunk is only made relative to chunks that do not stand on
+ * it. What was coded is decoded and compared before the bytes it replaces are let go.
+ */
+#include "store/delta.h"
+#include "store/store_parts.h"
+#include <string.h>
+
+enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 /* one part of it */ };
+
+typedef struct recoding {
+    pl_store *store;
+    pl_txn *txn;
+    uint64_t budget; /* bytes that may still be looked at */
+} recoding;
+
+/* ---- which version ---- */
+/* Distance to both neighbours; 0 for one that stands alone. */
+static uint64_t reach_of(uint64_t number)
+{
+    return number % ALONE == 0 ? 0 : number & (~number + 1);
+}
+
+/* The k-th version whose turn has come with this head; false if there is none. */
+static bool due(uint64_t head, int k, uint64_t *number)
+{
+    static const uint64_t distance[] = {RECENT, 4, 8};
+    if (head < distance[k])
+        return false;
+    *number = head - distance[k];
+    uint64_t reach = reach_of(*number);
+    return k == 0 ? reach <= RECENT : reach == distance[k];
+}
+
+/* ---- which chunk ---- */
+/* How many deltas stand on each other below this chunk; more than any may if the chunk
+ * `not_on` is among them. */
+static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *not_on,
+                          int level, int *out)
+{
+    chunk_record chunk;
+    bool found = false;
+    *out = CHUNK_DEPTH_MAX + 1;
+    if (pl_hash_equal(id, not_on) || level > CHUNK_DEPTH_MAX)
+        return PL_OK;
+    PL_RETURN_IF(chunk_read(txn_source(r->txn), id, &chunk, &found));
+    if (!found)
+        return PL_OK;
+    *out = 0;
+    for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++) {
+        int below;
+        PL_RETURN_IF(depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
+        *out = below + 1 > *out ? below + 1 : *out;
+    }
+    return PL_OK;
+}
+
+static pl_status may_stand_on(const recoding *r, const pl_hash *id,
+                              const pl_hash bases[2], bool *out)
+{
+    *out = true;
+    for (int i = 0; i < 2; i++) {
+        int depth;
+        PL_RETURN_IF(depth_of(r, &bases[i], id, 0, &depth));
+        *out = *out && depth < CHUNK_DEPTH_MAX;
+    }
+    return PL_OK;
+}
+
+/* ---- one chunk ---- */
+typedef struct chunk_work {
+    pl_hash id;
+    chunk_record record;
+    pl_hash bases[2]; /* none: it stands alone */
+    chunk_view data, a, b;
+    pl_buf coded, again;
+} chunk_work;
+
+static pl_status load(const recoding *r, chunk_work *w)
+{
+    row_source from = txn_source(r->txn);
+    size_t bytes = (size_t)w->record.bytes;
+    PL_RETURN_IF(chunk_load(from, &w->id, &w->record, &w->data));
+    if (pl_hash_none(&w->bases[0]))
+        return PL_OK;
+    PL_RETURN_IF(chunk_open(from, &w->bases[0], bytes, &w->a));
+    return chunk_open(from, &w->bases[1], bytes, &w->b);
+}
+
+static pl_status code(chunk_work *w)
+{
+    PL_RETURN_IF(
+        delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
+    PL_RETURN_IF(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
+                              w->data.len, &w->again));
+    if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
+        return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
+    return PL_OK;
+}
+
+static pl_status hold_base(pl_txn *txn, const pl_hash *id)
+{
+    chunk_record base;
+    bool found = false;
+    PL_RETURN_IF(chunk_read(txn_source(txn), id, &base, &found));
+    if (!found)
+        return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
+    base.refs++;
+    chunk_write(txn->batch, id, &base);
+    return PL_OK;
+}
+
+/* The old row goes and the new one comes under a key of its own: keys of packs are
+ * written once. */
+static pl_status replace(pl_txn *txn, const chunk_work *w)
+{
+    chunk_record next = w->record;
+    row_key old = key_of_pack(next.pack, next.number);
+    next.pack = txn->sequence;
+    next.number = txn->n_chunks++;
+    next.stored = w->coded.len;
+    next.coding = pl_hash_none(&w->bases[0]) ? CHUNK_PLANES : CHUNK_DELTA;
+    memcpy(next.bases, w->bases, sizeof next.bases);
+    row_key key = key_of_pack(next.pack, next.number);
+    kv_put(txn->batch, KV_PACK, key_slice(&key),
+           (kv_slice){w->coded.data, w->coded.len});
+    kv_delete(txn->batch, KV_PACK, key_slice(&old));
+    chunk_write(txn->batch, &w->id, &next);
+    for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
+        PL_RETURN_IF(hold_base(txn, &w->bases[i]));
+    return PL_OK;
+}
+
+static pl_status recode_loaded(recoding *r, chunk_work *w)
+{
+    PL_RETURN_IF(load(r, w));
+    PL_RETURN_IF(code(w));
+    if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
+        return PL_OK;
+    return txn_spoil(r->txn, replace(r->txn, w));
+}
+
+/* Bases that cannot be stood on, or that are this very chunk, are none. */
+static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
+{
+    bool found = false, may = false;
+    chunk_work w = {.id = *id};
+    PL_RETURN_IF(chunk_read(txn_source(r->txn), id, &w.record, &found));
+    if (!found || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
+        return PL_OK;
+    r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
+    if (!pl_hash_none(&bases[0]))
+        PL_RETURN_IF(may_stand_on(r, id, bases, &may));
+    if (may)
+        memcpy(w.bases, bases, sizeof w.bases);
+    pl_status status = recode_loaded(r, &w);
+    chunk_close(&w.data);
+    chunk_close(&w.a);
+    chunk_close(&w.b);
+    pl_buf_destroy(&w.coded);
+    pl_buf_destroy(&w.again);
+    return status;
+}
+
+/* ---- one version ---- */
+/* The blob of its parameters; without chunks if there is none (any more). */
+static pl_status params_of(const recoding *r, const char *module, uint64_t number,
+                           blob_record *out)
+{
+    pl_version v;
+    bool found = false;
+    *out = (blob_record){0};
+    PL_RETURN_IF(version_read(txn_source(r->txn), module, number, &v, &found));
+    bool there = found && !v.params_gone;
+    pl_hash params = v.params;
+    pl_version_clear(&v);
+    return there ? blob_read(txn_source(r->txn), &params, out, &found) : PL_OK;
+}
+
+static void pick_bases(const blob_record *self, const blob_record neighbours[2],
+                       size_t i, pl_hash bases[2])
+{
+    memset(bases, 0, 2 * sizeof *bases);
+    for (int k = 0; k < 2; k++)
+        if (neighbours[k].bytes == self->bytes && self->bytes > 0)
+            bases[k] = blob_chunk(&neighbours[k], i);
+    for (int k = 0; k < 2; k++)
+        if (pl_hash_none(&bases[k]))
+            bases[k] = bases[1 - k];
+}
+
+static pl_status recode_chunks(recoding *r, const blob_record *self,
+                               const blob_record neighbours[2], bool *whole)
+{
+    for (size_t i = 0; i < self->chunks.len / PL_HASH_BYTES; i++) {
+        pl_hash id = blob_chunk(self, i), bases[2];
+        *whole = r->budget > 0;
+        if (!*whole)
+            return PL_OK;
+        pick_bases(self, neighbours, i, bases);
+        PL_RETURN_IF(recode_chunk(r, &id, bases));
+    }
+    *whole = true;
+    return PL_OK;
+}
+
+static pl_status recode_version(recoding *r, const char *module, uint64_t number,
+                                bool *whole)
+{
+    blob_record self = {0}, neighbours[2] = {{0}, {0}};
+    uint64_t reach = reach_of(number);
+    pl_status status = PL_OK;
+    PL_TRY(params_of(r, module, number, &self));
+    if (reach > 0) {
+        PL_TRY(params_of(r, module, number - reach, &neighbours[0]));
+        PL_TRY(params_of(r, module, number + reach, &neighbours[1]));
+    }
+    PL_TRY(recode_chunks(r, &self, neighbours, whole));
+done:
+    pl_buf_destroy(&self.chunks);
+    pl_buf_destroy(&neighbours[0].chunks);
+    pl_buf_destroy(&neighbours[1].chunks);
+    return status;
+}
+
+/* ---- one module ---- */
+/* Goes through the heads that the module has had since it was looked at last. */
+static pl_status recode_module(recoding *r, const char *module, head_record *head)
+{
+    bool whole = true;
+    for (; head->recoded <= head->number && whole; head->recoded += whole)
+        for (int k = 0; k < 3 && whole; k++) {
+            uint64_t number;
+            if (due(head->recoded, k, &number))
+                PL_RETURN_IF(recode_version(r, module, number, &whole));
+        }
+    head_write(r->txn->batch, module, head);
+    return PL_OK;
+}
+
+static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any)
+{
+    row_view row;
+    head_record head;
+    char module[PL_MODULE_NAME_MAX] = {0};
+    PL_RETURN_IF(row_open(KV_HEAD, key, value, &row));
+    PL_RETURN_IF(head_decode(&row, &head));
+    if (head.recoded > head.number || key.len >= sizeof module)
+        return PL_OK;
+    *any = true;
+    memcpy(module, key.data, key.len);
+    return recode_module(r, module, &head);
+}
+
+/* One module after the other; the cursor does not see the batch that grows meanwhile.
+ */
+static pl_status recode_modules(recoding *r, bool *any)
+{
+    bool valid = false;
+    kv_slice key, value;
+    pl_status status = PL_OK;
+    kv_cursor *cursor = kv_cursor_open(r->store->db, NULL, KV_HEAD, (kv_slice){"", 0});
+    while (r->budget > 0) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        PL_TRY(recode_row(r, key, value, any));
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
+{
+    recoding r = {.store = store, .budget = budget_bytes};
+    pl_status status = PL_OK;
+    *more = false;
+    if (!store->may_code || store->recoded_at == store->sequence)
+        return PL_OK;
+    PL_TRY(pl_txn_begin(store, &r.txn));
+    PL_TRY(recode_modules(&r, more));
+    if (*more)
+        PL_TRY(pl_txn_commit(&r.txn));
+    else
+        store->recoded_at = store->sequence;
+done:
+    pl_txn_abort(&r.txn);
+    return status;
+}
