@@ -130,7 +130,7 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
         pl_buf_append(&blob.chunks, hash_of_byte(i).bytes, PL_HASH_BYTES);
     version_write(batch, &v);
     pending_write(batch, "mix/L1.E0", &c);
-    head_write(batch, "mix/L1.E0", &(head_record){8, 7});
+    head_write(batch, "mix/L1.E0", &(head_record){8, 7, 0});
     path_write(batch, &path);
     object_write(batch, &object);
     ref_write(batch, "best", "mix/L1.E0@8");
