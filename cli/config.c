@@ -145,7 +145,9 @@ static const pl_key keys[] = {
     {"outer.rule", PL_KEY_CHOICE, AT(rule), "auto", 0, 0, "auto|nesterov|heavy-ball",
      "", "noloco and eager: what momentum does; auto: heavy-ball and nesterov", false},
     {"outer.consensus", PL_KEY_REAL, AT(consensus), "-1", -1, 100, NULL, "",
-     "noloco: how far mates move together; -1: as outer.lr", false},
+     "noloco: how far mates move together; -1: as outer.lr, else two vectors travel "
+     "instead of one",
+     false},
     {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
      "co2: an update is used so much later, its exchange hides behind training", false},
     {"outer.gap", PL_KEY_CHOICE, AT(gap), "norm", 0, 0, "none|norm|constant", "",

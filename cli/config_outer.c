@@ -18,8 +18,10 @@ static pl_status read_method(const config *c, pl_outer *out)
     bool either = method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER;
     if (either && strcmp(c->rule, "auto") != 0)
         PL_RETURN_IF(pl_rule_parse(c->rule, &m->rule));
-    if (method == PL_METHOD_NOLOCO)
+    if (method == PL_METHOD_NOLOCO) {
         m->consensus = chosen(c->consensus, m->lr);
+        out->own_consensus = m->consensus != m->lr;
+    }
     if (method == PL_METHOD_CO2) {
         m->delay = (int)c->delay;
         PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));
@@ -56,7 +58,7 @@ static pl_status check_classes(const pl_outer *out)
         pl_method_settings m = out->method;
         m.lr = out->lr[k];
         m.momentum = out->momentum[k];
-        m.consensus = m.lr; /* noloco sends one vector */
+        m.consensus = out->own_consensus ? out->method.consensus : m.lr;
         PL_RETURN_IF(pl_method_check(&m));
     }
     pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
@@ -91,18 +93,11 @@ static pl_status check_gossip_codec(const pl_outer *out)
     bool partial = pl_codec_is_homomorphic(&out->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
-    if (out->method.method != PL_METHOD_NOLOCO)
-        return PL_OK;
-    if (partial)
+    if (out->method.method == PL_METHOD_NOLOCO && partial)
         return pl_fail(PL_ERR_CONFIG,
                        "noloco's mates exchange whole parameters, which codec %s does "
                        "not carry; use f32, bf16, i8 or i4",
                        out->codec_name);
-    if (out->method.consensus != out->method.lr)
-        return pl_fail(PL_ERR_CONFIG,
-                       "noloco sends one vector, for which outer.consensus (%g) must "
-                       "be outer.lr (%g)",
-                       out->method.consensus, out->method.lr);
     return PL_OK;
 }
 

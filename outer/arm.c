@@ -17,7 +17,8 @@ enum {
     TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
-    TAG_OUTER_FLAGS, /* bit 0 weighted, 1 rescale, 2 feedback, 3 dynamic */
+    TAG_OUTER_FLAGS, /* bit 0 weighted, 1 rescale, 2 feedback, 3 dynamic,
+                        4 own consensus */
     TAG_CODEC,
     TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
                         overlap, buffer, staleness, decay, warm-up, phases */
@@ -114,7 +115,8 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
         pl_put_f64(out, TAG_OUTER_MOMENTUM, outer->momentum[c]);
     put_int(out, TAG_OUTER_FLAGS,
             (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0) |
-                (outer->feedback ? 4 : 0) | (outer->dynamic ? 8 : 0));
+                (outer->feedback ? 4 : 0) | (outer->dynamic ? 8 : 0) |
+                (outer->own_consensus ? 16 : 0));
     pl_put_text(out, TAG_CODEC, outer->codec_name);
     encode_method(outer, out);
     encode_codec(&outer->codec, out);
@@ -262,6 +264,7 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     outer->rescale = flags & 2;
     outer->feedback = flags & 4;
     outer->dynamic = flags & 8;
+    outer->own_consensus = flags & 16;
     pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
@@ -364,8 +367,8 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
-    if (m.method == PL_METHOD_NOLOCO) /* one vector travels: gamma is beta */
-        m.consensus = m.lr;
+    if (m.method == PL_METHOD_NOLOCO && !arm->outer.own_consensus)
+        m.consensus = m.lr; /* one vector travels: gamma is beta */
     return m;
 }
 

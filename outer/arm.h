@@ -58,6 +58,7 @@ typedef struct pl_outer {
     double norm_gate; /* longer than so many times the usual is refused; 0: nothing */
     pl_method_settings method;  /* of shared modules; lr and momentum are above */
     pl_outer_schedule schedule; /* of lr, over the rounds of a module */
+    bool own_consensus;     /* noloco: method.consensus is gamma, else lr is (beta) */
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
     bool dynamic;           /* and slower workers do fewer steps of a phase */
     pl_codec_options codec; /* of updates */

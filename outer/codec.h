@@ -144,6 +144,11 @@ PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
                                                pl_buf *out);
 
 /* ---- decoding ---- */
+typedef struct pl_codec_message {
+    const void *data;
+    uint64_t bytes;
+} pl_codec_message;
+
 typedef struct pl_codec_info {
     bool homomorphic;
     int contributors;   /* messages in this sum; 1 unless combined */
@@ -154,6 +159,12 @@ typedef struct pl_codec_info {
 /* Header and table only. ERR_DATA. */
 PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                                          pl_codec_info *out);
+
+/* Messages that lie one behind the other: out[i] is the i-th of n. By their headers'
+ * lengths alone; what is in them is theirs to check. ERR_DATA: there are not exactly n.
+ */
+PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
+                                       pl_codec_message *out);
 
 /* What the first bytes of a message claim, for who knows no module (a relay): whether
  * it is homomorphic, and of how many parameters. Nothing is checked. */
@@ -167,10 +178,6 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
-typedef struct pl_codec_message {
-    const void *data;
-    uint64_t bytes;
-} pl_codec_message;
 /* sum[i] += the sum of homomorphic messages, *norm its L2 norm. They are combined first
  * and decoded once; if that sum does not come apart, each is decoded by itself: the
  * same result, bit for bit, as for any order of them. Errors as of add and combine, and

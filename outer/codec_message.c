@@ -384,6 +384,27 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
     return PL_OK;
 }
 
+pl_status pl_codec_split(const void *data, uint64_t bytes, int n, pl_codec_message *out)
+{
+    const uint8_t *at = data;
+    for (int i = 0; i < n; i++) {
+        if (bytes < HEADER_BYTES || memcmp(at, magic, 4) != 0)
+            return pl_fail(PL_ERR_DATA, "the update has %d messages instead of %d", i,
+                           n);
+        uint64_t behind = bytes - HEADER_BYTES, table = get(at + 36, 4),
+                 body = get(at + 40, 8);
+        if (table > behind || body > behind - table)
+            return pl_fail(PL_ERR_DATA, "message %d of an update is cut off", i + 1);
+        out[i] = (pl_codec_message){at, HEADER_BYTES + table + body};
+        at += out[i].bytes;
+        bytes -= out[i].bytes;
+    }
+    if (bytes == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "%llu bytes stand behind the update's %d messages",
+                   (unsigned long long)bytes, n);
+}
+
 bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n)
 {
     const uint8_t *data = start;

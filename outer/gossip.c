@@ -113,6 +113,7 @@ typedef struct meeting {
     float *params, *velocity;
     const float *own, *mate;  /* offers, or updates; alone: own twice */
     const float *mate_params; /* with updates; NULL alone */
+    const float *own_view;    /* of x, if a codec rounded what mates see */
     size_t n;
 } meeting;
 
@@ -163,6 +164,31 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
+/* What one adds its mate takes away, bit for bit. */
+INLINE float half_way(float a, float b)
+{
+    return 0.5f * (b - a);
+}
+
+INLINE void meet_views(const meeting *m, float *restrict x, float *restrict v,
+                       size_t first, size_t count)
+{
+    const float alpha = m->alpha, beta = m->beta, gamma = m->gamma, pull = m->pull;
+    const float *own = m->own + first, *mate = m->mate + first,
+                *view = m->own_view + first, *other = m->mate_params + first;
+    if (m->is_nesterov) {
+        for (size_t i = 0; i < count; i++)
+            nesterov(alpha, beta, &x[i], &v[i],
+                     mean_of(own[i], mate[i]) + pull * half_way(other[i], view[i]));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        v[i] = (alpha * v[i] - beta * mean_of(own[i], mate[i])) +
+               gamma * half_way(view[i], other[i]);
+        x[i] += v[i];
+    }
+}
+
 /* What meet_two does with itself as mate. */
 INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
                         const float *own, size_t count)
@@ -185,6 +211,8 @@ INLINE void meet_block(const meeting *m, size_t first, size_t count)
     const float *own = m->own + first, *mate = m->mate + first;
     if (m->has_one_vector)
         meet_one(m, x, v, own, mate, count);
+    else if (m->mate_params && m->own_view)
+        meet_views(m, x, v, first, count);
     else if (m->mate_params)
         meet_two(m, x, v, own, mate, m->mate_params + first, count);
     else
@@ -261,6 +289,22 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .n = n};
     if ((mate_params == NULL) != (mate_update == NULL))
         return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+    return meet(step, &m, n_threads);
+}
+
+pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
+                                float *velocity, const pl_gossip_view *own,
+                                const pl_gossip_view *mate, size_t n, int n_threads)
+{
+    if (!own->update || (mate && !(mate->update && mate->params && own->params)))
+        return pl_fail(PL_ERR_ARG, "a holder comes to a meeting without a vector");
+    meeting m = {.params = params,
+                 .velocity = velocity,
+                 .own = own->update,
+                 .mate = mate ? mate->update : own->update,
+                 .own_view = own->params,
+                 .mate_params = mate ? mate->params : NULL,
+                 .n = n};
     return meet(step, &m, n_threads);
 }
 

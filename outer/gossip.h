@@ -65,6 +65,20 @@ PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *p
                                             float *velocity, const float *own,
                                             const float *mate, size_t n, int n_threads);
 
+/* What a codec has made of a holder's two vectors, for itself and its mate alike. */
+typedef struct pl_gossip_view {
+    const float *update, *params; /* scaled by its share; from before the step */
+} pl_gossip_view;
+/* The step with two vectors that were rounded on their way; mate NULL: group of one.
+ * The gamma term is mean_G(view) - own view, so that it adds up to 0 over a pair
+ * whatever was lost. They alias nothing. ERR_ARG if a vector is missing; alone
+ * own->params is not read. */
+PL_MUST_CHECK pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
+                                              float *velocity,
+                                              const pl_gossip_view *own,
+                                              const pl_gossip_view *mate, size_t n,
+                                              int n_threads);
+
 /* The step with two: updates (scaled by their shares), and the mate's x from before
  * the step. mate_params and mate_update are both NULL for a group of one, else
  * ERR_ARG if one is. */

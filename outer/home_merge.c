@@ -12,7 +12,8 @@ typedef struct merge {
     home_module *module;
     int index; /* of the module */
     pl_method_settings settings;
-    double lr; /* of this round */
+    double lr;          /* of this round */
+    double velocity_lr; /* the part of it that is in the momentum; 1 but for noloco */
     pl_outer_step step;
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
@@ -150,25 +151,29 @@ static double share_of(const merge *g, const pl_contribution *c)
     return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
 }
 
-/* mean += alpha_i * update_i, in the order of the list. */
+/* mean += alpha_i * update_i, in the order of the list. A second vector is for mates.
+ */
 static pl_status add_updates(merge *g)
 {
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    int n_vectors = pl_round_vectors(&g->arm->arm, g->arm->topology, g->index);
     if (pl_codec_is_homomorphic(&g->arm->arm.outer.codec))
         return add_homomorphic(g);
     for (int i = 0; i < g->n; i++) {
         const pl_contribution *c = &g->contributions[i];
         double norm = 0;
-        PL_RETURN_IF(pl_codec_add(g->updates[first_of(g, i)], c->update_bytes,
+        PL_RETURN_IF(pl_codec_split(g->updates[first_of(g, i)], c->update_bytes,
+                                    n_vectors, messages));
+        PL_RETURN_IF(pl_codec_add(messages[0].data, messages[0].bytes,
                                   g->module->n_params, (float)share_of(g, c), g->mean,
                                   &norm));
     }
     return PL_OK;
 }
 
-/* noloco's updates are relative to version 0, and the mean of its holders moves as its
- * rule without consensus does with the mean of their updates (outer/gossip.h): so the
- * home can tell that mean without taking part. g = x_t - (x_0 - u) = (x_t - x_0) + u;
- * velocities have the learning rate of their round in them, so it is applied here. */
+/* One vector's updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) +
+ * u.
+ */
 static pl_status relate_to_head(merge *g)
 {
     pl_version first;
@@ -180,11 +185,23 @@ static pl_status relate_to_head(merge *g)
     PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
     PL_TRY(read_floats(g->h, &first.params, n, zero));
     for (size_t i = 0; i < n; i++)
-        g->mean[i] = (float)g->lr * (g->mean[i] + (g->params[i] - zero[i]));
+        g->mean[i] += g->params[i] - zero[i];
 done:
     pl_version_clear(&first);
     pl_free_aligned(zero);
     return status;
+}
+
+/* The mean of noloco's holders moves as its rule without consensus does with the mean
+ * of their updates (outer/gossip.h), so the home can tell that mean without taking
+ * part. Under heavy ball velocities have the learning rate of their round in them. */
+static pl_status follow_holders(merge *g)
+{
+    if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) == 1)
+        PL_RETURN_IF(relate_to_head(g));
+    for (size_t i = 0; i < g->module->n_params; i++)
+        g->mean[i] *= (float)g->velocity_lr;
+    return PL_OK;
 }
 
 /* The version is what its change says. What co2's penalty looks at is how far the
@@ -221,10 +238,10 @@ static pl_status apply(merge *g)
                             .arrivals = (int)v->arrivals};
     bool gossips = g->settings.method == PL_METHOD_NOLOCO;
     if (gossips)
-        PL_RETURN_IF(relate_to_head(g));
+        PL_RETURN_IF(follow_holders(g));
     PL_RETURN_IF(
         pl_outer_apply(&g->step, &state, g->mean, g->module->n_params, &report));
-    v->update_norm = gossips ? report.mean_norm / g->lr : report.mean_norm;
+    v->update_norm = report.mean_norm / g->velocity_lr;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
@@ -306,15 +323,16 @@ static void choose_step(merge *g)
     const pl_outer *outer = &g->arm->arm.outer;
     pl_method_settings settings = g->settings;
     bool gossips = settings.method == PL_METHOD_NOLOCO;
+    bool scales = gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
     if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
         round /= pl_arm_contributors(g->arm->topology, g->index);
     g->lr = pl_outer_lr(&outer->schedule, settings.lr, round);
+    g->velocity_lr = scales ? g->lr : 1;
     if (gossips)
-        settings.method =
-            settings.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
-    g->step = pl_method_step(&settings, gossips ? 1 : g->lr, outer->rescale && !gossips,
-                             g->n);
+        settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
+    g->step =
+        pl_method_step(&settings, scales ? 1 : g->lr, outer->rescale && !gossips, g->n);
 }
 
 static pl_status prepare(merge *g)

@@ -68,13 +68,21 @@ static pl_status check_shared(const place *p, const submission *s, const void *d
     return PL_OK;
 }
 
-/* Size and norm of a sum stand with each of its contributors. */
+/* Size and norm of a sum stand with each of its contributors. Of two vectors the first
+ * is the update. */
 static pl_status check_bytes(const place *p, submission *s, const void *data,
                              uint64_t bytes)
 {
-    double norm = 0;
-    PL_RETURN_IF(check_shared(p, s, data, bytes));
-    PL_RETURN_IF(pl_codec_add(data, bytes, p->module->n_params, 1.0f, NULL, &norm));
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    double norm = 0, other = 0;
+    int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
+    PL_RETURN_IF(pl_codec_split(data, bytes, n_vectors, messages));
+    for (int v = 0; v < n_vectors; v++) {
+        const pl_codec_message *m = &messages[v];
+        PL_RETURN_IF(check_shared(p, s, m->data, m->bytes));
+        PL_RETURN_IF(pl_codec_add(m->data, m->bytes, p->module->n_params, 1.0f, NULL,
+                                  v == 0 ? &norm : &other));
+    }
     for (int i = 0; i < s->n; i++) {
         s->contributors[i].update_bytes = bytes;
         s->contributors[i].norm = norm;

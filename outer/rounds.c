@@ -113,6 +113,12 @@ int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module)
     return arrivals ? 1 : pl_arm_contributors(t, module);
 }
 
+int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module)
+{
+    bool gossips = method_of(arm, t, module) == PL_METHOD_NOLOCO;
+    return gossips && arm->outer.own_consensus ? 2 : 1;
+}
+
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
                               int path, int64_t round, double norm)
 {
@@ -202,7 +208,7 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
         l.velocity = l.n_vectors++;
         l.last = l.n_vectors++;
     }
-    if (eager)
+    if (eager || (gossips && arm->outer.own_consensus))
         l.before = l.n_vectors++;
     return l;
 }

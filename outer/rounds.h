@@ -7,8 +7,9 @@
  *   diloco, fedavg, heavy-ball   phase p starts from version p
  *   co2, eager (delay D)         from version max(0, p - D)
  *   noloco                       from the path's own parameters; updates are relative
- * to version 0, which everybody has streaming (F fragments)      one phase is H/F inner
- * steps; phase p sends fragment p mod F, in that fragment's round p / F
+ *                                to version 0, which everybody has
+ *   streaming (F fragments)      one phase is H/F inner steps; phase p sends fragment
+ *                                p mod F, in that fragment's round p / F
  *   delayed-nesterov             from whatever version is newest; rounds are arrivals
  *
  * A module with a single contributor is merged as in diloco under every method.
@@ -43,6 +44,11 @@ uint64_t pl_phase_samples(const pl_arm *arm);
 /* Contributions that make a round whole. */
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
 
+/* Messages of an update, one behind the other: 1, or 2 under noloco with a consensus
+ * weight of its own (what training changed; how far its start is from the base). */
+enum { PL_ROUND_VECTORS_MAX = 2 };
+int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module);
+
 /* What the contributors of a round share for encoding; `norm` is the update norm of
  * the version that pl_round_base names. */
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
@@ -69,8 +75,8 @@ typedef struct pl_path_layout {
     int residual; /* of lossy codecs: what was not sent yet */
     int params;   /* own parameters: noloco and eager x_i, streaming theta */
     int velocity; /* noloco v_i, eager m_i */
-    int last;     /* noloco: own offer; eager: own last update */
-    int before;   /* eager: the update before that */
+    int last;     /* noloco: own offer, or update of two vectors; eager: own update */
+    int before;   /* eager: the update before that; noloco with two: own start */
 } pl_path_layout; /* vectors 0 and 1 are AdamW's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
 /* Of the blob that the vectors travel as; 0: nothing travels. */

@@ -157,6 +157,8 @@ for method in diloco fedavg heavy-ball co2 eager noloco; do
     same "$method" --set outer.method="$method"
 done
 same noloco-odd --set outer.method=noloco --set topology.levels=3x1
+same noloco-consensus --set outer.method=noloco --set outer.consensus=0.3 \
+    --set codec.name=i8
 same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
 for codec in i8 i4 topk i8-shared sketch16 tagc; do
     same "$codec" --set codec.name="$codec"

@@ -73,6 +73,36 @@ static void update_cut_off_anywhere_is_refused(void **state)
         }
 }
 
+static void messages_that_lie_behind_one_another_come_apart_or_are_refused(void **state)
+{
+    pl_buf both = {0};
+    pl_codec_message out[2];
+    (void)state;
+    encode_one("i8", false, &both);
+    size_t first = both.len;
+    encode_one("f32", true, &both);
+    assert_int_equal(pl_codec_split(both.data, both.len, 2, out), PL_OK);
+    assert_ptr_equal(out[0].data, both.data);
+    assert_int_equal(out[0].bytes, first);
+    assert_ptr_equal(out[1].data, both.data + first);
+    assert_int_equal(out[1].bytes, both.len - first);
+    assert_int_equal(pl_codec_split(both.data, both.len, 1, out), PL_ERR_DATA);
+    for (size_t len = 0; len < both.len; len += len < 300 ? 1 : 37) {
+        uint8_t *cut = pl_alloc(len + 1);
+        memcpy(cut, both.data, len);
+        assert_int_equal(pl_codec_split(cut, len, 2, out), PL_ERR_DATA);
+        pl_free(cut);
+    }
+    for (size_t at = 36; at < 48; at++) { /* lengths that no sum of them may pass */
+        pl_buf forged = {0};
+        pl_buf_append(&forged, both.data, both.len);
+        forged.data[at] = 0xff;
+        assert_int_equal(pl_codec_split(forged.data, forged.len, 2, out), PL_ERR_DATA);
+        pl_buf_destroy(&forged);
+    }
+    pl_buf_destroy(&both);
+}
+
 static void flipped_bit_anywhere_is_noticed(void **state)
 {
     (void)state;
@@ -236,6 +266,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(update_cut_off_anywhere_is_refused),
+        cmocka_unit_test(
+            messages_that_lie_behind_one_another_come_apart_or_are_refused),
         cmocka_unit_test(flipped_bit_anywhere_is_noticed),
         cmocka_unit_test(forged_header_and_table_never_lead_outside),
         cmocka_unit_test(forged_sections_never_lead_outside),

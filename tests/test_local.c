@@ -23,8 +23,8 @@ enum {
 
 typedef struct holder {
     float *params, *velocity, *last, *before; /* of the path's state */
-    float *start, *now, *update, *sent, *residual;
-    double *x, *v, *d, *d_before; /* the equations': d is share * update */
+    float *start, *now, *update, *sent, *residual, *sent_start;
+    double *x, *v, *d, *d_before, *step; /* the equations': d is share * update */
 } holder;
 
 typedef struct world {
@@ -86,9 +86,9 @@ static world *new_world(pl_method method, int k, const char *codec)
     w->mean_before = doubles(w);
     pl_topology_init(w->topology, 0, 1, w->zero);
     for (int i = 0; i < k; i++) {
-        w->of[i] = (holder){floats(w),  floats(w),  floats(w), floats(w), floats(w),
-                            floats(w),  floats(w),  floats(w), floats(w), doubles(w),
-                            doubles(w), doubles(w), doubles(w)};
+        w->of[i] = (holder){floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
+                            floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
+                            doubles(w), doubles(w), doubles(w), doubles(w), doubles(w)};
         for (size_t e = 0; e < w->n; e++)
             w->of[i].x[e] = (double)w->zero[e];
     }
@@ -99,9 +99,9 @@ static void end_world(world *w)
 {
     for (int i = 0; i < w->k; i++) {
         holder *h = &w->of[i];
-        void *all[] = {h->params, h->velocity, h->last,    h->before, h->start,
-                       h->now,    h->update,   h->sent,    h->x,      h->v,
-                       h->d,      h->d_before, h->residual};
+        void *all[] = {h->params, h->velocity, h->last,     h->before,     h->start,
+                       h->now,    h->update,   h->sent,     h->x,          h->v,
+                       h->d,      h->d_before, h->residual, h->sent_start, h->step};
         for (size_t v = 0; v < sizeof all / sizeof *all; v++)
             pl_free(all[v]);
     }
@@ -148,23 +148,46 @@ static void train(world *w, int i, int64_t phase)
                     0.02f * pl_random_normal(key, 7, e) + 0.01f * (float)i;
 }
 
-/* Encoded as a worker does; `sent` is what it decodes to. */
-static void encode(world *w, int i, int64_t phase, double norm, pl_buf *out)
+static int n_vectors(const world *w)
 {
-    holder *h = &w->of[i];
+    return pl_round_vectors(&w->arm, w->topology, MODULE);
+}
+
+static void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
+                       pl_buf *out)
+{
     const pl_codec_options *options = &w->arm.outer.codec;
     pl_codec_part parts[8];
-    double sent_norm = 0;
     int n_parts = pl_codec_parts(w->topology, MODULE, parts);
     pl_codec_round round = pl_round_codec(&w->arm, w->topology, MODULE, i, phase, norm);
     assert_true(n_parts <= 8);
-    assert_int_equal(pl_codec_encode_module(options, parts, n_parts, &round, h->update,
-                                            w->arm.outer.feedback ? h->residual : NULL,
-                                            out),
+    assert_int_equal(pl_codec_encode_module(options, parts, n_parts, &round,
+                                            w->of[i].update, residual, out),
                      PL_OK);
-    memset(h->sent, 0, w->n * sizeof *h->sent);
-    assert_int_equal(pl_codec_add(out->data, out->len, w->n, 1.0f, h->sent, &sent_norm),
+}
+
+/* Encoded as a worker does; `sent`, `sent_start` are what it decodes to. */
+static void encode(world *w, int i, int64_t phase, double norm, pl_buf *out)
+{
+    holder *h = &w->of[i];
+    local_slot s = slot_of(w, i, phase);
+    float *const sent[] = {h->sent, h->sent_start};
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    double sent_norm = 0;
+    local_update(&s, h->start, h->now, h->update);
+    encode_one(w, i, phase, norm, w->arm.outer.feedback ? h->residual : NULL, out);
+    if (n_vectors(w) == 2) {
+        local_update_start(&s, h->start, h->update);
+        encode_one(w, i, phase, norm, NULL, out);
+    }
+    assert_int_equal(pl_codec_split(out->data, out->len, n_vectors(w), messages),
                      PL_OK);
+    for (int v = 0; v < n_vectors(w); v++) {
+        memset(sent[v], 0, w->n * sizeof(float));
+        assert_int_equal(pl_codec_add(messages[v].data, messages[v].bytes, w->n, 1.0f,
+                                      sent[v], &sent_norm),
+                         PL_OK);
+    }
 }
 
 static void assert_near(const world *w, const float *got, const double *want,
@@ -203,7 +226,9 @@ static void begin_gossip(world *w, int64_t phase)
             continue;
         }
         int mate = mate_of(w, i, phase - 1);
-        assert_int_equal(local_step_gossip(&s, mate == i ? NULL : w->of[mate].sent),
+        const holder *other = mate == i ? NULL : &w->of[mate];
+        assert_int_equal(local_step_gossip(&s, other ? other->sent : NULL,
+                                           other ? other->sent_start : NULL),
                          PL_OK);
         memcpy(w->of[i].start, w->of[i].params, w->n * sizeof(float));
     }
@@ -215,16 +240,19 @@ static void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[])
         holder *h = &w->of[i];
         local_slot s = slot_of(w, i, phase);
         train(w, i, phase);
-        local_update(&s, h->start, h->now, h->update);
         encode(w, i, phase, norm, &encoded[i]);
-        local_keep(&s, h->start, h->now, h->sent);
+        local_keep(&s, h->start, h->now, h->sent, h->sent_start);
     }
 }
 
-/* v = alpha v - beta mean_G(share d) + beta (mean_G(x) - x); x = x + v. */
+/* v = alpha v - beta mean_G(share d) + gamma (mean_G(x) - x); x = x + v. Nesterov: g =
+ * mean_G(share d) + gamma / beta (x - mean_G(x)), v = alpha v + g, x -= beta (g +
+ * alpha v). */
 static void equations_of_gossip(world *w, int64_t round)
 {
     double alpha = w->arm.outer.momentum[PL_CLASS_EMBED], beta = lr_at(w, round);
+    double gamma = w->arm.outer.own_consensus ? w->arm.outer.method.consensus : beta;
+    bool nesterov = w->arm.outer.method.rule == PL_RULE_NESTEROV;
     double scale = w->arm.outer.rescale ? sqrt(w->k) : 1;
     for (int i = 0; i < w->k; i++)
         for (size_t e = 0; e < w->n; e++)
@@ -232,13 +260,16 @@ static void equations_of_gossip(world *w, int64_t round)
                             ((double)w->of[i].start[e] - (double)w->of[i].now[e]);
     for (int i = 0; i < w->k; i++) {
         const holder *a = &w->of[i], *b = &w->of[mate_of(w, i, round)];
-        for (size_t e = 0; e < w->n; e++)
-            a->v[e] = alpha * a->v[e] - beta * 0.5 * (a->d[e] + b->d[e]) +
-                      beta * (0.5 * (a->x[e] + b->x[e]) - a->x[e]);
+        for (size_t e = 0; e < w->n; e++) {
+            double d = 0.5 * (a->d[e] + b->d[e]), apart = 0.5 * (b->x[e] - a->x[e]);
+            double g = d - gamma / beta * apart;
+            a->v[e] = alpha * a->v[e] + (nesterov ? g : gamma * apart - beta * d);
+            a->step[e] = nesterov ? -beta * (g + alpha * a->v[e]) : a->v[e];
+        }
     }
     for (int i = 0; i < w->k; i++)
         for (size_t e = 0; e < w->n; e++)
-            w->of[i].x[e] += w->of[i].v[e];
+            w->of[i].x[e] += w->of[i].step[e];
 }
 
 static void forget(pl_buf encoded[])
@@ -247,13 +278,28 @@ static void forget(pl_buf encoded[])
         pl_buf_destroy(&encoded[i]);
 }
 
+static const double gammas[] = {0, 0.3, 1.1}; /* 0: beta, one vector */
+static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
+
+static world *new_gossip(int k, const char *codec, double gamma, pl_rule rule)
+{
+    world *w = new_world(PL_METHOD_NOLOCO, k, codec);
+    w->arm.outer.method.rule = rule;
+    w->arm.outer.own_consensus = gamma > 0;
+    if (gamma > 0)
+        w->arm.outer.method.consensus = gamma;
+    assert_int_equal(n_vectors(w), gamma > 0 ? 2 : 1);
+    return w;
+}
+
 static void noloco_is_the_gossip_equations(void **state)
 {
     (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
-        for (int rescale = 0; rescale < 2; rescale++) {
-            world *w = new_world(PL_METHOD_NOLOCO, k, "f32");
-            w->arm.outer.rescale = rescale;
+        for (int variant = 0; variant < 12; variant++) {
+            world *w =
+                new_gossip(k, "f32", gammas[variant % 3], both_rules[variant / 3 % 2]);
+            w->arm.outer.rescale = variant / 6;
             for (int64_t phase = 0; phase < PHASES; phase++) {
                 pl_buf encoded[HOLDERS_MAX] = {{0}};
                 begin_gossip(w, phase);
@@ -491,12 +537,12 @@ static void fetch(world *w, const pl_hash *blob, size_t first, float *out)
 }
 
 /* The home's version t + 1 is the mean of what the holders start phase t + 1 from. */
-static void follow(pl_method method, int k, const char *codec, bool feedback)
+static void follow(world *w, bool feedback)
 {
-    world *w = new_world(method, k, codec);
+    int k = w->k;
     float *version = floats(w), *mean = floats(w);
     double *want = doubles(w);
-    bool eager = method == PL_METHOD_EAGER;
+    bool eager = w->arm.outer.method.method == PL_METHOD_EAGER;
     w->arm.outer.feedback = feedback;
     start_home(w);
     for (int64_t phase = 0; phase < PHASES; phase++) {
@@ -531,17 +577,28 @@ static void home_of_noloco_has_the_mean_of_its_holders(void **state)
 {
     (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
-        follow(PL_METHOD_NOLOCO, k, "f32", false);
-    follow(PL_METHOD_NOLOCO, 3, "i8", false);
+        follow(new_gossip(k, "f32", 0, PL_RULE_HEAVY_BALL), false);
+    follow(new_gossip(3, "f32", 0, PL_RULE_NESTEROV), false);
+    follow(new_gossip(3, "i8", 0, PL_RULE_HEAVY_BALL), false);
+}
+
+static void home_follows_noloco_with_two_vectors(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        follow(new_gossip(k, "f32", 0.3, both_rules[k % 2]), false);
+    follow(new_gossip(4, "bf16", 1.1, PL_RULE_HEAVY_BALL), false);
+    follow(new_gossip(3, "i8", 0.3, PL_RULE_NESTEROV), false);
+    follow(new_gossip(4, "i4", 0.3, PL_RULE_HEAVY_BALL), true);
 }
 
 static void home_of_eager_has_the_mean_of_its_holders(void **state)
 {
     (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
-        follow(PL_METHOD_EAGER, k, "f32", false);
-    follow(PL_METHOD_EAGER, 3, "i4", true);
-    follow(PL_METHOD_EAGER, 3, "sketch16", true);
+        follow(new_world(PL_METHOD_EAGER, k, "f32"), false);
+    follow(new_world(PL_METHOD_EAGER, 3, "i4"), true);
+    follow(new_world(PL_METHOD_EAGER, 3, "sketch16"), true);
 }
 
 /* ---- streaming ---- */
@@ -555,7 +612,7 @@ static void streaming_goes_on_with_its_own(void **state)
     h->start[0] += 1; /* a path's own parameters are not its base */
     train(w, 0, 0);
     local_update(&s, h->start, h->now, h->update);
-    local_keep(&s, h->start, h->now, h->update);
+    local_keep(&s, h->start, h->now, h->update, NULL);
     for (size_t e = 0; e < w->n; e++)
         assert_true(h->update[e] == w->zero[e] - h->now[e]);
     assert_memory_equal(h->params, h->now, w->n * sizeof(float));
@@ -570,6 +627,7 @@ int main(void)
         cmocka_unit_test(eager_is_its_equations),
         cmocka_unit_test(eager_alone_is_diloco),
         cmocka_unit_test(home_of_noloco_has_the_mean_of_its_holders),
+        cmocka_unit_test(home_follows_noloco_with_two_vectors),
         cmocka_unit_test(home_of_eager_has_the_mean_of_its_holders),
         cmocka_unit_test(streaming_goes_on_with_its_own),
     };

@@ -347,6 +347,76 @@ static void one_vector_is_refused_when_gamma_is_not_beta(void **unused)
     assert_true(x == 1 && v == 0);
 }
 
+static void assert_pair(const pl_gossip_step *step, uint64_t t)
+{
+    float x[2], v[2] = {0}, update = 0, view[2];
+    for (int i = 0; i < 2; i++) {
+        x[i] = pl_random_normal(3, (uint64_t)i, t);
+        view[i] = x[i] + 0.1f * pl_random_normal(4, (uint64_t)i, t);
+    }
+    double mean = 0.5 * ((double)x[0] + (double)x[1]);
+    const pl_gossip_view a = {&update, &view[0]}, b = {&update, &view[1]};
+    assert_int_equal(pl_gossip_apply_views(step, &x[0], &v[0], &a, &b, 1, 1), PL_OK);
+    assert_int_equal(pl_gossip_apply_views(step, &x[1], &v[1], &b, &a, 1, 1), PL_OK);
+    assert_true(v[0] == -v[1] && v[0] != 0);
+    assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
+}
+
+/* Views that a codec has rounded pull, but move no mean. */
+static void what_is_lost_on_the_way_moves_no_mean(void **unused)
+{
+    const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
+    (void)unused;
+    for (int r = 0; r < 2; r++)
+        for (uint64_t t = 0; t < 200; t++) {
+            const pl_gossip_step step = {0.5, 0.7, 0.3, rules[r]};
+            assert_pair(&step, t);
+        }
+}
+
+static void views_that_nothing_rounded_are_two_vectors(void **unused)
+{
+    const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
+    static holders h;
+    float x[N], v[N];
+    (void)unused;
+    for (int r = 0; r < 2; r++)
+        for (int alone = 0; alone < 2; alone++) {
+            const pl_gossip_step step = {0.5, 0.7, 0.3, rules[r]};
+            const float *other = alone ? NULL : h.x[1];
+            start(&h, 2, 5, false);
+            draw_updates(&h, 55, 0.1f);
+            memcpy(x, h.x[0], sizeof x);
+            memcpy(v, h.v[0], sizeof v);
+            const pl_gossip_view own = {h.g[0], h.before[0]}, mate = {h.g[1], h.x[1]};
+            memcpy(h.before[0], x, sizeof x);
+            assert_int_equal(
+                pl_gossip_apply_views(&step, x, v, &own, alone ? NULL : &mate, N, 1),
+                PL_OK);
+            assert_int_equal(pl_gossip_apply_two(&step, h.x[0], h.v[0], h.g[0], other,
+                                                 alone ? NULL : h.g[1], N, 1),
+                             PL_OK);
+            assert_near(x, h.x[0], 1e-6f);
+            assert_near(v, h.v[0], 1e-6f);
+        }
+}
+
+static void view_without_a_vector_is_refused(void **unused)
+{
+    float x = 1, v = 0, own = 1;
+    const pl_gossip_step step = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
+    const pl_gossip_view whole = {&own, &own}, half = {&own, NULL}, none = {NULL, &own};
+    (void)unused;
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &whole, &half, 1, 1),
+                     PL_ERR_ARG);
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, &whole, 1, 1),
+                     PL_ERR_ARG);
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &none, NULL, 1, 1),
+                     PL_ERR_ARG);
+    assert_true(x == 1 && v == 0);
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, NULL, 1, 1), PL_OK);
+}
+
 static void shares_keep_the_weighted_mean_of_unequal_work(void **unused)
 {
     enum { K = 4 };
@@ -643,6 +713,9 @@ int main(void)
         cmocka_unit_test(full_weights_take_the_mean_of_the_group),
         cmocka_unit_test(one_vector_does_what_two_do_when_gamma_is_beta),
         cmocka_unit_test(one_vector_is_refused_when_gamma_is_not_beta),
+        cmocka_unit_test(what_is_lost_on_the_way_moves_no_mean),
+        cmocka_unit_test(views_that_nothing_rounded_are_two_vectors),
+        cmocka_unit_test(view_without_a_vector_is_refused),
         cmocka_unit_test(shares_keep_the_weighted_mean_of_unequal_work),
         cmocka_unit_test(threads_and_blocks_do_not_change_a_meeting),
         cmocka_unit_test(state_of_any_round_replays_bit_for_bit),

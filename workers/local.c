@@ -18,6 +18,12 @@ static void subtract(const float *a, const float *b, size_t n, float *out)
         out[i] = a[i] - b[i];
 }
 
+static void scale_by(float factor, size_t n, float *values)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] *= factor;
+}
+
 pl_status local_step_eager(const local_slot *s, const float *mean_before)
 {
     pl_method_settings m = settings_of(s);
@@ -35,20 +41,38 @@ pl_status local_step_eager(const local_slot *s, const float *mean_before)
     return status;
 }
 
-pl_status local_step_gossip(const local_slot *s, const float *mate)
+static bool sends_two(const local_slot *s)
+{
+    return pl_round_vectors(s->arm, s->topology, s->module) == 2;
+}
+
+static pl_status step_two(const local_slot *s, const pl_gossip_step *step,
+                          const float *mate, const float *mate_params)
+{
+    pl_gossip_view own = {s->last, s->before}, other = {mate, mate_params};
+    return pl_gossip_apply_views(step, s->params, s->velocity, &own,
+                                 mate ? &other : NULL, s->n, 1);
+}
+
+/* A mate's offer, or its start: what it sent is how far version 0 is from that. */
+pl_status local_step_gossip(const local_slot *s, const float *mate,
+                            const float *mate_start)
 {
     pl_method_settings m = settings_of(s);
     pl_gossip_step step = pl_method_gossip(&m, lr_of(s, &m, s->phase - 1));
-    step.gamma = step.beta; /* also of a learning rate that changes */
-    float *offer = NULL;
-    if (mate)
+    bool two = sends_two(s);
+    float *shown = NULL;
+    if (!two)
+        step.gamma = step.beta; /* also of a learning rate that changes */
+    if (mate) {
         PL_RETURN_IF(
-            pl_try_alloc(s->n * sizeof *offer, "a mate's offer", (void **)&offer));
-    if (mate)
-        subtract(s->base, mate, s->n, offer);
-    pl_status status =
-        pl_gossip_apply_one(&step, s->params, s->velocity, s->last, offer, s->n, 1);
-    pl_free_aligned(offer);
+            pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
+        subtract(s->base, two ? mate_start : mate, s->n, shown);
+    }
+    pl_status status = two ? step_two(s, &step, mate, shown)
+                           : pl_gossip_apply_one(&step, s->params, s->velocity, s->last,
+                                                 shown, s->n, 1);
+    pl_free_aligned(shown);
     return status;
 }
 
@@ -59,8 +83,9 @@ static float share_of(const local_slot *s)
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* noloco offers x - share (x - now), and sends how far that is from version 0. A factor
- * on the mean is one on each update; it must not act on x. */
+/* noloco offers x - share (x - now), and sends how far that is from version 0; where
+ * two vectors travel, this is share (x - now). A factor on the mean is one on each
+ * update; it must not act on x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -70,11 +95,20 @@ void local_update(const local_slot *s, const float *start, const float *now,
         if (s->arm->outer.rescale)
             share *= sqrtf((float)pl_arm_contributors(s->topology, s->module));
         subtract(start, now, s->n, update);
+        if (sends_two(s)) {
+            scale_by(share, s->n, update);
+            return;
+        }
         pl_gossip_offer(start, update, share, s->n, update);
         subtract(s->base, update, s->n, update);
         return;
     }
     subtract(method == PL_METHOD_EAGER ? start : s->base, now, s->n, update);
+}
+
+void local_update_start(const local_slot *s, const float *start, float *update)
+{
+    subtract(s->base, start, s->n, update);
 }
 
 /* The factor that makes of what was sent the holder's part in the mean, times their
@@ -87,19 +121,23 @@ static float part_of(const local_slot *s)
 }
 
 void local_keep(const local_slot *s, const float *start, const float *now,
-                const float *sent)
+                const float *sent, const float *sent_start)
 {
     pl_method method = settings_of(s).method;
     size_t bytes = s->n * sizeof *start;
     if (method == PL_METHOD_NOLOCO) {
         memcpy(s->params, start, bytes);
-        subtract(s->base, sent, s->n, s->last);
+        if (sends_two(s)) {
+            memcpy(s->last, sent, bytes);
+            subtract(s->base, sent_start, s->n, s->before);
+        } else {
+            subtract(s->base, sent, s->n, s->last);
+        }
     } else if (method == PL_METHOD_EAGER) {
         memcpy(s->params, start, bytes);
         memcpy(s->before, s->last, bytes);
-        float share = part_of(s);
-        for (size_t i = 0; i < s->n; i++)
-            s->last[i] = share * sent[i];
+        memcpy(s->last, sent, bytes);
+        scale_by(part_of(s), s->n, s->last);
     } else if (s->params) {
         memcpy(s->params, now, bytes);
     }

@@ -19,14 +19,19 @@ typedef struct local_slot {
 /* eager and noloco, from the second phase on: the step that ends the phase before.
  * `params` becomes what this phase starts from. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
-/* mate: what its update decodes to, or NULL for nobody. */
-PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate);
+/* mate: what its update decodes to, or NULL for nobody; mate_start: the second vector
+ * where two travel (pl_round_vectors). */
+PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
+                                          const float *mate_start);
 
 /* The update that training from `start` to `now` makes. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update);
-/* After training: `sent` is what the update was decoded to by whoever receives it. */
+/* The second vector where two travel: how far the start is from the base. */
+void local_update_start(const local_slot *s, const float *start, float *update);
+/* After training: `sent`, and `sent_start` where two vectors travel, are what the
+ * update was decoded to by whoever receives it. */
 void local_keep(const local_slot *s, const float *start, const float *now,
-                const float *sent);
+                const float *sent, const float *sent_start);
 
 #endif

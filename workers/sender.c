@@ -53,7 +53,7 @@ typedef struct parcel {
     char (*texts)[256];
     char (*names)[96];
     pl_buf *encoded;
-    float *update, *sent; /* of the largest slot */
+    float *update, *sent, *sent_start; /* of the largest slot */
     pl_codec_part *parts;
 } parcel;
 
@@ -75,6 +75,8 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
+    PL_RETURN_IF(
+        pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
 }
 
@@ -90,6 +92,7 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free(p->parts);
     pl_free_aligned(p->update);
     pl_free_aligned(p->sent);
+    pl_free_aligned(p->sent_start);
 }
 
 /* The residual lies in the state that the job leaves: e in, e' out. */
@@ -129,6 +132,37 @@ static void address(sender *s, int slot, int64_t round, int module, parcel *p)
     p->n++;
 }
 
+static pl_status encode_all(const worker_task *task, const local_slot *s, int slot,
+                            int64_t round, parcel *p)
+{
+    const float *start = task->start + pl_topology_slot(s->topology, slot)->offset;
+    const float *now = task->job.params + pl_topology_slot(s->topology, slot)->offset;
+    local_update(s, start, now, p->update);
+    PL_RETURN_IF(encode(task, s, slot, round, p, residual_of(task, slot)));
+    if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
+        return PL_OK;
+    local_update_start(s, start,
+                       p->update); /* whole each time: it leaves no residual */
+    return encode(task, s, slot, round, p, NULL);
+}
+
+/* noloco and eager keep what others see of a phase. */
+static pl_status decode_all(const local_slot *s, int slot, parcel *p)
+{
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    float *const out[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
+    int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
+    double norm = 0;
+    PL_RETURN_IF(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
+                                messages));
+    for (int v = 0; v < n_vectors; v++) {
+        memset(out[v], 0, s->n * sizeof(float));
+        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f,
+                                  out[v], &norm));
+    }
+    return PL_OK;
+}
+
 /* What the path keeps is changed in the job's state, which begins as a copy. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
@@ -136,12 +170,9 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
     local_slot place = worker_slot(task, slot, task->job.state);
     size_t at = pl_topology_slot(place.topology, slot)->offset;
     const float *start = task->start + at, *now = task->job.params + at;
-    float *residual = residual_of(task, slot);
     int64_t round = pl_round_of(place.arm, place.topology, place.module, task->phase);
-    double norm = 0;
     if (round >= 0) {
-        local_update(&place, start, now, p->update);
-        PL_RETURN_IF(encode(task, &place, slot, round, p, residual));
+        PL_RETURN_IF(encode_all(task, &place, slot, round, p));
         address(s, slot, round, place.module, p);
     }
     if (task->predicted && pl_round_predicts(place.arm, place.topology, place.module)) {
@@ -150,12 +181,9 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
             place.arm, place.topology, place.module, round, p->encoded[slot].data,
             p->encoded[slot].len, task->predicted + at, &task->predicted_norm[slot]));
     }
-    if (place.last && round >= 0) { /* noloco and eager keep what others see of it */
-        memset(p->sent, 0, place.n * sizeof *p->sent);
-        PL_RETURN_IF(pl_codec_add(p->encoded[slot].data, p->encoded[slot].len, place.n,
-                                  1.0f, p->sent, &norm));
-    }
-    local_keep(&place, start, now, p->sent);
+    if (place.last && round >= 0)
+        PL_RETURN_IF(decode_all(&place, slot, p));
+    local_keep(&place, start, now, p->sent, p->sent_start);
     return PL_OK;
 }
 

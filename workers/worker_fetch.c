@@ -342,14 +342,21 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_
     int own = task->path * replicas + task->replica;
     float *out = task->other + pl_topology_slot(s->topology, slot)->offset;
     pl_buf bytes = {0};
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
     if (mate == own)
         goto done;
     PL_TRY(fetch_update(w, task, s, name, mate, &bytes));
-    memset(out, 0, s->n * sizeof *out);
-    PL_TRY(pl_codec_add(bytes.data, bytes.len, s->n, 1.0f, out, &norm));
+    int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
+    PL_TRY(pl_codec_split(bytes.data, bytes.len, n_vectors, messages));
+    for (int v = 0; v < n_vectors; v++) {
+        float *to = out + (size_t)v * task->n_params;
+        memset(to, 0, s->n * sizeof *to);
+        PL_TRY(
+            pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, to, &norm));
+    }
     task->has_other[slot] = true;
 done:
     pl_buf_destroy(&bytes);
@@ -362,8 +369,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     task->has_other = pl_alloc((size_t)n_slots * sizeof *task->has_other);
     if (task->layout.last < 0 || task->phase == 0)
         return PL_OK;
-    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "others' updates",
-                              (void **)&task->other));
+    PL_RETURN_IF(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
+                              "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
         local_slot s = worker_slot(task, slot, task->base); /* only its place */
         pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
@@ -390,7 +397,8 @@ static pl_status begin_slot(worker_task *task, int slot)
     if (own && method == PL_METHOD_EAGER)
         PL_RETURN_IF(local_step_eager(&s, other));
     if (own && method == PL_METHOD_NOLOCO)
-        PL_RETURN_IF(local_step_gossip(&s, other));
+        PL_RETURN_IF(
+            local_step_gossip(&s, other, other ? other + task->n_params : NULL));
     memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
     return PL_OK;
 }

@@ -55,7 +55,8 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
-    float *other; /* what else a slot's beginning needs: a mate's update, a mean */
+    float *other; /* [2, n_params] what else a slot's beginning needs: a mate's update,
+                     a mean */
     bool *has_other;
     float *predicted; /* next versions that nobody else contributes to; by the sender */
     double *predicted_norm; /* [n_slots] */
