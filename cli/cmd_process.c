@@ -93,6 +93,7 @@ int cmd_home(int argc, char **argv)
                                .ready_file = or_empty(p.ready),
                                .keep_updates = p.keep_updates,
                                .keep_momentum = p.keep_momentum,
+                               .compress = p.compress,
                                .staging_bytes = (uint64_t)p.staging,
                                .stop = cli_stop_flag(false)};
     return process_ended(pl_home_run(&options));

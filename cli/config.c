@@ -277,6 +277,8 @@ static const pl_key keys[] = {
      "keep every merged update, so that versions can be recomputed", true},
     {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
      "keep the outer momentum of old versions", true},
+    {"store.compress", PL_KEY_CHOICE, AT(compress), "auto", 0, 0, "auto|off", "",
+     "make old versions smaller while the home has nothing else to do", true},
     {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
      "of uploads that a home holds in memory", true},
 

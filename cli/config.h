@@ -54,6 +54,7 @@ typedef struct config {
     int64_t workers, relays, threads, worker_cache, ttl_ms, patience_s;
     config_text backend, precision;
     bool keep_updates, keep_momentum;
+    char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging;
     config_text hub_bind, home_bind, encrypt, advertise, metrics;
     bool attach, local_workers;

@@ -113,7 +113,9 @@ static const char home_options[] =
     "  --store FOLDER      its store, made if it is not there\n" LISTEN_OPTIONS
     "  --staging-bytes N   of uploads in memory (1073741824)\n"
     "  --keep-updates      keep merged updates\n"
-    "  --keep-momentum     keep the outer momentum of old versions\n" LOG_OPTIONS;
+    "  --keep-momentum     keep the outer momentum of old versions\n"
+    "  --compress          make old versions smaller while nothing else is to "
+    "do\n" LOG_OPTIONS;
 static const char relay_options[] =
     "  --run RUN           takes keys and home from this folder\n"
     "  --home ADDRESS      of the home, or of a relay before it\n" LISTEN_OPTIONS

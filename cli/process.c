@@ -33,6 +33,7 @@
     X("wait-ms", NUMBER, wait_ms)                                                      \
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \
+    X("compress", FLAG, compress)                                                      \
     X("only-enrol", FLAG, only_enrol)                                                  \
     X("json", FLAG, json)                                                              \
     X("log-json", FLAG, log_json)                                                      \

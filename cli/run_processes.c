@@ -44,6 +44,8 @@ static pl_status start_home(run *r)
         argv[n++] = "--keep-updates";
     if (r->cfg.keep_momentum)
         argv[n++] = "--keep-momentum";
+    if (strcmp(r->cfg.compress, "auto") == 0)
+        argv[n++] = "--compress";
     add_keys(r, PL_AS_HOME, &k, argv, n);
     PL_RETURN_IF(pl_launcher_start(r->launcher, "home", argv, ready));
     return pl_launcher_address(r->launcher, "home", 30000, r->home_address,

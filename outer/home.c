@@ -464,17 +464,29 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
+/* Little at a time: who asks meanwhile waits no longer than a commit takes. */
+static pl_status tidy(home *h, bool *more)
+{
+    enum { TIDY_BYTES = 4 << 20 };
+    *more = false;
+    return h->options->compress ? pl_store_recode(h->store, TIDY_BYTES, more) : PL_OK;
+}
+
 static pl_status serve(home *h)
 {
     pl_status status = PL_OK;
     pl_message m;
     int64_t swept = pl_now_ms();
+    bool untidy = true;
     pl_message_init(&m, 0);
     PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
     while (!h->stopping && !(h->options->stop && *h->options->stop)) {
         bool ready = false;
-        pl_wire_poll(&h->socket, 1, NULL, 0, TICK_MS, &ready);
+        pl_wire_poll(&h->socket, 1, NULL, 0, untidy ? 0 : TICK_MS, &ready);
         PL_TRY(take_group(h, &m));
+        untidy = true;
+        if (!ready)
+            PL_TRY(tidy(h, &untidy));
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
             swept = pl_now_ms();

@@ -19,6 +19,7 @@ typedef struct pl_home_options {
     const char *ready_file;      /* gets the bound address, atomically; "" for none */
     bool keep_updates;           /* keep merged updates (for replay) */
     bool keep_momentum;          /* keep the outer momentum of old versions */
+    bool compress;               /* code old versions while nothing else is to do */
     uint64_t staging_bytes;      /* most bytes of uploads that no record names yet */
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;
