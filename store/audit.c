@@ -4,7 +4,7 @@
  * it have gathered: first what names blobs, then blobs, which name chunks, then chunks,
  * which name packs. What is wrong with one row is told, and the next row is looked at;
  * only where RocksDB cannot go on does a family end early, which is told as well. */
-#include "store/store_parts.h"
+#include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -233,12 +233,10 @@ static pl_status check_tag(void *context, const pl_snapshot *tag)
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
         pl_version v;
-        bool found = false;
+        pl_store *all = a->store->whole ? a->store->whole : a->store;
         memset(&v, 0, sizeof v);
-        pl_status status = version_read(store_source(a->store), item->module,
-                                        item->number, &v, &found);
-        if (status != PL_OK || !found || v.params_gone ||
-            !pl_hash_equal(&v.params, &item->params))
+        bool found = pl_store_get_version(all, item->module, item->number, &v) == PL_OK;
+        if (!found || v.params_gone || !pl_hash_equal(&v.params, &item->params))
             problem(a, "tag %s names %s@%llu, which is %s", tag->name, item->module,
                     (unsigned long long)item->number,
                     !found          ? "not there"
@@ -458,6 +456,8 @@ static void check_contents(audit *a)
 pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
                          pl_audit_report *out)
 {
+    if (store->n_parts > 0)
+        return parts_audit(store, bytes, fn, context, out);
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;

@@ -6,7 +6,7 @@
  * A chunk verifies alone, so a part of a blob can be read and trusted. Counts of
  * references go up at once and are looked at again only before the commit, so that a
  * transaction may let go of a blob and take it up again. */
-#include "store/store_parts.h"
+#include "store/parts.h"
 #include <string.h>
 
 enum { SHORT_HASH = 13 };
@@ -74,10 +74,20 @@ static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
     return PL_OK;
 }
 
+/* What is in no part is missing in the first. */
+static pl_store *part_of(pl_store *store, const pl_hash *blob)
+{
+    if (store->n_parts == 0)
+        return store;
+    pl_store *part = parts_with_blob(store, blob);
+    return part ? part : store->parts[0];
+}
+
 pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     blob_record record;
     *bytes = 0;
+    store = part_of(store, blob);
     PL_RETURN_IF(find_blob(store_source(store), blob, &record));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
@@ -89,6 +99,8 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
     bool found = false;
+    if (store->n_parts > 0)
+        return parts_with_blob(store, blob) != NULL;
     if (blob_read(store_source(store), blob, &record, &found) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);
@@ -138,6 +150,7 @@ pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offs
                              size_t len, void *out)
 {
     blob_record record;
+    store = part_of(store, blob);
     PL_RETURN_IF(find_blob(store_source(store), blob, &record));
     pl_status status = read_range(store, blob, &record, offset, len, out);
     pl_buf_destroy(&record.chunks);

@@ -3,7 +3,7 @@
  * What to keep is the caller's to say; here it is counted what would become free, and
  * taken away in commits of a bounded size, each of which is whole: a process that is
  * killed in between has freed less, and the next one goes on. */
-#include "store/store_parts.h"
+#include "store/parts.h"
 #include "store/tally.h"
 #include <string.h>
 
@@ -159,6 +159,7 @@ static pl_status drop_all(const collection *c)
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
+    PL_RETURN_IF(parts_refuse(store, "collecting"));
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_status status = PL_OK;
     *out = (pl_gc_report){0};

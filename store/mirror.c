@@ -7,7 +7,7 @@
  * where the target is an earlier state of the source a key that is there needs no look.
  */
 #include "store/store_format.h"
-#include "store/store_parts.h"
+#include "store/parts.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -240,6 +240,7 @@ static pl_status open_target(mirror *m, const char *folder, bool force)
 pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
+    PL_RETURN_IF(parts_refuse(from, "copying"));
     int lock = -1;
     mirror m = {.from = from, .report = out};
     pl_status status = PL_OK;

@@ -1,5 +1,5 @@
 /* Reading: one thing by name, or all in key order. */
-#include "store/store_parts.h"
+#include "store/parts.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <dirent.h>
@@ -23,6 +23,8 @@ static pl_status missing(const char *kind, const char *name)
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out)
 {
+    if (store->n_parts > 0)
+        return parts_get_version(store, module, number, out);
     head_record head;
     bool found = false;
     PL_RETURN_IF(version_read(store_source(store), module, number, out, &found));
@@ -37,6 +39,8 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
 
 pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
 {
+    if (store->n_parts > 0)
+        return parts_head(store, module, out);
     head_record head;
     bool found = false;
     memset(out, 0, sizeof *out);
@@ -48,6 +52,8 @@ pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
 
 pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *out)
 {
+    if (store->n_parts > 0)
+        return parts_get_path(store, name, out);
     row_view row;
     row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
@@ -57,6 +63,8 @@ pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *ou
 
 pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
 {
+    if (store->n_parts > 0)
+        return parts_get_object(store, name, out);
     row_view row;
     row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
@@ -66,6 +74,8 @@ pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
 
 pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
+    if (store->n_parts > 0)
+        return parts_get_ref(store, name, target);
     row_view row;
     row_key key = key_of_name(name);
     pl_buf_clear(target);
@@ -122,6 +132,8 @@ static pl_status visit_version(const row_walk *walk, row_view *row)
 pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn fn,
                                 void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_version(s, module, fn, ctx);
     row_walk walk = {s, ctx, {.version = fn}};
     row_key prefix = key_of_versions(module);
     return each_row(&walk, KV_VERSION, &prefix, visit_version);
@@ -147,6 +159,8 @@ static pl_status visit_head(const row_walk *walk, row_view *row)
 pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
                              void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_head(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.version = fn}};
     row_key start = key_of_name(prefix);
     return each_row(&walk, KV_HEAD, &start, visit_head);
@@ -161,6 +175,8 @@ static pl_status visit_path(const row_walk *walk, row_view *row)
 
 pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_path(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.path = fn}};
     row_key start = key_of_name(prefix);
     return each_row(&walk, KV_PATH, &start, visit_path);
@@ -176,6 +192,8 @@ static pl_status visit_object(const row_walk *walk, row_view *row)
 pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
                                void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_object(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.object = fn}};
     row_key start = key_of_name(prefix);
     return each_row(&walk, KV_OBJECT, &start, visit_object);
@@ -198,6 +216,8 @@ static pl_status visit_pending(const row_walk *walk, row_view *row)
 pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                                 void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_pending(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.pending = fn}};
     row_key start = key_of_name(prefix);
     return each_row(&walk, KV_PENDING, &start, visit_pending);
@@ -216,6 +236,8 @@ static pl_status visit_ref(const row_walk *walk, row_view *row)
 
 pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx)
 {
+    if (s->n_parts > 0)
+        return parts_each_ref(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.ref = fn}};
     row_key start = key_of_name(prefix);
     return each_row(&walk, KV_REF, &start, visit_ref);
@@ -262,6 +284,8 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
  * Any damaged row is found on the way. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
+    if (store->n_parts > 0)
+        return parts_count_all(store, out);
     char database[PL_PATH_MAX];
     *out = (pl_store_stats){0};
     row_walk walk = {store, out, {0}};

@@ -45,6 +45,14 @@ typedef enum pl_store_mode {
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
 void pl_store_close(pl_store **store);
+/* A run with several homes has a store in parts: FOLDER/home-1 .. home-N, each with its
+ * own writer. READ of FOLDER shows all as one store; WRITE and CREATE take a part. */
+enum { PL_PARTS_MAX = 16 };
+char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
+PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);       /* 0: none */
+/* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
+ * a store of another number. */
+PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 PL_MUST_CHECK pl_status

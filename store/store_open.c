@@ -5,6 +5,7 @@
  * mark, the space that recovery needs, RocksDB's recovery, the chain of commits, the
  * comparison with the mark, and last the new epoch, the first write. A reader skips
  * what belongs to writing: it takes no lock, checks no chain and changes nothing. */
+#include "store/parts.h"
 #include "store/store_format.h"
 #include "store/store_parts.h"
 #include <dirent.h>
@@ -301,6 +302,8 @@ pl_status pl_store_refresh(pl_store *store)
 {
     if (store->mode != PL_STORE_READ)
         return PL_OK;
+    if (store->n_parts > 0)
+        return parts_refresh(store);
     uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_RETURN_IF(kv_refresh(store->db));
     return follow(store, sequence, epoch);
@@ -313,11 +316,16 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
     store->mode = mode;
     store->lock = store->mark.fd = -1;
     pl_status status = PL_OK;
+    int n_parts = 0;
     if (strlen(folder) > PL_PATH_MAX - 32 || !*folder)
         PL_TRY(
             pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
     pl_copy_text(store->folder, sizeof store->folder, folder);
-    PL_TRY(mode == PL_STORE_READ ? open_reader(store) : open_writer(store));
+    PL_TRY(parts_count(folder, &n_parts));
+    if (n_parts > 0)
+        PL_TRY(parts_open(store, n_parts));
+    else
+        PL_TRY(mode == PL_STORE_READ ? open_reader(store) : open_writer(store));
     *out = store;
     return PL_OK;
 done:
@@ -334,6 +342,7 @@ void pl_store_close(pl_store **handle)
     if (!store)
         return;
     bool abandon = store->refusal != PL_OK;
+    parts_close(store);
     kv_close(&store->db, abandon);
     watermark_close(&store->mark);
     if (!abandon)

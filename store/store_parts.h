@@ -6,7 +6,10 @@
 #include "store/watermark.h"
 
 struct pl_store {
-    kv *db;
+    kv *db;           /* NULL with parts */
+    pl_store **parts; /* of a store in parts, opened for reading (parts.h) */
+    int n_parts;
+    pl_store *whole; /* of a part: the store that it was opened with; else NULL */
     pl_store_mode mode;
     char folder[PL_PATH_MAX];
     char scratch[PL_PATH_MAX]; /* READ: the follower's own folder; "" if none */

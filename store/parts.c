@@ -1,0 +1,379 @@
+#include "store/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char FIRST_LINE[] = "pathloom parts 1";
+
+char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
+{
+    char name[24];
+    snprintf(name, sizeof name, "home-%d", part + 1);
+    return pl_join(out, folder, name);
+}
+
+static pl_status parse(const char *path, const char *text, int *n)
+{
+    size_t len = strlen(FIRST_LINE);
+    char *end = NULL;
+    long value = 0;
+    if (strncmp(text, FIRST_LINE, len) == 0 && text[len] == '\n')
+        value = strtol(text + len + 1, &end, 10);
+    if (value < 1 || value > PL_PARTS_MAX || strcmp(end, "\n") != 0)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s does not say in how many parts the store is (1 to %d); "
+                       "count its folders home-1, home-2 ... and write that number "
+                       "into its second line, below `%s`",
+                       path, PL_PARTS_MAX, FIRST_LINE);
+    *n = (int)value;
+    return PL_OK;
+}
+
+pl_status parts_count(const char *folder, int *n)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    *n = 0;
+    if (!pl_path_exists(pl_join(path, folder, "PARTS")))
+        return PL_OK;
+    pl_status status = pl_read_file(path, &text);
+    if (status == PL_OK)
+        status = parse(path, pl_buf_text(&text), n);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status pl_store_parts(const char *folder, int *n)
+{
+    return parts_count(folder, n);
+}
+
+pl_status pl_store_make_parts(const char *folder, int n)
+{
+    char path[PL_PATH_MAX], text[64];
+    int there = 0;
+    PL_RETURN_IF(parts_count(folder, &there));
+    if (there == n)
+        return PL_OK;
+    if (there > 0 || pl_path_exists(pl_join(path, folder, "FORMAT")))
+        return pl_fail(PL_ERR_EXISTS, "the store %s has %d part%s, not %d", folder,
+                       there > 0 ? there : 1, there > 1 ? "s" : "", n);
+    PL_RETURN_IF(pl_make_folders(folder));
+    int len = snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, n);
+    return pl_replace_file(pl_join(path, folder, "PARTS"), text, (size_t)len);
+}
+
+pl_status parts_open(pl_store *store, int n)
+{
+    char part[PL_PATH_MAX];
+    if (store->mode != PL_STORE_READ)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store %s has %d parts, and what is written goes into one "
+                       "of them: name it (--store %s)",
+                       store->folder, n, pl_store_part(store->folder, 0, part));
+    store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
+    for (; store->n_parts < n; store->n_parts++)
+        PL_RETURN_IF(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
+                                   PL_STORE_READ, &store->parts[store->n_parts]));
+    for (int i = 0; i < n; i++) {
+        store->parts[i]->whole = store;
+        store->sequence += store->parts[i]->sequence;
+        store->epoch += store->parts[i]->epoch;
+    }
+    return PL_OK;
+}
+
+void parts_close(pl_store *store)
+{
+    for (int i = 0; i < store->n_parts; i++)
+        pl_store_close(&store->parts[i]);
+    pl_free(store->parts);
+}
+
+pl_status parts_refresh(pl_store *store)
+{
+    uint64_t sequence = 0, epoch = 0;
+    for (int i = 0; i < store->n_parts; i++) {
+        PL_RETURN_IF(pl_store_refresh(store->parts[i]));
+        sequence += store->parts[i]->sequence;
+        epoch += store->parts[i]->epoch;
+    }
+    store->sequence = sequence;
+    store->epoch = epoch;
+    return PL_OK;
+}
+
+pl_status parts_refuse(const pl_store *store, const char *what)
+{
+    if (store->n_parts == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "%s works on one part of the %d of %s at a time; give --store "
+                   "%s/home-N",
+                   what, store->n_parts, store->folder, store->folder);
+}
+
+/* ---- by name ---- */
+/* The answer of the first part that knows the thing; else that of the last. */
+#define FIRST_PART(call)                                                               \
+    do {                                                                               \
+        pl_status answer = PL_ERR_NOT_FOUND;                                           \
+        for (int i = 0; i < store->n_parts && answer == PL_ERR_NOT_FOUND; i++) {       \
+            pl_store *part = store->parts[i];                                          \
+            answer = call;                                                             \
+        }                                                                              \
+        return answer;                                                                 \
+    } while (0)
+
+pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
+{
+    for (int i = 0; i < store->n_parts; i++)
+        if (pl_store_has_blob(store->parts[i], blob))
+            return store->parts[i];
+    return NULL;
+}
+
+/* The part that owns a module says best which versions there are. */
+static pl_store *part_with_module(pl_store *store, const char *module)
+{
+    for (int i = 0; i < store->n_parts; i++) {
+        head_record head;
+        bool found = false;
+        if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK ||
+            found) /* if it cannot be read, that part will say so */
+            return store->parts[i];
+    }
+    return store->parts[0];
+}
+
+pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
+                            pl_version *out)
+{
+    return pl_store_get_version(part_with_module(store, module), module, number, out);
+}
+
+pl_status parts_head(pl_store *store, const char *module, pl_version *out)
+{
+    return pl_store_head(part_with_module(store, module), module, out);
+}
+
+pl_status parts_get_path(pl_store *store, const char *name, pl_path_state *out)
+{
+    FIRST_PART(pl_store_get_path(part, name, out));
+}
+
+pl_status parts_get_object(pl_store *store, const char *name, pl_object *out)
+{
+    FIRST_PART(pl_store_get_object(part, name, out));
+}
+
+pl_status parts_get_ref(pl_store *store, const char *name, pl_buf *target)
+{
+    FIRST_PART(pl_store_get_ref(part, name, target));
+}
+
+pl_status parts_each_version(pl_store *s, const char *module, pl_version_fn fn,
+                             void *context)
+{
+    return pl_store_each_version(part_with_module(s, module), module, fn, context);
+}
+
+/* ---- in order over all parts: names first, each once, then the things ---- */
+typedef struct place {
+    char name[PL_MODULE_NAME_MAX];
+    int part;
+} place;
+
+typedef struct listing {
+    place *places;
+    size_t n;
+    int part; /* being listed */
+} listing;
+
+static void list(listing *l, const char *name)
+{
+    l->places = pl_grow(l->places, (l->n + 1) * sizeof *l->places);
+    pl_copy_text(l->places[l->n].name, PL_MODULE_NAME_MAX, name);
+    l->places[l->n++].part = l->part;
+}
+
+static pl_status list_head(void *context, const pl_version *v)
+{
+    list(context, v->module);
+    return PL_OK;
+}
+
+static pl_status list_path(void *context, const pl_path_state *p)
+{
+    list(context, p->name);
+    return PL_OK;
+}
+
+static pl_status list_object(void *context, const pl_object *o)
+{
+    list(context, o->name);
+    return PL_OK;
+}
+
+static pl_status list_ref(void *context, const char *name, const char *target)
+{
+    (void)target;
+    list(context, name);
+    return PL_OK;
+}
+
+static int compare(const void *a_, const void *b_)
+{
+    const place *a = a_, *b = b_;
+    int order = strcmp(a->name, b->name);
+    return order != 0 ? order : a->part - b->part;
+}
+
+/* What stands in several parts is the first one's. */
+static void sort(listing *l)
+{
+    size_t n = 0;
+    if (l->n > 0)
+        qsort(l->places, l->n, sizeof *l->places, compare);
+    for (size_t i = 0; i < l->n; i++)
+        if (n == 0 || strcmp(l->places[n - 1].name, l->places[i].name) != 0)
+            l->places[n++] = l->places[i];
+    l->n = n;
+}
+
+pl_status parts_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
+                          void *context)
+{
+    listing l = {0};
+    pl_status status = PL_OK;
+    for (; l.part < s->n_parts; l.part++)
+        PL_TRY(pl_store_each_head(s->parts[l.part], prefix, list_head, &l));
+    sort(&l);
+    for (size_t i = 0; i < l.n; i++) {
+        pl_version v;
+        PL_TRY(pl_store_head(s->parts[l.places[i].part], l.places[i].name, &v));
+        status = fn(context, &v);
+        pl_version_clear(&v);
+        if (status != PL_OK)
+            goto done;
+    }
+done:
+    pl_free(l.places);
+    return status;
+}
+
+pl_status parts_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *context)
+{
+    listing l = {0};
+    pl_status status = PL_OK;
+    for (; l.part < s->n_parts; l.part++)
+        PL_TRY(pl_store_each_path(s->parts[l.part], prefix, list_path, &l));
+    sort(&l);
+    for (size_t i = 0; i < l.n; i++) {
+        pl_path_state p;
+        PL_TRY(pl_store_get_path(s->parts[l.places[i].part], l.places[i].name, &p));
+        PL_TRY(fn(context, &p));
+    }
+done:
+    pl_free(l.places);
+    return status;
+}
+
+pl_status parts_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
+                            void *context)
+{
+    listing l = {0};
+    pl_status status = PL_OK;
+    for (; l.part < s->n_parts; l.part++)
+        PL_TRY(pl_store_each_object(s->parts[l.part], prefix, list_object, &l));
+    sort(&l);
+    for (size_t i = 0; i < l.n; i++) {
+        pl_object o;
+        PL_TRY(pl_store_get_object(s->parts[l.places[i].part], l.places[i].name, &o));
+        PL_TRY(fn(context, &o));
+    }
+done:
+    pl_free(l.places);
+    return status;
+}
+
+pl_status parts_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *context)
+{
+    listing l = {0};
+    pl_buf target = {0};
+    pl_status status = PL_OK;
+    for (; l.part < s->n_parts; l.part++)
+        PL_TRY(pl_store_each_ref(s->parts[l.part], prefix, list_ref, &l));
+    sort(&l);
+    for (size_t i = 0; i < l.n; i++) {
+        const place *at = &l.places[i];
+        PL_TRY(pl_store_get_ref(s->parts[at->part], at->name, &target));
+        PL_TRY(fn(context, at->name, pl_buf_text(&target)));
+    }
+done:
+    pl_buf_destroy(&target);
+    pl_free(l.places);
+    return status;
+}
+
+/* A module's pending rows lie in one part: within a module the order holds. */
+pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
+                             void *context)
+{
+    for (int i = 0; i < s->n_parts; i++)
+        PL_RETURN_IF(pl_store_each_pending(s->parts[i], prefix, fn, context));
+    return PL_OK;
+}
+
+/* ---- sums ---- */
+pl_status parts_count_all(pl_store *store, pl_store_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < store->n_parts; i++) {
+        pl_store_stats one;
+        PL_RETURN_IF(pl_store_count(store->parts[i], &one));
+        out->n_modules += one.n_modules;
+        out->n_versions += one.n_versions;
+        out->n_blobs += one.n_blobs;
+        out->n_chunks += one.n_chunks;
+        out->blob_bytes += one.blob_bytes;
+        out->chunk_bytes += one.chunk_bytes;
+        out->stored_bytes += one.stored_bytes;
+        out->disk_bytes += one.disk_bytes;
+    }
+    return PL_OK;
+}
+
+typedef struct named_problems {
+    pl_problem_fn fn;
+    void *context;
+    int part;
+} named_problems;
+
+static void tell_problem(void *context, const char *sentence)
+{
+    const named_problems *p = context;
+    char text[1024];
+    snprintf(text, sizeof text, "home-%d: %s", p->part + 1, sentence);
+    p->fn(p->context, text);
+}
+
+pl_status parts_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
+                      pl_audit_report *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < store->n_parts; i++) {
+        pl_audit_report one;
+        named_problems named = {fn, context, i};
+        PL_RETURN_IF(
+            pl_store_audit(store->parts[i], bytes, tell_problem, &named, &one));
+        out->n_rows += one.n_rows;
+        out->n_versions += one.n_versions;
+        out->n_blobs += one.n_blobs;
+        out->n_chunks += one.n_chunks;
+        out->bytes += one.bytes;
+        out->n_problems += one.n_problems;
+    }
+    return PL_OK;
+}

@@ -1,0 +1,45 @@
+/* Private to the folder: a store in parts, one for each home of a run.
+ *
+ *   FOLDER/PARTS      text: "pathloom parts 1", the number N
+ *   FOLDER/home-1 ..  N stores, each with a writer of its own
+ *
+ * A reader of FOLDER sees all of them as one store: names lie in one part each (arm
+ * definitions in all, with the same bytes), blobs in any. Each part is one consistent
+ * state; a version that is in one part may be newer than what another shows. Writers
+ * open a part. */
+#ifndef PL_STORE_PARTS_H
+#define PL_STORE_PARTS_H
+#include "store/store_parts.h"
+
+/* 0 if the folder is not a store in parts. ERR_DAMAGED. */
+PL_MUST_CHECK pl_status parts_count(const char *folder, int *n);
+PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
+void parts_close(pl_store *store);
+PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
+/* ERR_UNSUPPORTED for a store in parts: `what` works on a part. */
+PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
+
+/* The functions of store.h of the same names, for a store with n_parts > 0. */
+pl_store *parts_with_blob(pl_store *store, const pl_hash *blob); /* NULL: none */
+pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
+                            pl_version *out);
+pl_status parts_head(pl_store *store, const char *module, pl_version *out);
+pl_status parts_get_path(pl_store *store, const char *name, pl_path_state *out);
+pl_status parts_get_object(pl_store *store, const char *name, pl_object *out);
+pl_status parts_get_ref(pl_store *store, const char *name, pl_buf *target);
+pl_status parts_each_version(pl_store *s, const char *module, pl_version_fn fn,
+                             void *context);
+pl_status parts_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
+                          void *context);
+pl_status parts_each_path(pl_store *s, const char *prefix, pl_path_fn fn,
+                          void *context);
+pl_status parts_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
+                            void *context);
+pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
+                             void *context);
+pl_status parts_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *context);
+pl_status parts_count_all(pl_store *store, pl_store_stats *out);
+pl_status parts_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
+                      pl_audit_report *out);
+
+#endif
