@@ -780,3 +780,13 @@ uint64_t pl_wire_bytes_received(const pl_socket *socket)
 {
     return socket->bytes_received;
 }
+
+bool pl_wire_library(char out[128])
+{
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    bool curve = zmq_has("curve") == 1;
+    snprintf(out, 128, "ZeroMQ %d.%d.%d %s CURVE", major, minor, patch,
+             curve ? "with" : "without");
+    return curve && (major > 4 || (major == 4 && minor >= 3));
+}

@@ -112,6 +112,9 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
 /* The status of an ERR answer, its sentence as the last error; never PL_OK. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
+/* Name and version of the library beneath; false if it cannot encrypt. */
+bool pl_wire_library(char out[128]);
+
 /* Before exit, after all sockets are closed. */
 void pl_wire_shutdown(void);
 

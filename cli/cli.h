@@ -29,6 +29,8 @@ int cmd_home(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 
+int cmd_explain(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);

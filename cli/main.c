@@ -55,6 +55,15 @@ static const char top_options[] =
     "  --hub ADDRESS       of a job elsewhere, with --key FILE of an inspector\n"
     "\n"
     "q quits. Where the output is no terminal one picture is printed.\n";
+static const char doctor_options[] =
+    "  --run RUN           folder of the run (pathloom-run)\n"
+    "  --hub ADDRESS       the way to a hub instead, with --key FILE\n"
+    "  --json              one JSON object a line\n";
+static const char explain_options[] =
+    "  CODE                a status (ERR_BUSY), an exit code (75) or an event of a "
+    "log\n"
+    "                      (lease.expired); without one all are listed\n"
+    "  --json              one JSON object a line\n";
 static const char status_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --hub ADDRESS       of a job elsewhere, with --key FILE of an inspector\n"
@@ -168,6 +177,11 @@ const verb verbs[] = {
      cmd_status, false},
     {"top", "top --run RUN", "watch a running job on one screen", top_options, cmd_top,
      false},
+    {"doctor", "doctor [--run RUN | --hub ADDRESS --key FILE]",
+     "is this machine fit, and the way to the job free", doctor_options, cmd_doctor,
+     false},
+    {"explain", "explain [CODE]", "what a status, exit code or event means",
+     explain_options, cmd_explain, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
     {"bench", "bench codec|outer [--run RUN] [--json]",

@@ -302,7 +302,8 @@ pl_status run_hub_status(run *r, int timeout_ms, pl_json **out)
 pl_status run_watch(run *r, const cli_options *o)
 {
     char address[PL_ADDRESS_MAX];
-    pl_copy_text(r->dir, sizeof r->dir, o->run ? o->run : "pathloom-run");
+    if (!o->hub)
+        pl_copy_text(r->dir, sizeof r->dir, o->run ? o->run : "pathloom-run");
     if (o->hub)
         pl_copy_text(address, sizeof address, o->hub);
     else
@@ -318,6 +319,9 @@ pl_status run_ask_hub(run *r, pl_json **out)
     pl_status status = run_hub_status(r, WATCH_MS, out);
     if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
         return status;
+    if (!r->dir[0])
+        return pl_fail(status, "the hub at %s does not answer within %d s",
+                       pl_wire_address(r->hub), WATCH_MS / 1000);
     if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);
         return pl_fail(

@@ -83,6 +83,14 @@ curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
 grep -q "^by-hand" "$work/top" || fail "no worker in top"
 grep -q "^mix/p" "$work/top" || grep -q "^base/p" "$work/top" || fail "no path in top"
 
+# The doctor finds nothing, and finds the key that others can read.
+"$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
+grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
+chmod 644 "$work/run/keys/admin.key"
+"$pathloom" doctor --run "$work/run" >"$work/doctor" && fail "doctor lets an open key pass"
+grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "the doctor says no remedy"
+chmod 600 "$work/run/keys/admin.key"
+
 # An inspector looks and does nothing else.
 token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
 "$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||

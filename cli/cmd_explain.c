@@ -1,0 +1,98 @@
+/* pathloom explain CODE: what a status, an exit code or an event means. */
+#include "cli/explain.h"
+#include "cli/run.h"
+
+#include <strings.h>
+
+static void print_plain(const explanation *e)
+{
+    say("%s", e->code);
+    say("  meaning  %s", e->meaning);
+    if (e->causes[0])
+        say("  causes   %s", e->causes);
+    if (e->remedy[0])
+        say("  remedy   %s", e->remedy);
+}
+
+static void print_json(const explanation *e)
+{
+    pl_json *o = pl_json_object();
+    pl_buf text = {0};
+    pl_json_set_text(o, "code", e->code);
+    pl_json_set_text(o, "meaning", e->meaning);
+    pl_json_set_text(o, "causes", e->causes);
+    pl_json_set_text(o, "remedy", e->remedy);
+    pl_json_write(o, 0, &text);
+    say("%s", pl_buf_text(&text));
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+}
+
+static void print(const explanation *e, bool json)
+{
+    if (json)
+        print_json(e);
+    else
+        print_plain(e);
+}
+
+/* ERR_BUSY, err_busy and BUSY are the same. */
+static bool is_named(const explanation *e, const char *word)
+{
+    return strcasecmp(e->code, word) == 0 ||
+           (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
+}
+
+static bool has_exit_code(const explanation *e, int64_t exit_code)
+{
+    for (int s = PL_OK; s < PL_STATUS_COUNT; s++)
+        if (strcmp(pl_status_name((pl_status)s), e->code) == 0)
+            return pl_status_exit_code((pl_status)s) == exit_code;
+    return false;
+}
+
+static int print_matching(const char *word, bool json)
+{
+    int n = 0;
+    int64_t exit_code = -1;
+    bool is_number = pl_parse_int(word, &exit_code) == PL_OK;
+    for (size_t i = 0; i < n_explanations; i++) {
+        const explanation *e = &explanations[i];
+        if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
+            continue;
+        print(e, json);
+        n++;
+    }
+    return n;
+}
+
+static pl_status unknown(const char *word)
+{
+    const char *names[128];
+    size_t n = n_explanations < 128 ? n_explanations : 128;
+    for (size_t i = 0; i < n; i++)
+        names[i] = explanations[i].code;
+    const char *near = pl_nearest(word, names, n);
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "`%.64s` is no status, exit code or event%s%s; `pathloom explain` lists "
+        "all",
+        word, near ? "; did you mean " : "", near ? near : "");
+}
+
+int cmd_explain(int argc, char **argv)
+{
+    cli_options o;
+    pl_status status = cli_parse(argc, argv, &o);
+    if (status != PL_OK)
+        return cli_fail(status);
+    for (size_t i = 0; o.n_rest == 0 && i < n_explanations; i++)
+        if (o.json)
+            print_json(&explanations[i]);
+        else
+            say("%-18s %s", explanations[i].code, explanations[i].meaning);
+    for (int i = 0; i < o.n_rest; i++)
+        if (print_matching(o.rest[i], o.json) == 0)
+            return cli_fail(unknown(o.rest[i]));
+    return 0;
+}

@@ -1,0 +1,149 @@
+/* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
+#include "cli/doctor.h"
+
+#include <sys/stat.h>
+
+/* ---- keys ---- */
+static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
+                         const pl_key_list *list)
+{
+    char path[PL_PATH_MAX];
+    pl_keypair pair;
+    run_key_file(dir, role, path);
+    if (pl_keypair_load(path, &pair) != PL_OK) {
+        doctor_say(d, HEALTH_FAIL, "key",
+                   "see the sentence; a lost key is made anew when "
+                   "RUN/keys is removed",
+                   "%s", pl_last_error());
+        return;
+    }
+    const pl_key_entry *e = pl_key_list_find(list, &pair.open, pl_wall_ms() / 1000);
+    bool good = e && e->role == role;
+    doctor_say(d, good ? HEALTH_OK : HEALTH_FAIL, "key",
+               good ? "" : "put it into the list: pathloom key allow KEY --role ROLE",
+               "%s %s", path, good ? "is in the list" : "is not in the list");
+    pl_keypair_wipe(&pair);
+}
+
+static void look_at_list(doctor *d, const pl_key_list *list)
+{
+    int n[PL_AS_COUNT] = {0}, expired = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        n[e->role]++;
+        expired += e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
+    }
+    doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
+               expired ? "pathloom key revoke takes out what has expired" : "",
+               "%d workers, %d inspectors, %d open invitations; %d have expired",
+               n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
+}
+
+static void look_at_folder_mode(doctor *d, const char *dir)
+{
+    char path[PL_PATH_MAX];
+    struct stat info;
+    bool shut = stat(pl_join(path, dir, "keys"), &info) == 0 &&
+                !(info.st_mode & (S_IWGRP | S_IWOTH));
+    if (!shut)
+        doctor_say(d, HEALTH_FAIL, "keys", "chmod 700 RUN/keys",
+                   "others can write to %s and let anybody in", path);
+}
+
+static void look_at_keys(doctor *d, const char *dir)
+{
+    static const pl_key_role own[] = {PL_AS_ADMIN, PL_AS_HUB, PL_AS_HOME, PL_AS_WORKER};
+    char path[PL_PATH_MAX];
+    pl_key_list list = {0};
+    if (!run_has_keys(dir)) {
+        doctor_say(d, HEALTH_OK, "keys", "", "none: only this machine reaches the job");
+        return;
+    }
+    if (pl_key_list_load(run_key_list(dir, path), &list) != PL_OK) {
+        doctor_say(d, HEALTH_FAIL, "keys", "mend the line", "%s", pl_last_error());
+        return;
+    }
+    look_at_folder_mode(d, dir);
+    look_at_list(d, &list);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        look_at_pair(d, dir, own[i], &list);
+    pl_key_list_clear(&list);
+}
+
+/* ---- ports ---- */
+static void look_at_port(doctor *d, const char *key, const char *address)
+{
+    if (pl_wire_check_free(address) == PL_OK)
+        doctor_say(d, HEALTH_OK, "port", "", "%s %s is free", key, address);
+    else
+        doctor_say(d, HEALTH_FAIL, "port", "another port or host for this key",
+                   "%s: %s", key, pl_last_error());
+}
+
+static void look_at_advertised(doctor *d, const config *c)
+{
+    char host[PL_ADDRESS_MAX];
+    if (!config_encrypts(c))
+        return;
+    pl_address_of_machine(host);
+    bool given = c->advertise[0] != '\0', local = pl_starts_with(host, "127.");
+    doctor_say(d, given || !local ? HEALTH_OK : HEALTH_WARN, "address",
+               given || !local ? "" : "--set net.advertise=HOST",
+               "other machines are told %s", given ? c->advertise : host);
+}
+
+static bool is_running(const char *dir)
+{
+    run r = {.lock = -1};
+    cli_options o = {.run = dir};
+    pl_json *status = NULL;
+    bool is = run_watch(&r, &o) == PL_OK && run_ask_hub(&r, &status) == PL_OK;
+    pl_json_destroy(&status);
+    pl_wire_close(&r.hub);
+    return is;
+}
+
+void doctor_run(doctor *d, const char *dir)
+{
+    run r;
+    doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
+    look_at_keys(d, dir);
+    pl_status status = run_look(dir, &r);
+    if (status != PL_OK && !pl_path_is_folder(dir)) {
+        doctor_say(d, HEALTH_OK, "run", "", "there is none in %s yet", dir);
+    } else if (status != PL_OK) {
+        doctor_say(d, HEALTH_WARN, "run", "pathloom train --out makes one", "%s",
+                   pl_last_error());
+    } else if (is_running(dir)) {
+        doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
+        look_at_advertised(d, &r.cfg);
+    } else {
+        look_at_port(d, "net.hub", r.cfg.hub_bind);
+        look_at_port(d, "net.home", r.cfg.home_bind);
+        look_at_advertised(d, &r.cfg);
+    }
+    run_close(&r);
+}
+
+/* ---- a hub elsewhere ---- */
+void doctor_hub(doctor *d, const char *hub, const char *key)
+{
+    run r = {.lock = -1};
+    cli_options o = {.hub = hub, .key = key};
+    pl_json *status = NULL;
+    double start = pl_now();
+    pl_status found = run_watch(&r, &o);
+    if (found == PL_OK)
+        found = run_ask_hub(&r, &status);
+    if (found == PL_OK)
+        doctor_say(d, HEALTH_OK, "hub", "", "it answers after %.0f ms",
+                   1e3 * (pl_now() - start));
+    else
+        doctor_say(d, HEALTH_FAIL, "hub",
+                   found == PL_ERR_NOPERM
+                       ? "see the sentence"
+                       : "is it running? does a firewall let its port through?",
+                   "%s", pl_last_error());
+    pl_json_destroy(&status);
+    run_close(&r);
+}

@@ -1,0 +1,197 @@
+/* Processor, memory, clock, libraries, disk: what makes a machine slow or its data
+ * unsafe, before a job finds out. */
+#include "cli/doctor.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/timex.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* ---- processor and memory ---- */
+static bool has_flag(const char *info, const char *flag)
+{
+    size_t len = strlen(flag);
+    for (const char *at = info; (at = strstr(at, flag)); at += len)
+        if (at > info && at[-1] == ' ' && (at[len] == ' ' || at[len] == '\n'))
+            return true;
+    return false;
+}
+
+static void look_at_processor(doctor *d)
+{
+    static const char *const wanted[] = {"avx2", "fma", "avx512f", "avx512_bf16",
+                                         "amx_bf16"};
+    pl_buf info = {0};
+    char found[128] = "";
+    if (pl_read_file("/proc/cpuinfo", &info) != PL_OK)
+        return;
+    const char *text = pl_buf_text(&info);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (has_flag(text, wanted[i])) {
+            strncat(found, " ", sizeof found - strlen(found) - 1);
+            strncat(found, wanted[i], sizeof found - strlen(found) - 1);
+        }
+    bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
+    doctor_say(
+        d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
+        fast ? "" : "train on a machine with AVX2, or expect a tenth of the speed",
+        "%d processors,%s", pl_cpu_count(), found[0] ? found : " no vector units");
+    pl_buf_destroy(&info);
+}
+
+static void look_at_memory(doctor *d)
+{
+    char all[16], left[16];
+    double available = (double)pl_memory_available_bytes();
+    pl_human_bytes((double)pl_memory_total_bytes(), all);
+    pl_human_bytes(available, left);
+    doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
+               available > 1e9 ? "" : "end other programs, or start fewer workers",
+               "%s of %s are free", left, all);
+}
+
+/* What the process began with; by now the variable has been taken out. */
+static void look_at_coretype(doctor *d)
+{
+    pl_buf before = {0};
+    const char *found = NULL;
+    if (pl_read_file("/proc/self/environ", &before) != PL_OK)
+        return;
+    pl_buf_append(&before, "", 1);
+    for (size_t at = 0; at + 1 < before.len;
+         at += strlen((const char *)before.data + at) + 1)
+        if (pl_starts_with((const char *)before.data + at, "OPENBLAS_CORETYPE="))
+            found = (const char *)before.data + at;
+    if (found)
+        doctor_say(d, HEALTH_WARN, "environment",
+                   "unset OPENBLAS_CORETYPE for other programs; pathloom ignores it",
+                   "%s would choose kernels of another processor", found);
+    else
+        doctor_say(d, HEALTH_OK, "environment", "", "OPENBLAS_CORETYPE is not set");
+    pl_buf_destroy(&before);
+}
+
+static void look_at_backend(doctor *d)
+{
+    pl_backend *backend = NULL;
+    pl_backend_options options = {.name = "auto", .n_threads = 1, .precision = "auto"};
+    if (pl_backend_open(&options, &backend) == PL_OK)
+        doctor_say(d, HEALTH_OK, "backend", "", "%s", backend->device);
+    else
+        doctor_say(d, HEALTH_FAIL, "backend", "install the libraries of packages.txt",
+                   "%s", pl_last_error());
+    pl_backend_close(&backend);
+}
+
+static void look_at_libraries(doctor *d)
+{
+    char text[128];
+    bool safe = pl_wire_library(text);
+    doctor_say(d, safe ? HEALTH_OK : HEALTH_FAIL, "libraries",
+               safe ? "" : "install ZeroMQ 4.3 or newer, built with CURVE", "%s", text);
+}
+
+static void look_at_limits(doctor *d)
+{
+    struct rlimit files = {0, 0};
+    getrlimit(RLIMIT_NOFILE, &files);
+    bool enough = files.rlim_cur >= 1024;
+    doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
+               enough ? "" : "ulimit -n 4096", "at most %llu",
+               (unsigned long long)files.rlim_cur);
+}
+
+/* ---- clock ---- */
+/* Leases count in monotonic time; only invitations and records look at the clock. */
+static void look_at_clock(doctor *d)
+{
+    struct timex t = {.modes = 0};
+    int state = adjtimex(&t);
+    int64_t now_s = pl_wall_ms() / 1000;
+    bool sane = now_s > 1704067200; /* 2024-01-01 */
+    bool synced = state != -1 && state != TIME_ERROR && !(t.status & STA_UNSYNC);
+    if (!sane)
+        doctor_say(d, HEALTH_FAIL, "clock", "set it: timedatectl set-ntp true",
+                   "it stands at %lld s after 1970; invitations would never expire",
+                   (long long)now_s);
+    else
+        doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
+                   synced ? "" : "timedatectl set-ntp true, or another time service",
+                   synced ? "kept by a time service" : "nobody keeps it right");
+}
+
+/* ---- disk ---- */
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of a small write that is flushed, in ms; negative if it fails. */
+static double flush_ms(const char *folder)
+{
+    enum { TIMES = 41 };
+    char path[PL_PATH_MAX], block[4096] = {0};
+    double ms[TIMES];
+    int n = 0;
+    pl_join(path, folder, ".pathloom-doctor");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (; fd >= 0 && n < TIMES; n++) {
+        double start = pl_now();
+        if (write(fd, block, sizeof block) != (ssize_t)sizeof block ||
+            fdatasync(fd) != 0)
+            break;
+        ms[n] = 1e3 * (pl_now() - start);
+    }
+    if (fd >= 0)
+        close(fd);
+    unlink(path);
+    if (n < TIMES)
+        return -1;
+    qsort(ms, TIMES, sizeof *ms, by_size);
+    return ms[TIMES / 2];
+}
+
+static void look_at_flushes(doctor *d, const char *folder)
+{
+    double ms = flush_ms(folder);
+    struct statfs fs = {0};
+    bool in_memory = statfs(folder, &fs) == 0 && fs.f_type == 0x01021994; /* tmpfs */
+    if (ms < 0)
+        doctor_say(d, HEALTH_FAIL, "flush", "give a folder that can be written",
+                   "nothing can be written to %s", folder);
+    else if (in_memory)
+        doctor_say(d, HEALTH_WARN, "flush", "keep runs on a disk",
+                   "%s is in memory: what is committed is lost with the power", folder);
+    else
+        doctor_say(d, ms < 20 ? HEALTH_OK : HEALTH_WARN, "flush",
+                   ms < 20 ? ""
+                           : "a commit waits for it: a faster disk, or fewer others",
+                   "4 KiB are on the disk of %s after %.2f ms (median)", folder, ms);
+}
+
+void doctor_disk(doctor *d, const char *folder)
+{
+    char left[16];
+    uint64_t bytes = pl_disk_free_bytes(folder);
+    pl_human_bytes((double)bytes, left);
+    health how = bytes < (256u << 20)   ? HEALTH_FAIL
+                 : bytes < (2ull << 30) ? HEALTH_WARN
+                                        : HEALTH_OK;
+    doctor_say(d, how, "disk", how == HEALTH_OK ? "" : "make room, or another --run",
+               "%s are free in %s", left, folder);
+    look_at_flushes(d, folder);
+}
+
+void doctor_machine(doctor *d)
+{
+    look_at_processor(d);
+    look_at_memory(d);
+    look_at_backend(d);
+    look_at_coretype(d);
+    look_at_libraries(d);
+    look_at_limits(d);
+    look_at_clock(d);
+}

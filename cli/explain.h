@@ -1,0 +1,21 @@
+/* Private to cli: the catalogue of statuses and events. */
+#ifndef PL_CLI_EXPLAIN_H
+#define PL_CLI_EXPLAIN_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct explanation {
+    const char *code;    /* "ERR_BUSY", or the name of an event: "lease.expired" */
+    const char *meaning; /* sentences */
+    const char *causes, *remedy; /* "" where there is nothing to remedy */
+} explanation;
+
+extern const explanation explanations[];
+extern const size_t n_explanations;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

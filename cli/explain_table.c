@@ -1,0 +1,150 @@
+/* What each status and each event means. The names are promises: scripts match them.
+ * tests/explain.sh looks whether all that the program says stands here. */
+#include "cli/explain.h"
+
+const explanation explanations[] = {
+    /* ---- statuses: how a command ends, and what is answered to a question ---- */
+    {"OK", "It was done.", "", ""},
+    {"ERR_ARG", "A part of the program called another one wrongly.",
+     "A bug; seldom a value that an option let through.",
+     "Report the command and the sentence."},
+    {"ERR_USAGE", "The command line is wrong.",
+     "A misspelt verb or option, a missing value, a word too many.",
+     "The sentence names the word and the nearest known one; pathloom VERB --help "
+     "lists "
+     "all."},
+    {"ERR_CONFIG", "The configuration does not add up.",
+     "An unknown key, a value out of its range, two keys that contradict each other, "
+     "an "
+     "address that other machines reach without a key.",
+     "Change the key that the sentence names; pathloom init lists all with defaults."},
+    {"ERR_DATA", "Input data are unusable.",
+     "A corpus that is no text, a file of another format, a number that is none.",
+     "Look at the named file and line."},
+    {"ERR_DAMAGED", "Stored or sent bytes are not what their checksum says.",
+     "A failing disk or memory, a file cut off or changed by hand.",
+     "pathloom store fsck --run RUN names all that is damaged; restore it from a "
+     "backup "
+     "or from another home. Check disk and memory."},
+    {"ERR_NOT_FOUND", "The named thing does not exist.",
+     "A misspelt path or module, a run that was never made, a job that does not run.",
+     "The sentence says what was looked for, and where."},
+    {"ERR_EXISTS", "The named thing exists already, and otherwise.",
+     "A run made with another configuration; a key file that would be overwritten.",
+     "Give the same configuration as before, or another name."},
+    {"ERR_BUSY", "The thing is in use by another process.",
+     "A second job in the same folder, a port that is taken, a home whose memory for "
+     "uploads is full.",
+     "Stop the other one, choose another port or folder, or wait."},
+    {"ERR_IO", "Reading or writing failed.",
+     "A failing disk, a network file system that went away, a pipe whose reader ended.",
+     "See the kernel's log. Everything that was acknowledged is on disk: start again."},
+    {"ERR_NOSPACE", "The disk is full.",
+     "Updates and versions of a long run, other users of the disk.",
+     "Make room (pathloom store gc --run RUN shows what may go), then start again."},
+    {"ERR_NOMEM", "Memory does not suffice.",
+     "Too many workers on one machine, a model too large for it, a small container.",
+     "Fewer workers, a smaller workers.cache, batch or context."},
+    {"ERR_OS", "The operating system refused something.",
+     "A limit on processes, files or threads; an old kernel.",
+     "The sentence has the system's own words; see ulimit -a and the kernel's log."},
+    {"ERR_NET", "The peer cannot be reached.",
+     "It is not running, the address is wrong, a firewall is between.",
+     "pathloom doctor --hub ADDRESS tries the way there."},
+    {"ERR_TIMEOUT", "No answer in time.",
+     "The peer hangs, restarts or is overloaded; a slow link.",
+     "See the log of the peer. workers.patience_s says how long is waited."},
+    {"ERR_PROTO", "The peer broke the protocol.",
+     "Two releases that do not understand each other; bytes from somebody else.",
+     "The same release on all machines: pathloom --version."},
+    {"ERR_STALE", "The lease or version is no longer current.",
+     "A worker that stood still for longer than the lease, a hub that has restarted.",
+     "None needed: the work goes on elsewhere and gives the same bytes."},
+    {"ERR_NOPERM", "Permission denied.",
+     "A key that is not in the list, was revoked or has expired; a role that may not "
+     "do "
+     "this; a key file that others can read; file permissions.",
+     "pathloom key list --run RUN shows who may connect; pathloom key invite makes a "
+     "new "
+     "token; chmod 600 the key file."},
+    {"ERR_DEVICE", "The compute device failed.",
+     "A GPU that fell off the bus or has too little memory; a driver that does not "
+     "fit.",
+     "pathloom doctor names the devices; workers.backend=cpu goes without."},
+    {"ERR_NUMERIC", "A value is not finite.",
+     "A learning rate that is too high, damaged input, failing memory.",
+     "Lower train.lr or raise train.warmup; if one machine alone says so, check its "
+     "memory."},
+    {"ERR_CANCELLED", "Stopped on request.", "Ctrl+C, TERM or USR1.",
+     "The same command goes on from there."},
+    {"ERR_UNSUPPORTED", "This build or machine cannot do that.",
+     "A backend that was not built, a method that does not go with a codec, a library "
+     "that is too old.",
+     "The sentence says what is missing."},
+    {"ERR_INTERNAL", "A bug in pathloom, or a self-test that failed.",
+     "The encryption's self-test ends a process before it serves anybody.",
+     "Report the sentence and the log."},
+
+    /* ---- events: the name in a line of a log ---- */
+    {"answer.dropped", "The hub had an answer that is too long for one message.",
+     "Very many homes, or names that are very long.", "Report it."},
+    {"arm.added", "The hub learnt of something to train.", "A job began or went on.",
+     ""},
+    {"group.sent", "A relay sent the sum of several updates.", "", ""},
+    {"home.away", "A home has said nothing for ten seconds.",
+     "It ended, restarts, or the link is down.",
+     "See its log. Workers wait and go on by themselves."},
+    {"home.local", "The hub listens for other machines, a home does not.",
+     "The home was started without --listen.",
+     "Start it with --listen tcp://0.0.0.0:PORT, or workers elsewhere cannot work."},
+    {"home.nonsense", "A home sent something that the hub cannot read.",
+     "Two releases that do not understand each other.",
+     "The same release on all machines."},
+    {"home.ready", "A home listens.", "", ""},
+    {"home.restarted", "A home came back; the hub repeats its fences.", "", ""},
+    {"hub.ready", "The hub listens; `address` is what others are told.", "", ""},
+    {"key.enrolled", "A key was put into the list by an invitation.",
+     "pathloom join on another machine.",
+     "Nothing, if it was you. Else: pathloom key revoke KEY."},
+    {"lease.expired", "Leases were not renewed in time; others get the tasks.",
+     "A worker died, was stopped, or its link is down.",
+     "None needed. If it happens often, raise workers.ttl_ms."},
+    {"lease.granted", "A worker got a task.", "", ""},
+    {"lease.released", "A worker gave a task back; `reason` says why.",
+     "It goes, or the task failed there.",
+     "The third failure of one task ends the job, in the worker's words."},
+    {"mate.met", "A worker got an update from another one directly (noloco).", "", ""},
+    {"metrics.ready", "The hub answers Prometheus.", "", ""},
+    {"peer.gone", "Somebody who asked a worker went away before the answer.", "", ""},
+    {"peer.refused",
+     "A connection or a message was refused; `key`, `from` and `reason` "
+     "say whose and why.",
+     "A key that is not in the list or was revoked, a role that may not, a client "
+     "without encryption, somebody who scans ports.",
+     "If it is a machine of yours: pathloom key invite, and join there. Else nothing: "
+     "it "
+     "was refused."},
+    {"process.end", "A process ended as it should.", "", ""},
+    {"process.failed", "A process ended with the status and the sentence in this line.",
+     "See pathloom explain STATUS.", ""},
+    {"relay.carried", "What a relay did until it ended.", "", ""},
+    {"relay.ready", "A relay listens.", "", ""},
+    {"state.fresh", "A path begins without moments of the optimizer.",
+     "train.state local, and another worker had the path before.", ""},
+    {"task.abandoned", "A worker gave a task up; `reason` says why.",
+     "A lost lease, a home that restarted, a rejected update, a device that failed.",
+     "See pathloom explain of the status in the reason."},
+    {"task.done", "A task is finished and its updates are on disk.", "", ""},
+    {"task.lost", "A task was given to another worker before it began.",
+     "It waited for longer than the lease.", "None needed."},
+    {"task.returned", "A worker that goes gave a task back unfinished.",
+     "A second TERM, or --grace-s ran out.", "None needed: others begin it anew."},
+    {"update.accepted", "A home took an update; it is on disk.", "", ""},
+    {"version.committed", "A module has a new version.", "", ""},
+    {"worker.draining", "A worker was told to go and finishes its tasks.",
+     "TERM, USR1, or Ctrl+C.", ""},
+    {"worker.joined", "A worker said hello to the hub.", "", ""},
+    {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},
+};
+
+const size_t n_explanations = sizeof explanations / sizeof *explanations;

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Every status, exit code and event that the program knows is explained, and nothing is
+# explained that there is not.
+#
+# usage: explain.sh PATHLOOM
+set -u
+pathloom=$1
+found=0
+missing=$(mktemp)
+complain() {
+    echo "FAILED: $1"
+    found=1
+}
+
+statuses=$(sed -n 's/^ *X(\(OK\|ERR_[A-Z_]*\), \([0-9]*\),.*/\1 \2/p' base/status.h)
+[ "$(echo "$statuses" | wc -l)" -gt 20 ] || complain "no statuses in base/status.h"
+# The first word that is a text after each level of pl_log, also on the line after it.
+events=$(cat base/*.c outer/*.c workers/*.c serve/*.c cli/*.c store/*.c | tr '\n' ' ' |
+    grep -oE 'pl_log\( *PL_LOG_[A-Z]+, *"[a-z]+\.[a-z_.]+"' | sed 's/.*"\(.*\)"/\1/' |
+    sort -u)
+[ "$(echo "$events" | wc -l)" -gt 25 ] || complain "no events in the sources"
+
+echo "$statuses" | while read -r name code; do
+    "$pathloom" explain "$name" | grep -q '^  meaning  [A-Z]' || echo "$name"
+    "$pathloom" explain "$code" | grep -q "^$name\$" || echo "$name by its exit code"
+done >"$missing"
+for event in $events; do
+    "$pathloom" explain "$event" | grep -q '^  meaning  [A-Z]' || echo "$event"
+done 2>/dev/null >>"$missing"
+[ -s "$missing" ] && complain "not explained: $(tr '\n' ' ' <"$missing")"
+rm -f "$missing"
+
+for code in $("$pathloom" explain | cut -d' ' -f1); do
+    echo "$statuses" | grep -q "^$code " || echo "$events" | grep -qx "$code" ||
+        complain "explained, and nowhere said: $code"
+done
+"$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
+    complain "no nearest name"
+"$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"
+[ "$found" -eq 0 ] && echo "$(echo "$statuses" | wc -l) statuses and $(echo "$events" |
+    wc -l) events are explained"
+exit "$found"
