@@ -225,11 +225,15 @@ static const char *name_of_run(const job *j)
 
 static void tell(const job *j, const char *path, const char *target)
 {
-    char count[16];
+    char count[16], kept[PL_PATH_MAX];
     if (!j->q->json) {
         say("export   %s %s, %s parameters, %s -> %s", j->arm.name, path,
             pl_human_count((double)pl_topology_path_params(j->topology), count),
             pl_weight_type_name(j->q->type), target);
+        if (!j->q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
+            say("         without files for transformers' tokenizer, which would "
+                "misread\n"
+                "         this one; it is there as sentencepiece.model");
         return;
     }
     pl_json *o = pl_json_object(), *notes = pl_json_object();

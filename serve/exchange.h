@@ -49,8 +49,10 @@ typedef struct pl_export {
     int n_notes;
 } pl_export;
 
-/* Makes the folder, and each file durably or not at all. ERR_UNSUPPORTED for q8_0;
- * ERR_NUMERIC for a parameter that the type cannot hold, with its tensor; ERR_IO. */
+/* Makes the folder, and each file durably or not at all. A tokenizer that is not BPE
+ * over unchanged text, which others would misread, is only kept, as
+ * sentencepiece.model. ERR_UNSUPPORTED for q8_0; ERR_NUMERIC for a parameter that the
+ * type cannot hold, with its tensor; ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
 /* ERR_UNSUPPORTED also for a tokenizer that is not BPE. Rows that 32 does not divide
  * are f16 in a q8_0 file. */

@@ -102,22 +102,29 @@ static pl_status put_text(const char *folder, const char *name, pl_buf *text)
     return status;
 }
 
+static pl_status write_pipeline(const pl_export *e, const piece_list *list,
+                                const char *folder, pl_buf *text)
+{
+    tokenizer_json(list, text);
+    PL_RETURN_IF(put_text(folder, "tokenizer.json", text));
+    tokenizer_config(list, pl_topology_shape(e->topology)->context, text);
+    PL_RETURN_IF(put_text(folder, "tokenizer_config.json", text));
+    tokenizer_special_tokens(list, text);
+    return put_text(folder, "special_tokens_map.json", text);
+}
+
+/* transformers takes every tokenizer.model of a Llama for BPE over unchanged text. What
+ * is not gets another name, so that it is missed rather than misread. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;
-    pl_status status = piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list);
-    PL_RETURN_IF(status);
+    PL_RETURN_IF(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
+    bool plain = tokenizer_has_json(&list);
     pl_buf_append(text, e->tokenizer_model, e->tokenizer_bytes);
-    PL_TRY(put_text(folder, "tokenizer.model", text));
-    if (tokenizer_has_json(&list)) {
-        tokenizer_json(&list, text);
-        PL_TRY(put_text(folder, "tokenizer.json", text));
-    }
-    tokenizer_config(&list, pl_topology_shape(e->topology)->context, text);
-    PL_TRY(put_text(folder, "tokenizer_config.json", text));
-    tokenizer_special_tokens(&list, text);
-    PL_TRY(put_text(folder, "special_tokens_map.json", text));
-done:
+    pl_status status =
+        put_text(folder, plain ? "tokenizer.model" : "sentencepiece.model", text);
+    if (status == PL_OK && plain)
+        status = write_pipeline(e, &list, folder, text);
     piece_list_clear(&list);
     return status;
 }

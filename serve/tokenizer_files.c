@@ -309,9 +309,7 @@ void tokenizer_config(const piece_list *list, int context, pl_buf *out)
     pl_json_set_bool(o, "legacy", false);
     pl_json_set_int(o, "model_max_length", context);
     set_special_tokens(list, o);
-    pl_json_set_text(o, "tokenizer_class",
-                     tokenizer_has_json(list) ? "PreTrainedTokenizerFast"
-                                              : "LlamaTokenizer");
+    pl_json_set_text(o, "tokenizer_class", "PreTrainedTokenizerFast");
     write_text(o, out);
 }
 

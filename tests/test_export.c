@@ -496,6 +496,32 @@ static void tokenizer_json_merges_as_the_tokenizer_does(void **state)
     pl_topology_destroy(&t);
 }
 
+/* Field 3 of the trainer, the algorithm, is made 1: unigram. */
+static void
+a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
+{
+    (void)state;
+    static const uint8_t trainer[] = {0x12, 2, 0x18, 1};
+    pl_topology *t = make_topology(&wide_shape);
+    float *params = make_params(t, 8);
+    pl_export e = make_export(t, params);
+    pl_buf model = {0};
+    pl_buf_append(&model, tokenizer_model.data, tokenizer_model.len);
+    pl_buf_append(&model, trainer, sizeof trainer); /* the later field counts */
+    e.tokenizer_model = model.data;
+    e.tokenizer_bytes = model.len;
+    assert_ok(pl_export_folder(&e, in_scratch("unigram")));
+    assert_true(pl_path_exists(in_scratch("unigram/sentencepiece.model")));
+    assert_false(pl_path_exists(in_scratch("unigram/tokenizer.model")));
+    assert_false(pl_path_exists(in_scratch("unigram/tokenizer.json")));
+    assert_int_equal(pl_export_gguf(&e, in_scratch("unigram.gguf")),
+                     PL_ERR_UNSUPPORTED);
+    assert_said("--format safetensors");
+    pl_buf_destroy(&model);
+    free(params);
+    pl_topology_destroy(&t);
+}
+
 static void a_damaged_tokenizer_is_refused_or_read_within_its_bytes(void **state)
 {
     (void)state;
@@ -535,6 +561,8 @@ int main(void)
         cmocka_unit_test(values_that_a_type_cannot_hold_are_refused_with_their_tensor),
         cmocka_unit_test(the_same_path_gives_the_same_bytes),
         cmocka_unit_test(tokenizer_json_merges_as_the_tokenizer_does),
+        cmocka_unit_test(
+            a_tokenizer_that_others_would_misread_is_kept_under_another_name),
         cmocka_unit_test(a_damaged_tokenizer_is_refused_or_read_within_its_bytes),
     };
     return cmocka_run_group_tests(tests, open_exchange, close_exchange);
