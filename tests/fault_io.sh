@@ -189,6 +189,26 @@ hung_worker() {
     check_facts
 }
 
+# Workers that are told to end, as by a scheduler that wants the machine back: they come
+# back, and nobody counts that as crashes.
+told_to_end() {
+    begin "workers told to end again and again"
+    take_data calm shot
+    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
+    n_told=0
+    while kill -0 "$job" 2>/dev/null; do
+        # shellcheck disable=SC2046
+        kill -TERM $(members "$job" worker | head -n 1) 2>/dev/null && n_told=$((n_told + 1))
+        [ "$n_told" -lt 30 ] || break
+        sleep 0.1
+    done
+    wait "$job" || fail "the job ended with $?"
+    job=""
+    [ "$n_told" -ge 9 ] || fail "only $n_told workers were told to end"
+    check_facts
+}
+
 make_corpus
 begin "the undisturbed run"
 (tiny_job calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
@@ -218,6 +238,7 @@ else
     long_outage "a disk that is read-only" write:1:EROFS 74
     small_disk
     clock
+    told_to_end
     hung_worker
 fi
 echo "$n_cases cases; $n_acted single calls failed, the command was given again $n_again times;" \

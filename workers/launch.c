@@ -223,6 +223,15 @@ static bool is_final(int code)
     return code >= 64 && code <= 78 && code != 75;
 }
 
+/* Somebody's will and no crash: SIGKILL, or SIGTERM, after which a process ends well.
+ */
+static bool was_told_to_end(int how)
+{
+    if (WIFSIGNALED(how))
+        return WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM;
+    return WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}
+
 /* Deaths in a row wait longer and longer; too many of them end the job. */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
@@ -253,7 +262,7 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     pl_status why = last_words(l, c->name, words);
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
         return pl_fail(why, "process %s gave up: %s", c->name, words);
-    return count_death(c, WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, why, words);
+    return count_death(c, was_told_to_end(how), why, words);
 }
 
 pl_status pl_launcher_tend(pl_launcher *l)
