@@ -273,6 +273,9 @@ static const pl_key keys[] = {
      "how long a worker waits for a hub or home that is away", true},
 
     SECTION("store", "what is kept"),
+    {"store.homes", PL_KEY_INT, AT(homes), "1", 1, PL_HOMES_MAX, NULL, "processes",
+     "that share the modules, each with a store of its own; fixed when a run begins",
+     true},
     {"store.keep_updates", PL_KEY_BOOL, AT(keep_updates), "false", 0, 0, NULL, "",
      "keep every merged update, so that versions can be recomputed", true},
     {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
@@ -589,6 +592,11 @@ pl_status config_check(const config *c)
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would part from random "
                        "numbers; give 1 or more, or a model as model.import");
+    if (c->homes > 1 && c->relays > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "workers.relay is %lld with %lld homes: a relay stands before "
+                       "one home, so start `pathloom relay` by hand for each",
+                       (long long)c->relays, (long long)c->homes);
     PL_RETURN_IF(config_outer(c, &outer));
     PL_RETURN_IF(config_shape(c, &shape));
     pl_status status = config_spec(c, &spec);

@@ -51,7 +51,7 @@ typedef struct config {
     config_text baselines;
     int64_t eval_tokens, sample_tokens;
 
-    int64_t workers, relays, threads, worker_cache, ttl_ms, patience_s;
+    int64_t workers, relays, homes, threads, worker_cache, ttl_ms, patience_s;
     config_text backend, precision;
     bool keep_updates, keep_momentum;
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */

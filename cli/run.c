@@ -141,6 +141,7 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
     r->n_workers = n_local_workers(&r->cfg);
+    r->n_homes = (int)r->cfg.homes;
     r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
     return PL_OK;
 }

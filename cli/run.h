@@ -2,10 +2,10 @@
  *
  *   RUN/run.yaml      the configuration, all keys
  *   RUN/data/         tokenizer.model, train.tok, valid.tok, data.json
- *   RUN/store/        RocksDB
+ *   RUN/store/        RocksDB; with several homes one in each home-N below it
  *   RUN/cache/        data shards by hash, shared by the workers
  *   RUN/log/          a log a process
- *   RUN/proc/         addresses of hub and home while the job runs
+ *   RUN/proc/         addresses of hub and homes while the job runs
  *   RUN/keys/         who may connect, if other machines may (docs/SECURITY.md)
  *   RUN/router.json   how documents were routed
  *   RUN/workers.json  what the workers' time went into, of the last sitting
@@ -31,8 +31,8 @@ typedef struct run {
     pl_launcher *launcher;
     pl_client *client; /* to the home */
     pl_socket *hub;
-    char hub_address[PL_ADDRESS_MAX], home_address[PL_ADDRESS_MAX];
-    int n_workers, n_relays;
+    char hub_address[PL_ADDRESS_MAX], homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
+    int n_homes, n_workers, n_relays;
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     double started;
     volatile sig_atomic_t *stop;
@@ -58,6 +58,9 @@ char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
 char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
 
 /* run_processes.c */
+/* Where home i (from 0) of n writes its address: "proc/home.address" of a single one.
+ */
+void run_home_file(int i, int n, char out[64]);
 /* What would end the processes soon after their start: addresses, backend, store. */
 pl_status run_check(const run *r);
 pl_status run_start(run *r);

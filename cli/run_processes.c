@@ -1,5 +1,5 @@
-/* The processes of a job on this machine: one home, one hub, the workers, and
- * relays between home and workers if there are any. */
+/* The processes of a job on this machine: homes, one hub, the workers, and relays
+ * between home and workers if there are any. */
 #include "cli/run.h"
 
 enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
@@ -27,17 +27,35 @@ static int add_keys(const run *r, pl_key_role role, key_words *k, const char **a
     return n;
 }
 
-static pl_status start_home(run *r)
+void run_home_file(int i, int n, char out[64])
 {
-    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32];
+    if (n == 1)
+        snprintf(out, 64, "proc/home.address");
+    else
+        snprintf(out, 64, "proc/home-%d.address", i + 1);
+}
+
+/* A single home has the store itself, of several each a part. */
+static char *home_store(const run *r, int i, char out[PL_PATH_MAX])
+{
+    char folder[PL_PATH_MAX];
+    run_file(r, "store", r->n_homes == 1 ? out : folder);
+    return r->n_homes == 1 ? out : pl_store_part(folder, i, out);
+}
+
+static pl_status start_home(run *r, int index)
+{
+    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64];
     key_words k;
     const char *argv[24] = {"pathloom", "home", "--bind", r->cfg.home_bind};
     int n = 4;
     snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
+    snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
+    run_home_file(index, r->n_homes, file);
     argv[n++] = "--store";
-    argv[n++] = run_file(r, "store", store);
+    argv[n++] = home_store(r, index, store);
     argv[n++] = "--ready";
-    argv[n++] = run_file(r, "proc/home.address", ready);
+    argv[n++] = run_file(r, file, ready);
     argv[n++] = "--staging-bytes";
     argv[n++] = staging;
     if (r->cfg.keep_updates)
@@ -47,9 +65,9 @@ static pl_status start_home(run *r)
     if (strcmp(r->cfg.compress, "auto") == 0)
         argv[n++] = "--compress";
     add_keys(r, PL_AS_HOME, &k, argv, n);
-    PL_RETURN_IF(pl_launcher_start(r->launcher, "home", argv, ready));
-    return pl_launcher_address(r->launcher, "home", 30000, r->home_address,
-                               sizeof r->home_address);
+    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
+                               sizeof r->homes_at[index]);
 }
 
 static pl_status start_hub(run *r)
@@ -57,12 +75,14 @@ static pl_status start_hub(run *r)
     char ready[PL_PATH_MAX], ttl[32];
     key_words k;
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[24] = {"pathloom", "hub",
-                            "--bind",   r->cfg.hub_bind,
-                            "--home",   r->home_address,
-                            "--ttl-ms", ttl,
-                            "--ready",  run_file(r, "proc/hub.address", ready)};
-    int n = 10;
+    const char *argv[24 + 2 * PL_HOMES_MAX] = {
+        "pathloom", "hub", "--bind",  r->cfg.hub_bind,
+        "--ttl-ms", ttl,   "--ready", run_file(r, "proc/hub.address", ready)};
+    int n = 8;
+    for (int i = 0; i < r->n_homes; i++) {
+        argv[n++] = "--home";
+        argv[n++] = r->homes_at[i];
+    }
     if (r->cfg.metrics[0]) {
         argv[n++] = "--metrics";
         argv[n++] = r->cfg.metrics;
@@ -88,9 +108,9 @@ static pl_status start_relay(run *r, int index)
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
     key_words k;
     const char *argv[24] = {
-        "pathloom",     "relay",         "--bind",   "tcp://127.0.0.1:*",
-        "--home",       r->home_address, "--expect", expect,
-        "--patience-s", patience,        "--ready",  run_file(r, file, ready)};
+        "pathloom",     "relay",        "--bind",   "tcp://127.0.0.1:*",
+        "--home",       r->homes_at[0], "--expect", expect,
+        "--patience-s", patience,       "--ready",  run_file(r, file, ready)};
     add_keys(r, PL_AS_RELAY, &k, argv, 12);
     PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
@@ -130,9 +150,11 @@ static pl_status on_wait(void *context)
 
 static pl_status connect_job(run *r)
 {
-    const char *homes[] = {r->home_address};
+    const char *homes[PL_HOMES_MAX];
+    for (int i = 0; i < r->n_homes; i++)
+        homes[i] = r->homes_at[i];
     pl_client_options options = {.homes = homes,
-                                 .n_homes = 1,
+                                 .n_homes = r->n_homes,
                                  .patience_ms = 60000,
                                  .idle = on_wait,
                                  .idle_context = r};
@@ -163,6 +185,11 @@ static pl_status check_addresses(const config *c)
                        "net.hub and net.home are both %s; give each its own port, or * "
                        "for a free one",
                        c->hub_bind);
+    if (c->homes > 1 && !takes_any_port(c->home_bind))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.home is %s, but store.homes asks for %lld homes, each with "
+                       "a port of its own; write * for the port",
+                       c->home_bind, (long long)c->homes);
     PL_RETURN_IF(check_address("net.hub", c->hub_bind));
     return check_address("net.home", c->home_bind);
 }
@@ -181,8 +208,16 @@ static pl_status check_store(const run *r)
 {
     pl_store *store = NULL;
     char path[PL_PATH_MAX];
+    int n_parts = 0;
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
+    PL_RETURN_IF(pl_store_parts(path, &n_parts));
+    if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the store of this run belongs to %d home%s; give "
+                       "store.homes=%d, not %d",
+                       n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
+                       n_parts > 0 ? n_parts : 1, r->n_homes);
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
     /* A home that died while it made the store: the next one goes on. */
@@ -222,8 +257,13 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
 /* Started by hand or by the machine, they outlive this command. */
 static pl_status attach(run *r)
 {
-    if (read_address(r, "proc/home.address", r->home_address) == PL_OK &&
-        read_address(r, "proc/hub.address", r->hub_address) == PL_OK)
+    char file[64];
+    bool all = read_address(r, "proc/hub.address", r->hub_address) == PL_OK;
+    for (int i = 0; all && i < r->n_homes; i++) {
+        run_home_file(i, r->n_homes, file);
+        all = read_address(r, file, r->homes_at[i]) == PL_OK;
+    }
+    if (all)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
                    "net.attach is on, but no hub and home say in %s/proc where they "
@@ -231,11 +271,21 @@ static pl_status attach(run *r)
                    r->dir, r->dir, r->dir);
 }
 
+static pl_status make_parts(const run *r)
+{
+    char folder[PL_PATH_MAX];
+    return r->n_homes == 1
+               ? PL_OK
+               : pl_store_make_parts(run_file(r, "store", folder), r->n_homes);
+}
+
 static pl_status start_servers(run *r)
 {
     if (r->cfg.attach)
         return attach(r);
-    PL_RETURN_IF(start_home(r));
+    PL_RETURN_IF(make_parts(r));
+    for (int i = 0; i < r->n_homes; i++)
+        PL_RETURN_IF(start_home(r, i));
     return start_hub(r);
 }
 

@@ -157,6 +157,8 @@ for method in diloco fedavg heavy-ball co2 eager noloco; do
     same "$method" --set outer.method="$method"
 done
 same noloco-odd --set outer.method=noloco --set topology.levels=3x1
+same three-homes --set store.homes=3
+same three-homes-noloco --set store.homes=3 --set outer.method=noloco
 same noloco-consensus --set outer.method=noloco --set outer.consensus=0.3 \
     --set codec.name=i8
 same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
