@@ -1,0 +1,42 @@
+/* folder: base; label: unit */
+#include "base/base.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* The wall clock of this program, which stands before the C library's, jumps by years:
+ * forward and back at every second look. */
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    static int looks;
+    long got = syscall(SYS_clock_gettime, clock, out);
+    if (clock == CLOCK_REALTIME)
+        out->tv_sec += looks++ % 2 ? 100000000 : -100000000;
+    return (int)got;
+}
+
+static void leases_and_deadlines_do_not_see_the_wall_clock(void **state)
+{
+    (void)state;
+    int64_t start_ms = pl_now_ms();
+    double start = pl_now();
+    int64_t first = pl_wall_ms(), second = pl_wall_ms();
+    assert_true(second - first > 1000000 || first - second > 1000000); /* it jumps */
+    for (int i = 0; i < 100; i++) {
+        assert_true(pl_now_ms() - start_ms >= 0 && pl_now_ms() - start_ms < 60000);
+        assert_true(pl_now() - start >= 0 && pl_now() - start < 60);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leases_and_deadlines_do_not_see_the_wall_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
