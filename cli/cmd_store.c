@@ -63,6 +63,17 @@ const store_verb store_verbs[] = {
      "of the updates: how far each pulled. Samples are numbers in the path's own order "
      "of its data shard.",
      1, 1, TAKES(HISTORY), true, store_blame},
+    {"verify", "MODULE[@V]", "recompute the outer step that made a version",
+     "From the version before it and the updates that were kept (store.keep_updates), "
+     "by "
+     "the arithmetic of the home, and compares hashes. The newest version needs "
+     "nothing "
+     "else; older ones need store.keep_momentum as well. With --history every version "
+     "up "
+     "to this one. Exit status 65 if one is not what its sources make, 66 if its "
+     "sources "
+     "are not there.",
+     1, 1, TAKES(HISTORY), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
      "All of them, or one tensor, named as diff does. With --object the bytes of an "
      "object instead.",

@@ -7,7 +7,7 @@
  */
 #ifndef PL_OUTER_HOME_H
 #define PL_OUTER_HOME_H
-#include "base/base.h"
+#include "store/store.h"
 #include <signal.h>
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +25,16 @@ typedef struct pl_home_options {
 } pl_home_options;
 
 PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
+
+/* Makes a version once more, from the one before it and the updates that it names, by
+ * the home's own arithmetic; for who wants to know whether the home told the truth.
+ * `momentum` is none if the module keeps none. ERR_NOT_FOUND: it was not made of
+ * updates, or something of it is no longer there. */
+typedef struct pl_replay {
+    pl_hash params, momentum;
+} pl_replay;
+PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
+                                       pl_replay *out);
 
 #ifdef __cplusplus
 }

@@ -57,7 +57,8 @@ static pl_status load_head(merge *g)
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
-    PL_RETURN_IF(pl_store_head(g->h->store, g->module->name, &head));
+    PL_RETURN_IF(
+        pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
     g->version.displacement = head.displacement;
     g->version.arrivals = head.arrivals;
     pl_status status = read_floats(g->h, &head.params, n, g->params);
@@ -365,6 +366,16 @@ static void release(merge *g)
     pl_buf_destroy(&g->change);
 }
 
+/* From contributions to the version that they make. */
+static pl_status make_version(merge *g)
+{
+    PL_RETURN_IF(load_head(g));
+    PL_RETURN_IF(read_updates(g));
+    PL_RETURN_IF(add_updates(g));
+    describe(g);
+    return apply(g);
+}
+
 static pl_status merge_module(home *h, home_arm *arm, int index)
 {
     pl_status status = PL_OK;
@@ -379,11 +390,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
                        g.n, module->n_contributors));
     choose_step(&g);
     PL_TRY(prepare(&g));
-    PL_TRY(load_head(&g));
-    PL_TRY(read_updates(&g));
-    PL_TRY(add_updates(&g));
-    describe(&g);
-    PL_TRY(apply(&g));
+    PL_TRY(make_version(&g));
     PL_TRY(commit(&g));
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
@@ -408,4 +415,98 @@ pl_status home_merge_ready(home *h)
         }
     }
     return PL_OK;
+}
+
+/* ---- once more ---- */
+/* What the version before must still have for its successor to be made of it. */
+static pl_status check_sources(const merge *g, const pl_version *before,
+                               const pl_version *made)
+{
+    const char *gone = made->updates == PL_UPDATES_DROPPED ? "the updates that made it"
+                       : before->params_gone               ? "the parameters before it"
+                                                           : NULL;
+    bool began = before->number == 0 || pl_starts_with(before->method, "rollback");
+    if (!gone && g->n_kept > 0 && pl_hash_none(&before->momentum) && !began)
+        gone = "the momentum before it";
+    for (int i = 0; !gone && i < made->n_contributions; i++)
+        if (!pl_store_has_blob(g->h->store, &made->contributions[i].update))
+            gone = "an update that made it";
+    if (!gone)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s@%llu cannot be recomputed without %s, gone by now; train with "
+                   "store.keep_updates and store.keep_momentum",
+                   made->module, (unsigned long long)made->number, gone);
+}
+
+static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
+{
+    pl_version before;
+    pl_status status = PL_OK;
+    size_t bytes = g->module->n_params * sizeof(float);
+    PL_RETURN_IF(
+        pl_store_get_version(g->h->store, made->module, made->number - 1, &before));
+    g->module->version = before.number;
+    g->module->params = before.params;
+    choose_step(g);
+    PL_TRY(prepare(g));
+    PL_TRY(check_sources(g, &before, made));
+    PL_TRY(make_version(g));
+    pl_blob_hash(g->params, bytes, &out->params);
+    if (g->n_kept > 0)
+        pl_blob_hash(g->momentum, (uint64_t)g->n_kept * bytes, &out->momentum);
+done:
+    pl_version_clear(&before);
+    return status;
+}
+
+static void take_contributions(merge *g, const pl_version *made)
+{
+    g->n = made->n_contributions;
+    g->contributions = pl_alloc((size_t)(g->n + 1) * sizeof *g->contributions);
+    for (int i = 0; i < g->n; i++) {
+        g->contributions[i] = made->contributions[i];
+        g->total_weight += made->contributions[i].weight;
+    }
+}
+
+static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
+                           pl_replay *out)
+{
+    const char *name = strchr(made->module, '/') + 1;
+    home_module module = {.exists = true};
+    merge g = {.h = h, .arm = arm, .module = &module};
+    g.index = pl_topology_find_module(arm->topology, name);
+    if (g.index < 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm->arm.name,
+                       name);
+    pl_copy_text(module.name, sizeof module.name, made->module);
+    module.n_params =
+        pl_topology_slot(arm->topology, pl_topology_module_slot(arm->topology, g.index))
+            ->n_params;
+    g.settings = pl_arm_method(&arm->arm, arm->topology, g.index);
+    take_contributions(&g, made);
+    pl_status status = replay(&g, made, out);
+    release(&g);
+    return status;
+}
+
+pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out)
+{
+    char object[PL_MODULE_NAME_MAX + 8];
+    const char *slash = strchr(made->module, '/');
+    home h = {.store = store};
+    home_arm arm;
+    pl_object definition;
+    *out = (pl_replay){{{0}}, {{0}}};
+    if (made->number == 0 || made->n_contributions == 0 || !slash)
+        return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by updates: %s",
+                       made->module, (unsigned long long)made->number, made->method);
+    snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
+             made->module);
+    PL_RETURN_IF(pl_store_get_object(store, object, &definition));
+    PL_RETURN_IF(home_read_arm(&h, object, &definition.blob, &arm));
+    pl_status status = replay_in(&h, &arm, made, out);
+    home_clear_arm(&arm);
+    return status;
 }

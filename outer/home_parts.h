@@ -97,6 +97,7 @@ void home_unload(home *h);
 /* Decoded and checked from the store or from an upload; not yet known to the home. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
+void home_clear_arm(home_arm *arm);
 /* Takes what `arm` holds, also when it fails. */
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);

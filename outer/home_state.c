@@ -112,7 +112,7 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     return PL_OK;
 }
 
-static void clear_arm(home_arm *arm)
+void home_clear_arm(home_arm *arm)
 {
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
     for (int m = 0; arm->modules && m < n_modules; m++) {
@@ -157,7 +157,7 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
 done:
     pl_buf_destroy(&bytes);
     if (status != PL_OK)
-        clear_arm(out);
+        home_clear_arm(out);
     return status;
 }
 
@@ -175,7 +175,7 @@ pl_status home_install_arm(home *h, home_arm *arm)
     h->arms[h->n_arms++] = *arm;
 done:
     if (status != PL_OK)
-        clear_arm(arm);
+        home_clear_arm(arm);
     return status;
 }
 
@@ -226,7 +226,7 @@ pl_status home_load(home *h)
 void home_unload(home *h)
 {
     for (int a = 0; a < h->n_arms; a++)
-        clear_arm(&h->arms[a]);
+        home_clear_arm(&h->arms[a]);
     pl_free(h->arms);
     h->arms = NULL;
     h->n_arms = 0;
