@@ -35,7 +35,8 @@ analysis() {
 
 # $(words) without quotes are meant to be several (SC2046).
 shell() {
-    find tools tests examples bench .ci -name '*.sh' -o -path .ci/run |
+    find tools tests examples bench deploy .ci -name '*.sh' -o -name '*.sbatch' -o \
+        -path .ci/run |
         LC_ALL=C sort |
         xargs shellcheck --severity=warning --exclude=SC2046
 }
