@@ -301,12 +301,15 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
  * pipeline of its own. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
-    pl_json *o = pl_json_object();
+    pl_json *o = pl_json_object(), *inputs = pl_json_array();
+    pl_json_push(inputs, pl_json_make_text("input_ids"));
+    pl_json_push(inputs, pl_json_make_text("attention_mask"));
     pl_json_set_bool(o, "add_bos_token", true);
     pl_json_set_bool(o, "add_eos_token", false);
     pl_json_set_bool(o, "add_prefix_space", list->blank_first);
     pl_json_set_bool(o, "clean_up_tokenization_spaces", false);
     pl_json_set_bool(o, "legacy", false);
+    pl_json_set(o, "model_input_names", inputs);
     pl_json_set_int(o, "model_max_length", context);
     set_special_tokens(list, o);
     pl_json_set_text(o, "tokenizer_class", "PreTrainedTokenizerFast");
