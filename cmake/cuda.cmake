@@ -37,8 +37,23 @@ function(pl_nvcc result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
+# The runtime is linked statically and looks for the driver when it is first called;
+# cuBLAS is loaded with the first cuda backend (modules/cuda/blas.cu).
 if(PL_CUDA AND PL_NVCC)
+  get_filename_component(toolkit ${PL_NVCC} REALPATH)
+  get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
+  find_library(PL_CUDART cudart_static HINTS ${toolkit}/lib64
+    ${toolkit}/targets/x86_64-linux/lib ${toolkit}/targets/sbsa-linux/lib)
+endif()
+if(PL_CUDA AND PL_NVCC AND PL_CUDART)
+  get_filename_component(libraries ${PL_CUDART} DIRECTORY)
+  list(APPEND PL_NVCC_OPTIONS -DPL_CUDA_LIBRARIES="${libraries}")
   pl_nvcc(PL_CUDA_OBJECTS ${PL_CUDA_SOURCES})
   add_library(pl_cuda STATIC ${PL_CUDA_OBJECTS})
   set_target_properties(pl_cuda PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(pl_cuda PUBLIC pl_base ${PL_CUDART} stdc++ dl rt)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/backend.c PROPERTIES
+    COMPILE_DEFINITIONS PL_HAVE_CUDA)
+  set(PL_HAVE_CUDA ON)
 endif()
+message(STATUS "CUDA backend: ${PL_HAVE_CUDA} (${PL_NVCC})")

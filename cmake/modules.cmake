@@ -45,6 +45,9 @@ else() # one thread: pragmas fall away, and with them some uses of a parameter
     COMPILE_OPTIONS -Wno-unknown-pragmas)
 endif()
 pl_folder(modules DEPENDS base LIBS ${PL_MODULES_LIBS} EXCLUDE ${PL_MODULES_SKIP})
+if(PL_HAVE_CUDA)
+  target_link_libraries(pl_modules PUBLIC pl_cuda)
+endif()
 
 # The files that PL_MODULES_SKIP names first, with CPU_ISA and the compiler's flags.
 function(pl_cpu_operations isa)

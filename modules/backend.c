@@ -5,6 +5,23 @@
 #include "modules/ref/ref.h"
 #include <string.h>
 
+#ifdef PL_HAVE_CUDA
+#include "modules/cuda/cuda.h"
+#else
+static pl_status cuda_backend_create(const pl_backend_options *options,
+                                     pl_backend **out)
+{
+    (void)options, (void)out;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "this build has no cuda backend: it was made where nvcc was not "
+                   "found, or with PL_CUDA=OFF; choose backend cpu");
+}
+static void cuda_backend_destroy(pl_backend **backend)
+{
+    *backend = NULL; /* never called: there is none */
+}
+#endif
+
 static pl_status check_precision(const char *precision)
 {
     static const char *const known[] = {"auto", "f32", "bf16"};
@@ -29,8 +46,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
     if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
         return cpu_backend_create(options, out);
     if (strcmp(name, "cuda") == 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this build has no cuda backend; choose backend cpu");
+        return cuda_backend_create(options, out);
     return pl_fail(PL_ERR_CONFIG, "backend \"%s\" is none of auto, cpu, cuda, ref",
                    name);
 }
@@ -41,6 +57,8 @@ void pl_backend_close(pl_backend **backend)
         return;
     if (strcmp((*backend)->name, "ref") == 0)
         ref_backend_destroy(backend);
+    else if (strcmp((*backend)->name, "cuda") == 0)
+        cuda_backend_destroy(backend);
     else
         cpu_backend_destroy(backend);
 }

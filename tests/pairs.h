@@ -18,7 +18,7 @@ typedef struct backend_case {
 
 static const backend_case backend_cases[] = {
     {"ref", "f32", 1, 0.0},   {"cpu", "f32", 1, 1e-10}, {"cpu", "f32", 3, 1e-10},
-    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4},
+    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4}, {"cuda", "bf16", 1, 1e-4},
 };
 enum { N_BACKENDS = sizeof backend_cases / sizeof backend_cases[0] };
 
@@ -43,11 +43,16 @@ static inline pl_backend *open_side(const char *name, const char *precision,
     return be;
 }
 
-/* Runs `check` for every backend; those the machine lacks are named and left out. */
+/* Runs `check` for every backend, or for the one that PAIRS_OF names; those the machine
+ * lacks are named and left out. */
 static inline void for_each_backend(void (*check)(const pair *p))
 {
     for (int i = 0; i < N_BACKENDS; i++) {
         const backend_case *c = &backend_cases[i];
+#ifdef PAIRS_OF
+        if (strcmp(c->name, PAIRS_OF) != 0)
+            continue;
+#endif
         pair p = {.tolerance = c->tolerance};
         p.be[0] = open_side("ref", "f32", 1);
         p.be[1] = open_side(c->name, c->precision, c->n_threads);

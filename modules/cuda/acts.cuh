@@ -14,6 +14,14 @@ static inline int acts_width(int C)
     return C % ACTS_WIDE == 0 ? ACTS_WIDE : 1;
 }
 
+/* The same for a run of n at these addresses, which may be anywhere. */
+static inline int acts_width_of(size_t n, const void *a, const void *b)
+{
+    const uintptr_t at =
+        reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
+    return n % ACTS_WIDE == 0 && at % 16 == 0 ? ACTS_WIDE : 1;
+}
+
 /* A bf16 is the upper half of a float. */
 __device__ inline void unpack_acts(float *out, unsigned pair)
 {
@@ -61,6 +69,16 @@ template <int V> __device__ inline void load_floats(float out[V], const float *f
         const float4 high = reinterpret_cast<const float4 *>(from)[1];
         out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
         out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+    }
+}
+
+template <int V> __device__ inline void store_floats(float *to, const float in[V])
+{
+    if constexpr (V == 1) {
+        *to = in[0];
+    } else {
+        reinterpret_cast<float4 *>(to)[0] = make_float4(in[0], in[1], in[2], in[3]);
+        reinterpret_cast<float4 *>(to)[1] = make_float4(in[4], in[5], in[6], in[7]);
     }
 }
 

@@ -1,14 +1,18 @@
 /* RMSNorm over the last axis, after a residual sum (arXiv:1910.07467, eq. 4).
  *
- * A warp owns a row. The sum with the residual is rounded to bf16 as it is stored, and
- * the norm is that of the stored row: what backward reads is what forward normed. The
- * second pass over the row finds it in the cache.
+ * Forward and dx: a warp owns a row. The sum with the residual is rounded to bf16 as it
+ * is stored, and the norm is that of the stored row: what backward reads is what
+ * forward normed. The second pass over the row finds it in the cache.
+ *
+ * dw: a thread owns a column of a chunk of rows; the chunks' sums go to scratch and are
+ * added up, in order, by a second kernel.
  */
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* a block: one warp each */
+enum { COLUMNS = 128, CHUNK = 64 };
 
 /* x += residual in place; returns this lane's part of sum_c x^2. */
 template <int V>
@@ -68,4 +72,106 @@ void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
         PL_LAUNCH((rmsnorm_forward_kernel<1>), grid, block, 0, cuda_stream(be),
                   cuda_acts(out), rstd, cuda_acts(x), cuda_acts(residual), w, N, C,
                   eps);
+}
+
+/* sum_c dy w x of a row, this lane's part */
+template <int V>
+static __device__ float dot_row(const act *dout, const act *x, const float *w, int lane,
+                                int C)
+{
+    float sum = 0.0f;
+    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
+        float dy[V], a[V], scale[V];
+        load_acts<V>(dy, dout + c);
+        load_acts<V>(a, x + c);
+        load_floats<V>(scale, w + c);
+        for (int i = 0; i < V; i++)
+            sum = fmaf(dy[i] * scale[i], a[i], sum);
+    }
+    return sum;
+}
+
+template <int V>
+static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
+    rmsnorm_dx_kernel(act *dx, const act *dout, const act *x, const float *w,
+                      const float *rstd, int N, int C)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    const int n = (int)blockIdx.x * ROWS + (int)threadIdx.x / WARP_SIZE;
+    if (n >= N)
+        return; /* the whole warp */
+    const size_t row = (size_t)n * (size_t)C;
+    const float r = rstd[n];
+    const float mean = warp_sum(dot_row<V>(dout + row, x + row, w, lane, C)) / (float)C;
+    const float slope = mean * r * r;
+    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
+        float dy[V], a[V], scale[V], d[V];
+        load_acts<V>(dy, dout + row + c);
+        load_acts<V>(a, x + row + c);
+        load_floats<V>(scale, w + c);
+        load_acts<V>(d, dx + row + c);
+        for (int i = 0; i < V; i++)
+            d[i] += r * (scale[i] * dy[i] - a[i] * slope);
+        store_acts<V>(dx + row + c, d);
+    }
+}
+
+/* part[chunk, c] = sum of dout x rstd over the chunk's rows */
+static __global__ void __launch_bounds__(COLUMNS)
+    rmsnorm_dw_kernel(float *part, const act *dout, const act *x, const float *rstd,
+                      int N, int C)
+{
+    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x;
+    const int chunk = (int)blockIdx.y, end = min(N, (chunk + 1) * CHUNK);
+    if (c >= C)
+        return;
+    float sum = 0.0f;
+    for (int n = chunk * CHUNK; n < end; n++) {
+        const size_t i = (size_t)n * (size_t)C + (size_t)c;
+        sum = fmaf(__bfloat162float(dout[i]) * __bfloat162float(x[i]), rstd[n], sum);
+    }
+    part[(size_t)chunk * (size_t)C + (size_t)c] = sum;
+}
+
+static __global__ void __launch_bounds__(COLUMNS)
+    rmsnorm_dw_sum_kernel(float *dw, const float *part, int n_chunks, int C)
+{
+    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x;
+    if (c >= C)
+        return;
+    float sum = 0.0f;
+    for (int i = 0; i < n_chunks; i++)
+        sum += part[(size_t)i * (size_t)C + (size_t)c];
+    dw[c] += sum;
+}
+
+static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
+                       const float *w, const float *rstd, int N, int C)
+{
+    const unsigned grid = blocks_for((size_t)N, ROWS), block = ROWS * WARP_SIZE;
+    if (acts_width(C) == ACTS_WIDE)
+        PL_LAUNCH((rmsnorm_dx_kernel<ACTS_WIDE>), grid, block, 0, cuda_stream(be), dx,
+                  dout, x, w, rstd, N, C);
+    else
+        PL_LAUNCH((rmsnorm_dx_kernel<1>), grid, block, 0, cuda_stream(be), dx, dout, x,
+                  w, rstd, N, C);
+}
+
+/* More than 65535 chunks, the limit of a grid's second extent, are 4 million rows: the
+ * batch of a model is below that by its memory. */
+void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
+                           const pl_act *x, const float *w, const float *rstd, int N,
+                           int C)
+{
+    const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
+    const unsigned columns = blocks_for((size_t)C, COLUMNS);
+    float *part = static_cast<float *>(
+        cuda_scratch(cuda_self(be), n_chunks * (size_t)C * sizeof(float)));
+    rmsnorm_dx(be, cuda_acts(dx), cuda_acts(dout), cuda_acts(x), w, rstd, N, C);
+    if (!part)
+        return;
+    PL_LAUNCH(rmsnorm_dw_kernel, dim3(columns, n_chunks), COLUMNS, 0, cuda_stream(be),
+              part, cuda_acts(dout), cuda_acts(x), rstd, N, C);
+    PL_LAUNCH(rmsnorm_dw_sum_kernel, columns, COLUMNS, 0, cuda_stream(be), dw, part,
+              (int)n_chunks, C);
 }

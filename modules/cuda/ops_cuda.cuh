@@ -1,20 +1,40 @@
 /* The cuda backend's state and operations. The equations stand in modules/ops.h; each
- * file here is one of them, opposite to the one of the same stem in ref/ and cpu/. */
+ * file here is one of them, opposite to the one of the same name in ref/ and cpu/. */
 #ifndef PL_MODULES_CUDA_OPS_CUDA_CUH
 #define PL_MODULES_CUDA_OPS_CUDA_CUH
 #include "modules/backend.h"
 #include "modules/cuda/acts.cuh"
+#include "modules/cuda/gemm_cuda.h"
+
+struct pl_weight {
+    const float *master; /* [O,I] */
+    act *copy;
+    size_t n;
+};
 
 struct cuda_state {
     pl_backend backend;
+    int device;
     cudaStream_t stream; /* of all operations */
+    cuda_gemm *gemm;
+    /* One block that an operation may use until the next one starts on the stream. It
+     * grows at the first call of a larger shape, then stays. */
+    void *scratch;
+    size_t scratch_bytes;
+    /* cos, then sin, of position * frequency: [rope_positions, rope_size / 2] each */
+    float *rope;
+    int rope_positions, rope_size;
+    double rope_theta;
+    /* The first failure of an operation, reported by sync. */
+    pl_status failure;
+    char failure_text[512];
 };
 
-static inline cuda_state *cuda_self(pl_backend *be)
+static inline cuda_state *cuda_self(const pl_backend *be)
 {
     return static_cast<cuda_state *>(be->self);
 }
-static inline cudaStream_t cuda_stream(pl_backend *be)
+static inline cudaStream_t cuda_stream(const pl_backend *be)
 {
     return cuda_self(be)->stream;
 }
@@ -27,8 +47,56 @@ static inline const act *cuda_acts(const pl_act *acts)
     return reinterpret_cast<const act *>(acts);
 }
 
+/* Keeps the first failure and the thread's last error for sync. */
+void cuda_note_failure(cuda_state *self, pl_status status);
+/* The scratch block with at least `bytes`, aligned to 256; NULL (noted) if memory does
+ * not suffice. */
+void *cuda_scratch(cuda_state *self, size_t bytes);
+/* Parts of a block start at whole lines. */
+static inline size_t cuda_lines(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
+void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n);
+void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n);
+void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
+                        const float *w, int N, int C);
+void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
+                         const int32_t *tokens, int N, int C);
 void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                           const pl_act *residual, const float *w, int N, int C,
                           float eps);
+void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
+                           const pl_act *x, const float *w, const float *rstd, int N,
+                           int C);
+void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
+                         const pl_weight *w, int N, int O, int I);
+void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
+                    int N, int O, int I, bool accumulate);
+void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
+                    int N, int O, int I);
+void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
+               double theta, int start, int sign);
+void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
+                            int B, int T, int H, int G, int D);
+void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
+                             const pl_act *qkv, const pl_act *out, const float *lse,
+                             int B, int T, int H, int G, int D);
+void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *q,
+                           const pl_act *keys, const pl_act *values, const int32_t *pos,
+                           int B, int S, int H, int G, int D);
+void cuda_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
+void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
+                          const pl_act *gu, int N, int F);
+void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
+                     const pl_act *x, const pl_weight *w, const int32_t *targets,
+                     float scale, int N, int V, int C);
+void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
+                 int V, int C);
+void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
+void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
+                float grad_scale, const pl_adamw *adam);
 
 #endif

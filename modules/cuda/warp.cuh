@@ -30,4 +30,15 @@ template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratc
     return warp_sum(lane < THREADS / WARP_SIZE ? scratch[lane] : T(0));
 }
 
+/* The same for the maximum. */
+template <int THREADS, class T> __device__ inline T block_max(T value, T *scratch)
+{
+    const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    value = warp_max(value);
+    if (lane == 0)
+        scratch[warp] = value;
+    __syncthreads();
+    return warp_max(scratch[lane < THREADS / WARP_SIZE ? lane : 0]);
+}
+
 #endif

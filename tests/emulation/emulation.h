@@ -7,6 +7,7 @@
  *
  *   machine   blocks, warps, barriers, shuffles, tensor-core instructions
  *   memory    device memory, shared memory, and who touched which byte when
+ *   blas      the products of cuBLASLt, from its documentation, in plain loops
  *   runtime   streams, events, graphs, copies: the CUDA runtime's functions
  *
  * Kernel sources are compiled with -fsanitize=thread but linked with memory.cc instead

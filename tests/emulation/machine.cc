@@ -46,6 +46,8 @@ struct warp {
     int line;
     uint16_t meetings;
     uint8_t values[2][WARP][VALUE_BYTES];
+    bool has_product[2]; /* of the operands in that row */
+    float product[2][16][8];
 };
 
 struct grid_state {
@@ -272,6 +274,8 @@ const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char 
         machine_find(true, "%s:%d: lanes of its warp wait at %s:%d", file, line,
                      w->file, w->line);
     t->parity = !t->parity;
+    if (w->n_arrived == 0)
+        w->has_product[t->parity] = false;
     memcpy(w->values[t->parity][lane], value, bytes);
     w->file = file;
     w->line = line;
@@ -500,23 +504,28 @@ float half_of(uint32_t pair, int upper)
     return emulated_bits<float>(bits);
 }
 
-mma_operands operands_of(const uint8_t *value)
+/* The product of the operands that the warp deposited, made once for all lanes. */
+void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
 {
-    mma_operands o;
-    memcpy(&o, value, sizeof o);
-    return o;
-}
-
-float element_a(const uint8_t (*values)[VALUE_BYTES], int row, int k)
-{
-    const mma_operands o = operands_of(values[row % 8 * 4 + k % 8 / 2]);
-    return half_of(o.a[k / 8 * 2 + row / 8], k % 2);
-}
-
-float element_b(const uint8_t (*values)[VALUE_BYTES], int k, int column)
-{
-    const mma_operands o = operands_of(values[column * 4 + k % 8 / 2]);
-    return half_of(o.b[k / 8], k % 2);
+    float a[16][16], b[8][16];
+    for (int lane = 0; lane < WARP; lane++) {
+        const int g = lane / 4, p = lane % 4;
+        mma_operands o;
+        memcpy(&o, values[lane], sizeof o);
+        for (int i = 0; i < 4; i++)
+            for (int upper = 0; upper < 2; upper++)
+                a[g + i % 2 * 8][2 * p + i / 2 * 8 + upper] = half_of(o.a[i], upper);
+        for (int i = 0; i < 2; i++)
+            for (int upper = 0; upper < 2; upper++)
+                b[g][2 * p + i * 8 + upper] = half_of(o.b[i], upper);
+    }
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 8; column++) {
+            float sum = 0.0f;
+            for (int k = 0; k < 16; k++)
+                sum += a[row][k] * b[column][k];
+            product[row][column] = sum;
+        }
 }
 } // namespace
 
@@ -528,13 +537,13 @@ void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2
     memcpy(o.b, b, sizeof o.b);
     const uint8_t(*values)[VALUE_BYTES] = meet(&o, sizeof o, 0xffffffffu, file, line);
     const int lane = (int)(now.current % WARP), g = lane / 4, p = lane % 4;
-    for (int i = 0; i < 4; i++) {
-        const int row = g + i / 2 * 8, column = 2 * p + i % 2;
-        float sum = 0.0f;
-        for (int k = 0; k < 16; k++)
-            sum += element_a(values, row, k) * element_b(values, k, column);
-        c[i] += sum;
-    }
+    const bool parity = running()->parity;
+    warp *w = running_warp();
+    if (!w->has_product[parity])
+        make_product(w->product[parity], values);
+    w->has_product[parity] = true;
+    for (int i = 0; i < 4; i++)
+        c[i] += w->product[parity][g + i / 2 * 8][2 * p + i % 2];
 }
 
 /* Lane l names row l%8 of matrix l/8 and receives from each matrix the two elements

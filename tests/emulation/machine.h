@@ -3,6 +3,8 @@
 #define PL_TESTS_EMULATION_MACHINE_H
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/toolkit/cuda_runtime.h"
+#include "base/base.h"
+#include <functional>
 
 /* ---- machine.cc ---- */
 
@@ -18,6 +20,11 @@ void machine_find(bool place, const char *format, ...)
 bool machine_has_finding(void);
 const char *machine_finding(void);
 const char *machine_running_kernel(void); /* NULL between kernels */
+
+/* ---- runtime.cc ---- */
+
+/* Does `step` now, or at each launch of the graph that the stream is noted into. */
+cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
 
 /* ---- memory.cc ---- */
 

@@ -29,6 +29,7 @@ memory_observer memory_now;
 namespace
 {
 enum : size_t { ARENA_BYTES = (size_t)1 << 29, ALIGNMENT = 256, GAP = 256 };
+enum : size_t { POISON_BYTES = 64 << 10 };
 enum : uint16_t { MANY_LANES = 1 << 15, MANY_WARPS = 1 << 14, THREAD_BITS = 1023 };
 
 struct access_mark {
@@ -113,15 +114,11 @@ bool inside(const uint8_t *at, size_t bytes, const uint8_t *start, const uint8_t
 
 /* ---- races ---- */
 
-bool of_this_launch(uint32_t phase)
+/* Whether the marked access and the running thread's may happen at once. What is older
+ * than `oldest` does not count: the launch for device memory, the block for shared. */
+bool unordered(const access_mark *mark, uint32_t oldest)
 {
-    return phase >= memory_now.launch_phase;
-}
-
-/* Whether the marked access and the running thread's may happen at once. */
-bool unordered(const access_mark *mark)
-{
-    if (!of_this_launch(mark->phase))
+    if (mark->phase < oldest)
         return false;
     if (mark->phase < memory_now.block_phase)
         return true;
@@ -136,7 +133,7 @@ bool unordered(const access_mark *mark)
            (other != self || (mark->thread & MANY_LANES));
 }
 
-void note_read(shadow *s)
+void note_read(shadow *s, uint32_t oldest)
 {
     access_mark *r = &s->read;
     const unsigned other = r->thread & THREAD_BITS;
@@ -150,7 +147,7 @@ void note_read(shadow *s)
         else if (other != memory_now.thread)
             many |= MANY_LANES;
     }
-    if (!of_this_launch(s->first_read))
+    if (s->first_read < oldest)
         s->first_read = memory_now.phase;
     *r = access_mark{memory_now.phase, (uint16_t)(memory_now.thread | many),
                      memory_now.meetings};
@@ -158,18 +155,18 @@ void note_read(shadow *s)
 
 /* An atomic is ordered with other atomics: it leaves the mark of no thread's access,
  * and complains of plain ones. */
-const char *race_at(shadow *s, memory_access access)
+const char *race_at(shadow *s, memory_access access, uint32_t oldest)
 {
-    if (unordered(&s->write))
+    if (unordered(&s->write, oldest))
         return access == MEMORY_READ ? "reads what another wrote"
                                      : "writes what another wrote";
     if (access == MEMORY_READ) {
-        note_read(s);
+        note_read(s, oldest);
         return NULL;
     }
     const bool other_block =
-        of_this_launch(s->first_read) && s->first_read < memory_now.block_phase;
-    if (other_block || unordered(&s->read))
+        s->first_read >= oldest && s->first_read < memory_now.block_phase;
+    if (other_block || unordered(&s->read, oldest))
         return "writes what another read";
     if (access == MEMORY_WRITE)
         s->write =
@@ -184,15 +181,18 @@ const char *verb(memory_access access)
     return access == MEMORY_READ ? "reads" : "writes";
 }
 
+/* `written`: the phase from which on a write makes a byte readable. */
 void check_marks(shadow *marks, const void *address, size_t bytes, memory_access access,
-                 uint32_t oldest, const char *kind)
+                 uint32_t written, bool shared)
 {
+    const char *kind = shared ? "shared" : "device";
+    const uint32_t oldest = shared ? memory_now.block_phase : memory_now.launch_phase;
     for (size_t i = 0; i < bytes; i++) {
-        if (access != MEMORY_WRITE && marks[i].write.phase < oldest)
+        if (access != MEMORY_WRITE && marks[i].write.phase < written)
             machine_find(true,
                          "reads %s memory at %p that nobody wrote (byte %zu of %zu)",
                          kind, address, i, bytes);
-        const char *race = race_at(&marks[i], access);
+        const char *race = race_at(&marks[i], access, oldest);
         if (race)
             machine_find(
                 true, "%s: no barrier between them, %s memory at %p (byte %zu of %zu)",
@@ -243,7 +243,7 @@ void check_device(const uint8_t *at, size_t bytes, memory_access access)
                      a->bytes);
     else
         check_marks(arena_shadow + (at - arena), at, bytes, access, a->written ? 0 : 1,
-                    "device");
+                    false);
 }
 } // namespace
 
@@ -257,11 +257,11 @@ void memory_check(const void *address, size_t bytes, memory_access access)
     else if (inside(at, bytes, dynamic_part.start,
                     dynamic_part.start + dynamic_part.bytes))
         check_marks(dynamic_part.marks + (at - dynamic_part.start), at, bytes, access,
-                    memory_now.block_phase, "shared");
+                    memory_now.block_phase, true);
     else if (inside(at, bytes, static_part.start,
                     static_part.start + static_part.bytes))
         check_marks(static_part.marks + (at - static_part.start), at, bytes, access,
-                    memory_now.block_phase, "shared");
+                    memory_now.block_phase, true);
     else if (access != MEMORY_READ ||
              !(inside(at, bytes, memory_now.arguments, memory_now.arguments_end) ||
                inside(at, bytes, image, image_end)))
@@ -308,7 +308,7 @@ void memory_close(void)
 }
 
 /* First fit, with a gap behind each allocation. What it held before counts as
- * unwritten, and is not zero. */
+ * unwritten, and begins with bytes that are no number. */
 void *memory_allocate(size_t bytes)
 {
     set_up();
@@ -329,7 +329,7 @@ void *memory_allocate(size_t bytes)
                        allocation{at, bytes, false});
     memset((void *)(arena_shadow + (at - arena)), 0, bytes * sizeof(shadow));
     memory_open();
-    memset(at, 0xff, bytes);
+    memset(at, 0xff, std::min<size_t>(bytes, POISON_BYTES));
     memory_close();
     return at;
 }

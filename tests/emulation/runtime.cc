@@ -2,7 +2,6 @@
  * cudaStreamBeginCapture and cudaStreamEndCapture, where it is noted and done by each
  * cudaGraphLaunch. */
 #include "tests/emulation/machine.h"
-#include <functional>
 #include <map>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,18 +36,6 @@ emulated_stream *stream_of(cudaStream_t stream)
     return stream ? stream : &default_stream;
 }
 
-/* Now, or when the graph that is being made is launched. */
-cudaError_t in_order(cudaStream_t stream, std::function<void()> step)
-{
-    if (machine_has_finding())
-        return note(cudaErrorLaunchFailure);
-    if (stream_of(stream)->capture)
-        stream_of(stream)->capture->steps.push_back(step);
-    else
-        step();
-    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
-}
-
 void copy(void *to, const void *from, size_t bytes)
 {
     const bool in = memory_is_device(to), out = memory_is_device(from);
@@ -74,6 +61,17 @@ bool direction_fits(const void *to, const void *from, cudaMemcpyKind kind)
     return memory_is_device(to) == in && memory_is_device(from) == out;
 }
 } // namespace
+
+cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step)
+{
+    if (machine_has_finding())
+        return note(cudaErrorLaunchFailure);
+    if (stream_of(stream)->capture)
+        stream_of(stream)->capture->steps.push_back(step);
+    else
+        step();
+    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
+}
 
 /* ---- device ---- */
 
@@ -208,7 +206,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                      bytes, from, to);
         return note(cudaErrorInvalidValue);
     }
-    return in_order(stream, [=] { copy(to, from, bytes); });
+    return runtime_in_order(stream, [=] { copy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
@@ -216,7 +214,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 }
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
-    return in_order(stream, [=] {
+    return runtime_in_order(stream, [=] {
         if (memory_host_check("cudaMemset", memory, bytes))
             memory_set(memory, value, bytes);
     });
@@ -368,7 +366,7 @@ void emulated_launch_call(const emulated_call *call, dim3 grid, dim3 block,
         return;
     }
     const std::string arguments((const char *)call->arguments, call->bytes);
-    (void)in_order(stream, [=, kept = *call] {
+    (void)runtime_in_order(stream, [=, kept = *call] {
         std::vector<long double> aligned(kept.bytes / sizeof(long double) + 1);
         memcpy((void *)aligned.data(), arguments.data(), kept.bytes);
         emulated_call again = kept;

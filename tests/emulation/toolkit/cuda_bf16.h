@@ -14,31 +14,31 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-static inline float __bfloat162float(__nv_bfloat16 x)
+static EMULATED_INLINE float __bfloat162float(__nv_bfloat16 x)
 {
     return pl_bf16_to_float(x.bits);
 }
-static inline __nv_bfloat16 __float2bfloat16_rn(float x)
+static EMULATED_INLINE __nv_bfloat16 __float2bfloat16_rn(float x)
 {
     return __nv_bfloat16{pl_bf16_from_float(x)};
 }
-static inline __nv_bfloat16 __float2bfloat16(float x)
+static EMULATED_INLINE __nv_bfloat16 __float2bfloat16(float x)
 {
     return __float2bfloat16_rn(x);
 }
-static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+static EMULATED_INLINE __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
 {
     return __nv_bfloat162{__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
-static inline float2 __bfloat1622float2(__nv_bfloat162 x)
+static EMULATED_INLINE float2 __bfloat1622float2(__nv_bfloat162 x)
 {
     return float2{__bfloat162float(x.x), __bfloat162float(x.y)};
 }
-static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
+static EMULATED_INLINE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
 {
     return x.bits;
 }
-static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x)
+static EMULATED_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x)
 {
     return __nv_bfloat16{x};
 }

@@ -2,6 +2,10 @@
 #ifndef PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 #define PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 
+/* The compiler does not report what a call reads or writes in memory when it passes a
+ * struct: functions of structs have to disappear into their callers. */
+#define EMULATED_INLINE inline __attribute__((always_inline))
+
 #define EMULATED_VECTORS(type, name, align2, align4)                                   \
     struct __attribute__((aligned(align2))) name##2                                    \
     {                                                                                  \
@@ -15,15 +19,15 @@
     {                                                                                  \
         type x, y, z, w;                                                               \
     };                                                                                 \
-    static inline name##2 make_##name##2(type x, type y)                               \
+    static EMULATED_INLINE name##2 make_##name##2(type x, type y)                      \
     {                                                                                  \
         return name##2 {x, y};                                                         \
     }                                                                                  \
-    static inline name##3 make_##name##3(type x, type y, type z)                       \
+    static EMULATED_INLINE name##3 make_##name##3(type x, type y, type z)              \
     {                                                                                  \
         return name##3 {x, y, z};                                                      \
     }                                                                                  \
-    static inline name##4 make_##name##4(type x, type y, type z, type w)               \
+    static EMULATED_INLINE name##4 make_##name##4(type x, type y, type z, type w)      \
     {                                                                                  \
         return name##4 {x, y, z, w};                                                   \
     }

@@ -1,0 +1,86 @@
+/* AdamW (arXiv:1711.05101) and the norm it is clipped by. Each rounding is the
+ * reference's, so that its bytes are too.
+ *
+ * The sum of squares: a fixed number of blocks, whatever the device, each over the
+ * elements that are its turn; then one block over their sums.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+#include "modules/cuda/warp.cuh"
+#include <math.h>
+
+enum { THREADS = 256, SUM_BLOCKS = 512, WARPS = THREADS / WARP_SIZE };
+
+static __global__ void __launch_bounds__(THREADS)
+    squares_kernel(double *part, const float *g, size_t n)
+{
+    __shared__ double scratch[WARPS];
+    const size_t stride = (size_t)gridDim.x * THREADS;
+    double sum = 0.0;
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += stride)
+        sum += (double)g[i] * (double)g[i];
+    sum = block_sum<THREADS>(sum, scratch);
+    if (threadIdx.x == 0)
+        part[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    squares_sum_kernel(double *out, const double *part, int n)
+{
+    __shared__ double scratch[WARPS];
+    double sum = 0.0;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS)
+        sum += part[i];
+    sum = block_sum<THREADS>(sum, scratch);
+    if (threadIdx.x == 0)
+        *out = sum;
+}
+
+void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n)
+{
+    const unsigned blocks = min((unsigned)SUM_BLOCKS, blocks_for(n, THREADS));
+    double *part =
+        static_cast<double *>(cuda_scratch(cuda_self(be), SUM_BLOCKS * sizeof(double)));
+    if (!part)
+        return;
+    PL_LAUNCH(squares_kernel, blocks, THREADS, 0, cuda_stream(be), part, g, n);
+    PL_LAUNCH(squares_sum_kernel, 1, THREADS, 0, cuda_stream(be), out, part,
+              (int)blocks);
+}
+
+/* The step's constants: mass is 1 - beta^step. */
+struct adamw_step {
+    float lr, beta1, beta2, eps, weight_decay, mass1, mass2, grad_scale;
+};
+
+static __global__ void __launch_bounds__(THREADS)
+    adamw_kernel(float *p, float *m, float *v, float *g, size_t n, adamw_step a)
+{
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    const float gradient = g[i] * a.grad_scale;
+    const float first = a.beta1 * m[i] + (1.0f - a.beta1) * gradient;
+    const float second = a.beta2 * v[i] + (1.0f - a.beta2) * gradient * gradient;
+    const float step = (first / a.mass1) / (sqrtf(second / a.mass2) + a.eps);
+    const float before = p[i];
+    p[i] = before - a.lr * (step + a.weight_decay * before);
+    m[i] = first;
+    v[i] = second;
+    g[i] = 0.0f;
+}
+
+void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
+                float grad_scale, const pl_adamw *adam)
+{
+    const double steps = (double)adam->step;
+    const adamw_step a = {adam->lr,
+                          adam->beta1,
+                          adam->beta2,
+                          adam->eps,
+                          adam->weight_decay,
+                          (float)(1.0 - pow((double)adam->beta1, steps)),
+                          (float)(1.0 - pow((double)adam->beta2, steps)),
+                          grad_scale};
+    PL_LAUNCH(adamw_kernel, blocks_for(n, THREADS), THREADS, 0, cuda_stream(be), p, m,
+              v, g, n, a);
+}

@@ -1,0 +1,120 @@
+/* What the attention kernels share: the shape, tiles of one head in shared memory, and
+ * products of tiles by one warp.
+ *
+ * A head of D elements, D at most 128 and even, is computed as one of HD = 32, 64, 96
+ * or 128, with zeros behind: they add nothing to any product.
+ */
+#ifndef PL_MODULES_CUDA_ATTENTION_CUH
+#define PL_MODULES_CUDA_ATTENTION_CUH
+#include "modules/cuda/mma.cuh"
+#include "modules/cuda/ops_cuda.cuh"
+
+enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
+enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS }; /* a block's own: 16 a warp */
+enum { HEAD_MAX = 128 };
+
+struct attention_shape {
+    int T, H, G, D;
+    size_t stride; /* of a row of qkv: (H + 2G) D */
+    float scale;   /* 1/sqrt(D) */
+};
+
+/* Acts in a row of a tile: see mma.cuh about the 8. */
+template <int HD> struct tile_of {
+    enum { STRIDE = HD + 8 };
+    static constexpr size_t bytes(int rows)
+    {
+        return (size_t)rows * STRIDE * sizeof(act);
+    }
+};
+
+/* Rows first..first+ROWS-1 of a head, `from` being its row 0, into a tile: zeros past T
+ * and past D. Complete after copy_wait and a barrier. */
+template <int HD, int ROWS>
+__device__ inline void load_tile(act *tile, const act *from, size_t stride, int first,
+                                 int T, int D)
+{
+    constexpr int CHUNKS = HD / ACTS_WIDE;
+    for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += ATTENTION_THREADS) {
+        const int row = i / CHUNKS, column = i % CHUNKS * ACTS_WIDE;
+        act *to = tile + row * tile_of<HD>::STRIDE + column;
+        const bool inside = first + row < T && column < D;
+        const act *at =
+            inside ? from + (size_t)(first + row) * stride + (size_t)column : from;
+        if (D % ACTS_WIDE == 0) {
+            copy_async(to, at, inside ? 16 : 0);
+            continue;
+        }
+        for (int k = 0; k < ACTS_WIDE; k++)
+            to[k] = inside && column + k < D ? at[k] : __float2bfloat16_rn(0.0f);
+    }
+}
+
+/* c[16, 8 N] += rows of `a` (its A fragments at row) times `b`^T, over HD; b a tile of
+ * 8 N rows. */
+template <int HD, int N>
+__device__ inline void multiply_rows(float c[N][4], const act *a, int row, const act *b)
+{
+    constexpr int STRIDE = tile_of<HD>::STRIDE;
+#pragma unroll
+    for (int k = 0; k < HD; k += 16) {
+        unsigned left[4], right[4];
+        load_a(left, a, STRIDE, row, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            load_b(right, b, STRIDE, n * 8, k);
+            mma_16x8x16(c[n], left, right);
+            mma_16x8x16(c[n + 1], left, right + 2);
+        }
+    }
+}
+
+/* c[16, HD] += w[16, 8 N] times the tile b [8 N, HD] */
+template <int HD, int N>
+__device__ inline void multiply_weights(float c[HD / 8][4], const float w[N][4],
+                                        const act *b)
+{
+    constexpr int STRIDE = tile_of<HD>::STRIDE;
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+        unsigned left[4], right[4];
+        pack_a(left, w[k], w[k + 1]);
+#pragma unroll
+        for (int n = 0; n < HD / 8; n += 2) {
+            load_b_transposed(right, b, STRIDE, k * 8, n * 8);
+            mma_16x8x16(c[n], left, right);
+            mma_16x8x16(c[n + 1], left, right + 2);
+        }
+    }
+}
+
+/* Writes this warp's c [16, HD], scaled by rows, as rows first.. of a head. */
+template <int HD>
+__device__ inline void store_rows(act *to, size_t stride, const float c[HD / 8][4],
+                                  const float scale[2], int first, int T, int D)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+#pragma unroll
+    for (int n = 0; n < HD / 8; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = first + g + half * 8, column = n * 8 + 2 * p;
+            if (row < T && column < D)
+                *reinterpret_cast<unsigned *>(to + (size_t)row * stride + column) =
+                    pack_acts(c[n][2 * half] * scale[half],
+                              c[n][2 * half + 1] * scale[half]);
+        }
+}
+
+template <int N> __device__ inline void clear_rows(float c[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
+}
+
+/* Checks D, which no kernel could compute otherwise; false with the failure noted. */
+bool attention_can(pl_backend *be, int D);
+attention_shape attention_describe(int T, int H, int G, int D);
+
+#endif

@@ -1,0 +1,195 @@
+/* Causal attention, forward, in the manner of FlashAttention-2 (arXiv:2307.08691).
+ *
+ * A block owns 64 queries of one head, a warp 16 of them, and goes through the keys 64
+ * at a time, up to its own positions. For each row it keeps the largest score m, the
+ * sum l of exp(score - m) and the weighted sum of values o; when m grows, l and o
+ * shrink by exp(m_old - m_new). At the end out = o / l and lse = m + log l. The next
+ * keys and values are on their way while the current ones are used.
+ */
+#include "modules/cuda/attention.cuh"
+#include <math.h>
+
+enum { KEYS = 64, STAGES = 2 };
+
+static const float log2_e = 1.4426950408889634f;
+
+/* What a row keeps; [0] is row g of the warp's 16, [1] row g + 8. */
+struct row_state {
+    float m[2], l[2];
+};
+
+bool attention_can(pl_backend *be, int D)
+{
+    if (D <= HEAD_MAX && D % 2 == 0)
+        return true;
+    cuda_note_failure(
+        cuda_self(be),
+        pl_fail(PL_ERR_UNSUPPORTED,
+                "heads of %d elements: the cuda backend computes even sizes "
+                "up to %d",
+                D, HEAD_MAX));
+    return false;
+}
+
+attention_shape attention_describe(int T, int H, int G, int D)
+{
+    return attention_shape{
+        T, H, G, D, (size_t)(H + 2 * G) * (size_t)D, (float)(1.0 / sqrt((double)D))};
+}
+
+/* Scores past the diagonal become -inf. first_row and first_key are positions. */
+static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int key = first_key + n * 8 + 2 * p + i % 2;
+            if (key > first_row + g + i / 2 * 8)
+                s[n][i] = -INFINITY;
+        }
+}
+
+/* Over the four lanes that share a row. */
+static __device__ float row_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+static __device__ float row_sum(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+/* Scores become exp(score - m); m and l move on, o shrinks. `unit` is scale * log2 e:
+ * exponentials are powers of two. */
+template <int HD>
+static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
+                                   float o[HD / 8][4], float unit)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = row->m[half];
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top = row_max(top);
+        const float shrink = exp2f((row->m[half] - top) * unit);
+        float sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                s[n][i] = exp2f((s[n][i] - top) * unit);
+                sum += s[n][i];
+            }
+        row->m[half] = top;
+        row->l[half] = row->l[half] * shrink + sum;
+#pragma unroll
+        for (int n = 0; n < HD / 8; n++) {
+            o[n][2 * half] *= shrink;
+            o[n][2 * half + 1] *= shrink;
+        }
+    }
+}
+
+/* Keys and values of one stage, asked for as one group of copies. */
+template <int HD>
+static __device__ void ask_keys(act *stage, const act *keys, const act *values,
+                                attention_shape s, int first)
+{
+    load_tile<HD, KEYS>(stage, keys, s.stride, first, s.T, s.D);
+    load_tile<HD, KEYS>(stage + KEYS * tile_of<HD>::STRIDE, values, s.stride, first,
+                        s.T, s.D);
+    copy_commit();
+}
+
+template <int HD>
+static __global__ void __launch_bounds__(ATTENTION_THREADS)
+    attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
+{
+    constexpr int TILE = KEYS * tile_of<HD>::STRIDE;
+    /* the longest rows first: they take the most time */
+    const int first = (int)(gridDim.x - 1 - blockIdx.x) * ATTENTION_ROWS;
+    const int h = (int)blockIdx.y, b = (int)blockIdx.z,
+              warp = (int)threadIdx.x / WARP_SIZE;
+    const size_t row0 = (size_t)b * (size_t)s.T;
+    const act *q = qkv + row0 * s.stride + (size_t)h * (size_t)s.D;
+    const act *k =
+        qkv + row0 * s.stride + (size_t)(s.H + h / (s.H / s.G)) * (size_t)s.D;
+    const act *v = k + (size_t)s.G * (size_t)s.D;
+    act *queries = static_cast<act *>(dynamic_shared());
+    act *stages = queries + ATTENTION_ROWS * tile_of<HD>::STRIDE;
+    row_state row = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
+    float o[HD / 8][4];
+    clear_rows<HD / 8>(o);
+    load_tile<HD, ATTENTION_ROWS>(queries, q, s.stride, first, s.T, s.D);
+    ask_keys<HD>(stages, k, v, s, 0);
+    const int end = min(first + ATTENTION_ROWS, s.T), my_row = first + warp * 16;
+    for (int key = 0, stage = 0; key < end; key += KEYS, stage ^= 1) {
+        act *here = stages + stage * 2 * TILE;
+        if (key + KEYS < end)
+            ask_keys<HD>(stages + (stage ^ 1) * 2 * TILE, k, v, s, key + KEYS);
+        else
+            copy_commit(); /* an empty group: one may always be under way */
+        copy_wait<1>();
+        __syncthreads();
+        float scores[KEYS / 8][4];
+        clear_rows<KEYS / 8>(scores);
+        multiply_rows<HD, KEYS / 8>(scores, queries, warp * 16, here);
+        if (key + KEYS - 1 > my_row)
+            mask_scores(scores, my_row, key);
+        take_scores<HD>(scores, &row, o, s.scale * log2_e);
+        multiply_weights<HD, KEYS / 8>(o, scores, here + TILE);
+        __syncthreads();
+    }
+    copy_wait<0>();
+    const float l[2] = {row_sum(row.l[0]), row_sum(row.l[1])};
+    const float inverse[2] = {1.0f / l[0], 1.0f / l[1]};
+    const size_t width = (size_t)s.H * (size_t)s.D;
+    store_rows<HD>(out + row0 * width + (size_t)h * (size_t)s.D, width, o, inverse,
+                   my_row, s.T, s.D);
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    for (int half = 0; half < 2; half++) {
+        const int t = my_row + lane / 4 + half * 8;
+        if (lane % 4 == 0 && t < s.T)
+            lse[((size_t)b * (size_t)s.H + (size_t)h) * (size_t)s.T + (size_t)t] =
+                row.m[half] * s.scale + logf(l[half]);
+    }
+}
+
+template <int HD>
+static void forward(pl_backend *be, act *out, float *lse, const act *qkv, int B,
+                    attention_shape s)
+{
+    const size_t shared = tile_of<HD>::bytes(ATTENTION_ROWS + STAGES * 2 * KEYS);
+    const dim3 grid(blocks_for((size_t)s.T, ATTENTION_ROWS), (unsigned)s.H,
+                    (unsigned)B);
+    cuda_note_failure(
+        cuda_self(be),
+        device_check(cudaFuncSetAttribute(attention_forward_kernel<HD>,
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          (int)shared),
+                     "the shared memory of attention"));
+    PL_LAUNCH((attention_forward_kernel<HD>), grid, ATTENTION_THREADS, shared,
+              cuda_stream(be), out, lse, qkv, s);
+}
+
+void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
+                            int B, int T, int H, int G, int D)
+{
+    const attention_shape s = attention_describe(T, H, G, D);
+    if (!attention_can(be, D))
+        return;
+    if (D <= 32)
+        forward<32>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+    else if (D <= 64)
+        forward<64>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+    else if (D <= 96)
+        forward<96>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+    else
+        forward<128>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+}

@@ -1,0 +1,227 @@
+/* Opening the cuda backend, its memory, its table. */
+#include "modules/cuda/cuda.h"
+#include "modules/cuda/ops_cuda.cuh"
+#include <stdio.h>
+
+enum { CAPABILITY_MIN = 8 }; /* bf16 tensor cores, asynchronous copies */
+
+/* ---- failures ---- */
+
+void cuda_note_failure(cuda_state *self, pl_status status)
+{
+    if (status == PL_OK || self->failure != PL_OK)
+        return;
+    self->failure = status;
+    (void)pl_copy_text(self->failure_text, sizeof self->failure_text, pl_last_error());
+}
+
+static void note_device(pl_backend *be, cudaError_t error, const char *what)
+{
+    cuda_note_failure(cuda_self(be), device_check(error, what));
+}
+
+static pl_status cuda_sync(pl_backend *be)
+{
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(self, device_sync(self->stream, "an operation"));
+    const pl_status status = self->failure;
+    self->failure = PL_OK;
+    return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
+}
+
+/* ---- memory ---- */
+
+static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
+{
+    *out = NULL;
+    PL_RETURN_IF(device_check(cudaMalloc(out, bytes), what));
+    return device_check(cudaMemsetAsync(*out, 0, bytes, cuda_stream(be)), what);
+}
+
+/* cudaFree waits for what still runs. */
+static void cuda_release(pl_backend *be, void *memory)
+{
+    note_device(be, cudaFree(memory), "a release");
+}
+
+/* From pageable memory: the caller's bytes are taken when this returns. */
+static void cuda_upload(pl_backend *be, void *device, const void *host, size_t bytes)
+{
+    note_device(
+        be,
+        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_stream(be)),
+        "an upload");
+}
+
+static void cuda_download(pl_backend *be, void *host, const void *device, size_t bytes)
+{
+    note_device(
+        be,
+        cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda_stream(be)),
+        "a download");
+}
+
+static void cuda_fill_zero(pl_backend *be, void *device, size_t bytes)
+{
+    note_device(be, cudaMemsetAsync(device, 0, bytes, cuda_stream(be)), "a fill");
+}
+
+void *cuda_scratch(cuda_state *self, size_t bytes)
+{
+    if (bytes <= self->scratch_bytes)
+        return self->scratch;
+    (void)cudaFree(self->scratch);
+    self->scratch = NULL;
+    self->scratch_bytes = 0;
+    const pl_status status =
+        device_check(cudaMalloc(&self->scratch, bytes), "the operations' scratch");
+    cuda_note_failure(self, status);
+    if (status != PL_OK)
+        return self->scratch = NULL;
+    self->scratch_bytes = bytes;
+    return self->scratch;
+}
+
+/* ---- weights ---- */
+
+static pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
+                                    pl_weight **out)
+{
+    *out = NULL;
+    void *copy = NULL;
+    const size_t n = (size_t)O * (size_t)I;
+    PL_RETURN_IF(cuda_alloc(be, n * sizeof(act), "a compute copy of a matrix", &copy));
+    pl_weight *weight = static_cast<pl_weight *>(pl_alloc(sizeof *weight));
+    *weight = pl_weight{master, static_cast<act *>(copy), n};
+    *out = weight;
+    return PL_OK;
+}
+
+static void cuda_weight_destroy(pl_backend *be, pl_weight **weight)
+{
+    if (!*weight)
+        return;
+    cuda_release(be, (*weight)->copy);
+    pl_free(*weight);
+    *weight = NULL;
+}
+
+/* ---- the table ---- */
+
+static pl_ops make_table()
+{
+    pl_ops ops = {};
+    ops.alloc = cuda_alloc;
+    ops.release = cuda_release;
+    ops.upload = cuda_upload;
+    ops.download = cuda_download;
+    ops.fill_zero = cuda_fill_zero;
+    ops.sync = cuda_sync;
+    ops.act_to_float = cuda_act_to_float;
+    ops.act_from_float = cuda_act_from_float;
+    ops.weight_create = cuda_weight_create;
+    ops.weight_destroy = cuda_weight_destroy;
+    ops.weights_refresh = cuda_weights_refresh;
+    ops.embed_forward = cuda_embed_forward;
+    ops.embed_backward = cuda_embed_backward;
+    ops.rmsnorm_forward = cuda_rmsnorm_forward;
+    ops.rmsnorm_backward = cuda_rmsnorm_backward;
+    ops.matmul_forward = cuda_matmul_forward;
+    ops.matmul_dx = cuda_matmul_dx;
+    ops.matmul_dw = cuda_matmul_dw;
+    ops.rope = cuda_rope;
+    ops.attention_forward = cuda_attention_forward;
+    ops.attention_backward = cuda_attention_backward;
+    ops.attention_decode = cuda_attention_decode;
+    ops.swiglu_forward = cuda_swiglu_forward;
+    ops.swiglu_backward = cuda_swiglu_backward;
+    ops.classifier = cuda_classifier;
+    ops.logits = cuda_logits;
+    ops.sum_squares = cuda_sum_squares;
+    ops.adamw = cuda_adamw;
+    return ops;
+}
+
+static const pl_ops cuda_ops = make_table();
+
+/* ---- opening ---- */
+
+static pl_status find_device(int ordinal, cudaDeviceProp *properties)
+{
+    int n = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+    if (error != cudaSuccess || n == 0)
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "this machine has no usable CUDA device (%s); choose backend cpu",
+            error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+    if (ordinal < 0 || ordinal >= n)
+        return pl_fail(PL_ERR_CONFIG, "CUDA device %d does not exist: there are %d",
+                       ordinal, n);
+    PL_RETURN_IF(device_check(cudaGetDeviceProperties(properties, ordinal),
+                              "the properties of the device"));
+    if (properties->major < CAPABILITY_MIN)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "CUDA device %d (%s) has compute capability %d.%d; the cuda "
+                       "backend needs 8.0: choose backend cpu",
+                       ordinal, properties->name, properties->major, properties->minor);
+    return PL_OK;
+}
+
+static pl_status start(cuda_state *self)
+{
+    PL_RETURN_IF(device_check(cudaSetDevice(self->device), "the choice of a device"));
+    PL_RETURN_IF(device_check(
+        cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
+    return gemm_cuda_open(&self->gemm);
+}
+
+/* Equal text, equal bytes: the kind of device and who multiplies. */
+static void describe(cuda_state *self, const cudaDeviceProp *p)
+{
+    char library[32];
+    gemm_cuda_describe(self->gemm, library, sizeof library);
+    snprintf(self->backend.device, sizeof self->backend.device,
+             "cuda bf16 %.40s sm_%d%d %s", p->name, p->major, p->minor, library);
+}
+
+pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out)
+{
+    cudaDeviceProp properties;
+    *out = NULL;
+    if (options->precision && strcmp(options->precision, "f32") == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the cuda backend computes in bf16 only; set "
+                       "precision bf16 or choose backend cpu");
+    PL_RETURN_IF(find_device(options->device, &properties));
+    cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
+    self->device = options->device;
+    self->backend.ops = &cuda_ops;
+    self->backend.name = "cuda";
+    self->backend.act = PL_BF16;
+    self->backend.n_threads = 1;
+    self->backend.self = self;
+    *out = &self->backend;
+    const pl_status status = start(self);
+    if (status == PL_OK)
+        describe(self, &properties);
+    else
+        cuda_backend_destroy(out);
+    return status;
+}
+
+void cuda_backend_destroy(pl_backend **backend)
+{
+    if (!*backend)
+        return;
+    cuda_state *self = cuda_self(*backend);
+    if (self->stream)
+        (void)cudaStreamSynchronize(self->stream);
+    gemm_cuda_close(&self->gemm);
+    (void)cudaFree(self->scratch);
+    (void)cudaFree(self->rope);
+    if (self->stream)
+        (void)cudaStreamDestroy(self->stream);
+    pl_free(self);
+    *backend = NULL;
+}

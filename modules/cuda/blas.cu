@@ -1,0 +1,49 @@
+/* The emulation's functions are part of the program; the library's are looked up. */
+#include "modules/cuda/blas.h"
+#ifdef __CUDACC__
+#include <dlfcn.h>
+
+/* cuBLAS has the toolkit's major number. */
+#define TEXT_(x)  #x
+#define TEXT(x)   TEXT_(x)
+#define BLAS_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+
+/* Where the system looks, else in the toolkit that this was compiled with. */
+static void *open_library()
+{
+    void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
+    return library ? library
+                   : dlopen(PL_CUDA_LIBRARIES "/" BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
+}
+
+static pl_status look_up(void *library, const char *name, void *function)
+{
+    void *found = dlsym(library, name);
+    memcpy(function, &found, sizeof found);
+    if (found)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED, "%s lacks %s; install cuBLAS of that toolkit",
+                   BLAS_NAME, name);
+}
+
+pl_status blas_load(blas *out)
+{
+    void *library = open_library();
+    if (!library)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "cuBLAS is missing (%s); install it or choose backend cpu",
+                       dlerror());
+#define BLAS_LOOK_UP(name) PL_RETURN_IF(look_up(library, #name, &out->name));
+    BLAS_FUNCTIONS(BLAS_LOOK_UP)
+#undef BLAS_LOOK_UP
+    return PL_OK;
+}
+#else
+pl_status blas_load(blas *out)
+{
+#define BLAS_TAKE(name) out->name = ::name;
+    BLAS_FUNCTIONS(BLAS_TAKE)
+#undef BLAS_TAKE
+    return PL_OK;
+}
+#endif

@@ -1,0 +1,26 @@
+/* The production backend on NVIDIA GPUs, compute capability 8.0 and newer.
+ *
+ * Activations and compute copies of weights are bf16, sums and master weights fp32.
+ * Products go to cuBLASLt, without its non-deterministic reductions; everything else
+ * is a kernel of this folder (docs/CUDA.md). One stream does all operations in order:
+ * a failure surfaces at sync. Equal inputs give equal bytes on one kind of device with
+ * one version of cuBLAS; both stand in the device text.
+ */
+#ifndef PL_MODULES_CUDA_CUDA_H
+#define PL_MODULES_CUDA_CUDA_H
+#include "modules/backend.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ERR_UNSUPPORTED without a driver, without a device, for a device older than 8.0, and
+ * for precision f32; ERR_CONFIG for an ordinal that does not exist. One thread uses a
+ * backend at a time. */
+PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
+                                            pl_backend **out);
+void cuda_backend_destroy(pl_backend **backend);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

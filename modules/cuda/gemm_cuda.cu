@@ -1,0 +1,244 @@
+/* cuBLASLt is column-major: the row-major product c = a b is the column-major c^T =
+ * b^T a^T, so that b is its first operand and a the second, each read as the transpose
+ * of what it is here.
+ */
+#include "modules/cuda/gemm_cuda.h"
+#include "modules/cuda/blas.h"
+#include "modules/cuda/device.h"
+#include <stdio.h>
+
+enum { PLANS_MAX = 256, ALIGNMENT_MAX = 256 };
+/* NVIDIA's advice for Hopper; older devices ask for less. */
+static const size_t workspace_bytes = (size_t)32 << 20;
+
+/* What a plan is for: alignments in bytes, of first, second, c. */
+typedef struct plan_key {
+    int32_t kind, M, N, K, type;
+    uint32_t alignment[3];
+} plan_key;
+
+typedef struct gemm_plan {
+    plan_key key;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t first, second, c;
+    cublasLtMatmulAlgo_t algo;
+} gemm_plan;
+
+struct cuda_gemm {
+    blas api;
+    cublasLtHandle_t handle;
+    void *workspace;
+    gemm_plan plans[PLANS_MAX];
+    int n_plans;
+};
+
+static pl_status check(const cuda_gemm *gemm, cublasStatus_t status, const char *what)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return PL_OK;
+    return pl_fail(PL_ERR_DEVICE, "cuBLASLt failed at %s: %s", what,
+                   gemm->api.cublasLtGetStatusString(status));
+}
+
+pl_status gemm_cuda_open(cuda_gemm **out)
+{
+    *out = NULL;
+    cuda_gemm *gemm = (cuda_gemm *)pl_alloc(sizeof *gemm);
+    pl_status status = blas_load(&gemm->api);
+    if (status == PL_OK)
+        status = check(gemm, gemm->api.cublasLtCreate(&gemm->handle), "its start");
+    if (status == PL_OK)
+        status = device_check(cudaMalloc(&gemm->workspace, workspace_bytes),
+                              "the workspace of matrix products");
+    if (status != PL_OK)
+        gemm_cuda_close(&gemm);
+    *out = gemm;
+    return status;
+}
+
+/* Also one that was made only in part. */
+static void drop_plan(const blas *api, gemm_plan *plan)
+{
+    if (plan->desc)
+        (void)api->cublasLtMatmulDescDestroy(plan->desc);
+    if (plan->first)
+        (void)api->cublasLtMatrixLayoutDestroy(plan->first);
+    if (plan->second)
+        (void)api->cublasLtMatrixLayoutDestroy(plan->second);
+    if (plan->c)
+        (void)api->cublasLtMatrixLayoutDestroy(plan->c);
+}
+
+static void drop_plans(cuda_gemm *gemm)
+{
+    for (int i = 0; i < gemm->n_plans; i++)
+        drop_plan(&gemm->api, &gemm->plans[i]);
+    gemm->n_plans = 0;
+}
+
+void gemm_cuda_close(cuda_gemm **gemm)
+{
+    cuda_gemm *g = *gemm;
+    if (!g)
+        return;
+    drop_plans(g);
+    (void)cudaFree(g->workspace);
+    if (g->handle)
+        (void)g->api.cublasLtDestroy(g->handle);
+    pl_free(g);
+    *gemm = NULL;
+}
+
+void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes)
+{
+    const size_t v = gemm->api.cublasLtGetVersion();
+    snprintf(text, bytes, "cublas %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}
+
+/* ---- plans ---- */
+
+static uint32_t alignment_of(const void *address)
+{
+    uint32_t alignment = ALIGNMENT_MAX;
+    while ((uintptr_t)address % alignment != 0)
+        alignment /= 2;
+    return alignment;
+}
+
+static plan_key key_of(const gemm_call *call)
+{
+    plan_key key = {call->kind, call->M, call->N, call->K, call->type, {0, 0, 0}};
+    key.alignment[0] = alignment_of(call->b);
+    key.alignment[1] = alignment_of(call->a);
+    key.alignment[2] = alignment_of(call->c);
+    return key;
+}
+
+/* Layouts and transpositions, as cuBLASLt sees the row-major operands. */
+static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
+{
+    const blas *api = &gemm->api;
+    const plan_key *k = &plan->key;
+    const uint64_t M = (uint64_t)k->M, N = (uint64_t)k->N, K = (uint64_t)k->K;
+    const bool b_rows_are_n = k->kind == GEMM_NT, a_rows_are_k = k->kind == GEMM_TN;
+    const cublasOperation_t first = b_rows_are_n ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = a_rows_are_k ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const uint64_t first_rows = b_rows_are_n ? K : N,
+                   second_rows = a_rows_are_k ? M : K;
+    const cudaDataType_t type = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    PL_RETURN_IF(check(
+        gemm,
+        api->cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "a plan"));
+    PL_RETURN_IF(check(gemm,
+                       api->cublasLtMatmulDescSetAttribute(plan->desc,
+                                                           CUBLASLT_MATMUL_DESC_TRANSA,
+                                                           &first, sizeof first),
+                       "a plan"));
+    PL_RETURN_IF(check(gemm,
+                       api->cublasLtMatmulDescSetAttribute(plan->desc,
+                                                           CUBLASLT_MATMUL_DESC_TRANSB,
+                                                           &second, sizeof second),
+                       "a plan"));
+    PL_RETURN_IF(check(gemm,
+                       api->cublasLtMatrixLayoutCreate(&plan->first, CUDA_R_16BF,
+                                                       first_rows, b_rows_are_n ? N : K,
+                                                       (int64_t)first_rows),
+                       "a plan"));
+    PL_RETURN_IF(check(
+        gemm,
+        api->cublasLtMatrixLayoutCreate(&plan->second, CUDA_R_16BF, second_rows,
+                                        a_rows_are_k ? K : M, (int64_t)second_rows),
+        "a plan"));
+    return check(gemm,
+                 api->cublasLtMatrixLayoutCreate(&plan->c, type, N, M, (int64_t)N),
+                 "a plan");
+}
+
+/* Deterministic reductions only, and what the operands' addresses allow. */
+static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
+                        const plan_key *key)
+{
+    const uint64_t workspace = workspace_bytes;
+    const uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } wishes[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->alignment[0], 4},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->alignment[1], 4},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->alignment[2], 4},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->alignment[2], 4},
+    };
+    for (const auto &wish : wishes)
+        PL_RETURN_IF(check(gemm,
+                           gemm->api.cublasLtMatmulPreferenceSetAttribute(
+                               preference, wish.attribute, wish.value, wish.bytes),
+                           "a preference"));
+    return PL_OK;
+}
+
+static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
+{
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    PL_RETURN_IF(check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference),
+                       "a preference"));
+    pl_status status = prefer(gemm, preference, &plan->key);
+    if (status == PL_OK)
+        status = check(gemm,
+                       gemm->api.cublasLtMatmulAlgoGetHeuristic(
+                           gemm->handle, plan->desc, plan->first, plan->second, plan->c,
+                           plan->c, preference, 1, &result, &found),
+                       "the choice of an algorithm");
+    (void)gemm->api.cublasLtMatmulPreferenceDestroy(preference);
+    if (status == PL_OK && found == 0)
+        status = pl_fail(PL_ERR_DEVICE, "cuBLASLt has no algorithm for %d x %d x %d",
+                         plan->key.M, plan->key.N, plan->key.K);
+    if (status == PL_OK)
+        plan->algo = result.algo;
+    return status;
+}
+
+/* The table is full only after hundreds of different batch shapes: then it starts
+ * anew. */
+static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **out)
+{
+    const plan_key key = key_of(call);
+    for (int i = 0; i < gemm->n_plans; i++) {
+        *out = &gemm->plans[i];
+        if (memcmp(&(*out)->key, &key, sizeof key) == 0)
+            return PL_OK;
+    }
+    if (gemm->n_plans == PLANS_MAX)
+        drop_plans(gemm);
+    gemm_plan *plan = *out = &gemm->plans[gemm->n_plans];
+    memset(plan, 0, sizeof *plan);
+    plan->key = key;
+    pl_status status = describe_operands(gemm, plan);
+    if (status == PL_OK)
+        status = choose_algorithm(gemm, plan);
+    if (status == PL_OK)
+        gemm->n_plans++;
+    else
+        drop_plan(&gemm->api, plan);
+    return status;
+}
+
+pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t stream)
+{
+    const float one = 1.0f, beta = call->accumulate ? 1.0f : 0.0f;
+    gemm_plan *plan;
+    PL_RETURN_IF(find_plan(gemm, call, &plan));
+    return check(gemm,
+                 gemm->api.cublasLtMatmul(
+                     gemm->handle, plan->desc, &one, call->b, plan->first, call->a,
+                     plan->second, &beta, call->c, plan->c, call->c, plan->c,
+                     &plan->algo, gemm->workspace, workspace_bytes, stream),
+                 "a matrix product");
+}

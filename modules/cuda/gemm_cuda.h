@@ -1,0 +1,38 @@
+/* Matrix products by cuBLASLt, in row-major terms.
+ *
+ * The choice of an algorithm is asked for once per shape and kept. Algorithms that add
+ * in place by atomics are excluded: the same shapes give the same bytes.
+ */
+#ifndef PL_MODULES_CUDA_GEMM_CUDA_H
+#define PL_MODULES_CUDA_GEMM_CUDA_H
+#include "modules/backend.h"
+#include <cuda_runtime.h>
+
+typedef struct cuda_gemm cuda_gemm;
+
+typedef enum gemm_kind {
+    GEMM_NT, /* c[m,n] = a[m,k] b[n,k]^T : forward */
+    GEMM_NN, /* c[m,n] = a[m,k] b[k,n]   : dx */
+    GEMM_TN  /* c[m,n] = a[k,m]^T b[k,n] : dw */
+} gemm_kind;
+
+/* a and b bf16; c of `type`, overwritten or, with `accumulate`, added to. */
+typedef struct gemm_call {
+    gemm_kind kind;
+    int M, N, K;
+    pl_type type;
+    bool accumulate;
+    void *c;
+    const void *a, *b;
+} gemm_call;
+
+PL_MUST_CHECK pl_status gemm_cuda_open(cuda_gemm **out);
+void gemm_cuda_close(cuda_gemm **gemm);
+/* Asynchronous; ERR_DEVICE if cuBLAS refuses. Allocates at the first call of a shape.
+ */
+PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
+                                      cudaStream_t stream);
+/* "cublas 13.0.2" */
+void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,122 @@
+/* Tensor cores and asynchronous copies: each PTX instruction in a function of its own,
+ * which the emulation has too (tests/emulation/machine.cc). Tiles of bf16 lie in shared
+ * memory in rows of `stride` acts; a stride of 8 more than a multiple of 64 bytes keeps
+ * the eight rows that an instruction reads in different banks.
+ *
+ * With g = lane/4 and p = lane%4, the products' fragments hold
+ *
+ *   c[0..1] = C[g][2p..]      c[2..3] = C[g+8][2p..]
+ */
+#ifndef PL_MODULES_CUDA_MMA_CUH
+#define PL_MODULES_CUDA_MMA_CUH
+#include "modules/cuda/acts.cuh"
+
+/* C += A B for A [16,16], B [16,8]. */
+__device__ inline void mma_16x8x16(float c[4], const unsigned a[4], const unsigned b[2])
+{
+#ifdef __CUDACC__
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    emulated_mma_16816_bf16(c, a, b);
+#endif
+}
+
+/* Four 8x8 matrices; lane l names row l%8 of matrix l/8. */
+__device__ inline void ldmatrix(unsigned out[4], const act *row)
+{
+#ifdef __CUDACC__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at));
+#else
+    emulated_ldmatrix_x4(out, row, false);
+#endif
+}
+
+__device__ inline void ldmatrix_transposed(unsigned out[4], const act *row)
+{
+#ifdef __CUDACC__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at));
+#else
+    emulated_ldmatrix_x4(out, row, true);
+#endif
+}
+
+/* ---- fragments of a tile ---- */
+
+/* A: rows row.. and columns k.. of a tile [row][k] */
+__device__ inline void load_a(unsigned a[4], const act *tile, int stride, int row,
+                              int k)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    ldmatrix(a, tile + (row + lane % 16) * stride + k + lane / 16 * 8);
+}
+
+/* Two neighbouring B, columns n.. and n+8.., of a tile [n][k] */
+__device__ inline void load_b(unsigned b[4], const act *tile, int stride, int n, int k)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    ldmatrix(b, tile + (n + lane % 8 + lane / 16 * 8) * stride + k + lane / 8 % 2 * 8);
+}
+
+/* The same of a tile [k][n] */
+__device__ inline void load_b_transposed(unsigned b[4], const act *tile, int stride,
+                                         int k, int n)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    ldmatrix_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);
+}
+
+/* Two C side by side, [16,16], become an A: what one product gave the next one takes.
+ */
+__device__ inline void pack_a(unsigned a[4], const float left[4], const float right[4])
+{
+    a[0] = pack_acts(left[0], left[1]);
+    a[1] = pack_acts(left[2], left[3]);
+    a[2] = pack_acts(right[0], right[1]);
+    a[3] = pack_acts(right[2], right[3]);
+}
+
+/* ---- asynchronous copies ---- */
+
+/* 16 bytes from global to shared memory, the first `valid` of them; the rest is 0. */
+__device__ inline void copy_async(act *shared, const act *global, int valid)
+{
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to),
+                 "l"(global), "r"(valid)
+                 : "memory");
+#else
+    emulated_cp_async(shared, global, valid);
+#endif
+}
+
+/* Copies since the last commit are a group. */
+__device__ inline void copy_commit()
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+#else
+    emulated_cp_async_commit();
+#endif
+}
+
+/* Until all but the newest LEFT groups of this thread have arrived. */
+template <int LEFT> __device__ inline void copy_wait()
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(LEFT) : "memory");
+#else
+    emulated_cp_async_wait(LEFT);
+#endif
+}
+
+#endif

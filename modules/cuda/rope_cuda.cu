@@ -1,0 +1,110 @@
+/* Rotary position embedding (arXiv:2104.09864), Llama's pairing: element i of a head
+ * turns with element i + D/2. The cosines come from a table made in double on the
+ * host, as the cpu backend's: fp32 sines of large angles would be wrong.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+#include <math.h>
+
+enum { THREADS = 256, POSITIONS_MIN = 256 };
+
+/* The heads of a row that turn, and where their table starts. */
+struct rope_plan {
+    int T, heads, half; /* heads: H + G; half: D/2 */
+    size_t stride;      /* of a row of qkv */
+    const float *cosines, *sines;
+    float sign;
+};
+
+template <int V>
+static __global__ void __launch_bounds__(THREADS)
+    rope_kernel(act *qkv, rope_plan plan, size_t n_pairs)
+{
+    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    if (i >= n_pairs)
+        return;
+    const size_t half = (size_t)plan.half, row_pairs = (size_t)plan.heads * half;
+    const size_t row = i / row_pairs, head = i % row_pairs / half, at = i % half;
+    const size_t angle = row % (size_t)plan.T * half + at;
+    act *low = qkv + row * plan.stride + head * 2 * half + at;
+    float a[V], b[V], c[V], s[V];
+    load_acts<V>(a, low);
+    load_acts<V>(b, low + half);
+    load_floats<V>(c, plan.cosines + angle);
+    load_floats<V>(s, plan.sines + angle);
+    for (int k = 0; k < V; k++) {
+        const float x = a[k], y = b[k], sine = s[k] * plan.sign;
+        a[k] = x * c[k] - y * sine;
+        b[k] = y * c[k] + x * sine;
+    }
+    store_acts<V>(low, a);
+    store_acts<V>(low + half, b);
+}
+
+static void fill_table(float *cosines, int n_positions, int D, double theta)
+{
+    const size_t half = (size_t)D / 2, count = (size_t)n_positions * half;
+    for (size_t i = 0; i < count; i++) {
+        const double frequency = pow(theta, -2.0 * (double)(i % half) / D);
+        const double angle = (double)(i / half) * frequency;
+        cosines[i] = (float)cos(angle);
+        cosines[count + i] = (float)sin(angle);
+    }
+}
+
+static pl_status make_table(cuda_state *self, int n_positions, int D, double theta)
+{
+    const size_t bytes = (size_t)n_positions * (size_t)D * sizeof(float);
+    void *host = NULL;
+    (void)cudaFree(self->rope);
+    self->rope = NULL;
+    self->rope_positions = 0;
+    PL_RETURN_IF(device_check(cudaMalloc(&self->rope, bytes), "the rotary table"));
+    PL_RETURN_IF(pl_try_alloc(bytes, "the rotary table", &host));
+    fill_table(static_cast<float *>(host), n_positions, D, theta);
+    const pl_status status = device_check(
+        cudaMemcpyAsync(self->rope, host, bytes, cudaMemcpyHostToDevice, self->stream),
+        "the rotary table");
+    const pl_status done = device_sync(self->stream, "the rotary table");
+    pl_free_aligned(host);
+    PL_RETURN_IF(status);
+    PL_RETURN_IF(done);
+    self->rope_positions = n_positions;
+    self->rope_size = D;
+    self->rope_theta = theta;
+    return PL_OK;
+}
+
+/* It grows by doubling, because a decoder asks for one position more at every token. */
+static pl_status grow_table(cuda_state *self, int n_positions, int D, double theta)
+{
+    const bool same = self->rope_size == D && self->rope_theta == theta;
+    if (same && self->rope_positions >= n_positions)
+        return PL_OK;
+    int room = POSITIONS_MIN;
+    while (room < n_positions)
+        room *= 2;
+    return make_table(self, room, D, theta);
+}
+
+void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
+               double theta, int start, int sign)
+{
+    cuda_state *self = cuda_self(be);
+    const pl_status status = grow_table(self, start + T, D, theta);
+    cuda_note_failure(self, status);
+    if (status != PL_OK)
+        return;
+    const size_t half = (size_t)D / 2;
+    const float *cosines = self->rope + (size_t)start * half;
+    const rope_plan plan = {T,          H + G,
+                            D / 2,      (size_t)(H + 2 * G) * (size_t)D,
+                            cosines,    cosines + (size_t)self->rope_positions * half,
+                            (float)sign};
+    const size_t n = (size_t)B * (size_t)T * (size_t)(H + G) * half;
+    if (acts_width(D / 2) == ACTS_WIDE)
+        PL_LAUNCH((rope_kernel<ACTS_WIDE>), blocks_for(n / ACTS_WIDE, THREADS), THREADS,
+                  0, self->stream, cuda_acts(qkv), plan, n);
+    else
+        PL_LAUNCH((rope_kernel<1>), blocks_for(n, THREADS), THREADS, 0, self->stream,
+                  cuda_acts(qkv), plan, n);
+}
