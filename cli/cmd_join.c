@@ -3,6 +3,7 @@
  * open half into its list. The same command again goes on with the same key. */
 #include "cli/process.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 
 /* One key for each job, found again by the hub's. */
@@ -69,12 +70,38 @@ static void say_how(const process *p, const char *role)
         strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
 }
 
+/* Words of a command line can be seen by everybody on a machine; a file cannot. */
+static pl_status find_token(const process *p, char out[PL_TOKEN_MAX])
+{
+    pl_buf text = {0};
+    const char *named = getenv("PATHLOOM_TOKEN");
+    pl_status status = PL_OK;
+    out[0] = '\0';
+    if (p->word)
+        pl_copy_text(out, PL_TOKEN_MAX, p->word);
+    else if (p->token_file)
+        status = pl_read_file(p->token_file, &text);
+    else if (named)
+        pl_copy_text(out, PL_TOKEN_MAX, named);
+    else
+        status =
+            pl_fail(PL_ERR_USAGE,
+                    "join needs the token that `pathloom key invite` printed on the "
+                    "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
+    if (text.len > 0)
+        pl_copy_text(out, PL_TOKEN_MAX, pl_buf_text(&text));
+    out[strcspn(out, " \r\n")] = '\0';
+    pl_buf_destroy(&text);
+    return status;
+}
+
 static pl_status join(process *p)
 {
-    char hub[PL_ADDRESS_MAX], role[32];
+    char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
     pl_keypair invite;
     pl_address at;
-    PL_RETURN_IF(pl_token_parse(p->word, hub, &invite));
+    PL_RETURN_IF(find_token(p, token));
+    PL_RETURN_IF(pl_token_parse(token, hub, &invite));
     PL_RETURN_IF(pl_address_parse(hub, &at));
     pl_copy_text(p->found, sizeof p->found, hub);
     p->hub = p->found;
@@ -100,10 +127,6 @@ int cmd_join(int argc, char **argv)
 {
     process p;
     pl_status status = process_parse(argc, argv, 1, &p);
-    if (status == PL_OK && !p.word)
-        status =
-            pl_fail(PL_ERR_USAGE, "join needs the token that `pathloom key invite` "
-                                  "printed on the other machine");
     if (status == PL_OK)
         status = join(&p);
     return status == PL_OK ? 0 : cli_fail(status);

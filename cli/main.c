@@ -101,6 +101,7 @@ static const char key_options[] =
     "  --json              one JSON object a line\n";
 static const char join_options[] =
     "  TOKEN               what `pathloom key invite` printed on the other machine\n"
+    "  --token-file FILE   where it stands instead; or in PATHLOOM_TOKEN\n"
     "  --key FILE          this machine's key, made if it is not there\n"
     "  --name NAME         stands in its contributions (found)\n"
     "  --only-enrol        do not work yet\n"

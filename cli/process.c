@@ -22,6 +22,7 @@
     X("advertise", TEXT, advertise)                                                    \
     X("run", TEXT, run)                                                                \
     X("offer", TEXT, offer)                                                            \
+    X("token-file", TEXT, token_file)                                                  \
     X("metrics", TEXT, metrics)                                                        \
     X("cache-bytes", NUMBER, cache_bytes)                                              \
     X("staging-bytes", NUMBER, staging)                                                \

@@ -176,7 +176,8 @@ echo "revoked, and said so on both sides"
 
 # ---- the same machine again, drained, and once more ----
 token=$("$pathloom" key invite --run "$run" --name again)
-start drained second "$pathloom" join "${token#pathloom join }" --name again
+echo "${token#pathloom join }" >"$work/second/token"
+start drained second "$pathloom" join --token-file "$work/second/token" --name again
 await 200 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
 await 100 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
 kill -USR1 "$(pgrep -f "name again" | head -n 1)" 2>/dev/null

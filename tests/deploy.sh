@@ -1,0 +1,58 @@
+#!/bin/sh
+# What is in deploy/: units that systemd takes, commands that this program takes.
+#
+# usage: deploy.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work"
+found=0
+complain() {
+    echo "FAILED: $1"
+    found=1
+}
+
+# Every option that a unit or manifest gives is one that the verb's help names.
+check_options() { # file, verb, words
+    file=$1
+    verb=$2
+    shift 2
+    "$pathloom" help "$verb" >"$work/help"
+    [ "$verb" != join ] || "$pathloom" help worker >>"$work/help"
+    for word in "$@"; do
+        case $word in
+        --set) ;;
+        --*) grep -q -- "^  $word" "$work/help" ||
+            complain "$file: $verb has no option $word" ;;
+        esac
+    done
+}
+for unit in deploy/systemd/*.service; do
+    set -- $(sed -n 's/^ExecStart=[^ ]*pathloom //p' "$unit")
+    check_options "$unit" "$@"
+done
+awk '/^ *args: \[/ { sub(/.*\[/, ""); inside = 1; line = "" }
+    inside { line = line " " $0 }
+    inside && /\]/ { sub(/\].*/, "", line); gsub(/[",]/, " ", line); print line; inside = 0 }
+' deploy/kubernetes/*.yaml >"$work/args"
+[ "$(wc -l <"$work/args")" -eq 4 ] || complain "not four commands in the manifests"
+while read -r line; do
+    set -- $line
+    check_options deploy/kubernetes "$@"
+done <"$work/args"
+
+if command -v systemd-analyze >/dev/null; then
+    for unit in deploy/systemd/*.service; do
+        name=$(basename "$unit" | sed 's/@/@run/')
+        sed "s#/usr/bin/pathloom#$pathloom#" "$unit" >"$work/$name"
+    done
+    systemd-analyze verify --man=no "$work"/*.service >"$work/said" 2>&1 ||
+        complain "systemd-analyze: $(cat "$work/said")"
+    grep "$work" "$work/said" && complain "systemd-analyze found something"
+    echo "systemd-analyze: $(ls "$work"/*.service | wc -l) units are well"
+else
+    echo "there is no systemd-analyze: nobody judges the units"
+fi
+exit "$found"
