@@ -1,0 +1,166 @@
+#!/bin/sh
+# Every verb of `pathloom store` on the store of a job: while it trains, while it is
+# stopped, and after it went on from a rollback.
+#
+# usage: store_verbs.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work/corpus"
+cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
+job=
+checks=0
+trap '[ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 5 "$work/out" "$work/err" "$work/train.log"
+    exit 1
+}
+
+# expect CODE COMMAND ...: exit code, and one sentence on stderr unless it is 0
+expect() {
+    wanted=$1
+    shift
+    checks=$((checks + 1))
+    code=0
+    timeout 120 "$@" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" -eq "$wanted" ] || fail "$*: exit code $code instead of $wanted"
+    [ "$code" -eq 0 ] || [ "$(grep -c '^pathloom: ' "$work/err")" -eq 1 ] ||
+        fail "$*: not one sentence"
+}
+
+store() { # CODE VERB ...
+    wanted=$1
+    shift
+    expect "$wanted" "$pathloom" store "$@" --run "$work/run"
+}
+
+# The same with --json: every line is an object.
+store_json() {
+    store 0 "$@" --json
+    ! grep -qv '^{.*}$' "$work/out" || fail "store $*: a line is no object"
+}
+
+says() { # WORD
+    grep -q -- "$1" "$work/out" "$work/err" || fail "nothing says \`$1\`"
+}
+
+train() {
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
+        --set data.vocab=512 --set model.width=48 --set model.heads=2 \
+        --set model.blocks=2 --set model.context=64 --set train.batch=4 \
+        --set train.tau=15 --set train.phases=60 --set train.base_steps=30 \
+        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
+        --set eval.sample_tokens=0 --set store.keep_updates=true
+}
+
+versions() { # of mix/L1.E0; 0 while there is none
+    "$pathloom" store ls mix/L1.E0 --run "$work/run" --json 2>/dev/null |
+        sed 's/.*"version":\([0-9]*\).*/\1/' | grep . || echo 0
+}
+
+wait_for_version() {
+    for _ in $(seq 600); do
+        [ "$(versions)" -ge "$1" ] && return
+        kill -0 "$job" 2>/dev/null || break
+        sleep 0.1
+    done
+    [ "$(versions)" -ge "$1" ] || fail "version $1 of mix/L1.E0 does not come"
+}
+
+# ---- while it trains ----
+(train) >"$work/train.log" 2>&1 &
+job=$!
+wait_for_version 5
+store 0 tag early 3 --note "for the test"
+store 0 tag heads head
+for verb in ls "ls --objects" "ls --refs" "ls --paths" "ls --tags" "log L1.E0" \
+    "show L1.E0@2" "show early" stat "diff L1.E0@1 L1.E0@3" "diff early mix" \
+    "blame L1.E0@3" "blame L1.E0 --history" "verify L1.E0" "gc --grace 0" tag fsck; do
+    store_json $verb
+done
+store 0 cat L1.E0@3 --format npy
+[ "$(head -c 6 "$work/out" | tail -c 5)" = NUMPY ] || fail "cat does not write npy"
+store 0 backup "$work/backup"
+store 0 push "$work/pushed" mix
+store 75 gc --delete
+store 75 rollback mix --to early
+store 0 tag heads --delete
+store 73 tag early
+
+# ---- stopped, rolled back, gone on ----
+wait_for_version 8
+kill -INT "$job"
+wait "$job"
+job=
+before=$(versions)
+[ "$before" -lt 60 ] || fail "the job was too fast to be stopped"
+store 0 rollback mix --to early
+says "goes on with phase"
+store 0 diff mix early
+! grep -q 'changed *[1-9]' "$work/out" || fail "a rolled back version differs"
+store_json fsck
+(train) >"$work/train.log" 2>&1 || fail "training does not go on after a rollback"
+[ "$(versions)" -eq 60 ] || fail "version $(versions) instead of 60 at the end"
+store_json fsck
+store 0 verify L1.E0
+store 66 verify "L1.E0@$((before + 1))"
+says "rollback to 3"
+
+# ---- copies ----
+store 0 backup "$work/backup"
+expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored"
+"$pathloom" store ls --run "$work/run" --json >"$work/a"
+"$pathloom" store ls --store "$work/restored" --json >"$work/b"
+cmp -s "$work/a" "$work/b" || fail "what was restored is something else"
+store 0 push "$work/pushed" mix
+expect 0 "$pathloom" store fsck --store "$work/pushed"
+expect 0 "$pathloom" store cat L1.E0@early --store "$work/pushed"
+expect 0 "$pathloom" store rollback mix --to 5 --store "$work/restored"
+expect 73 "$pathloom" store restore "$work/backup" --store "$work/restored"
+expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored" --force
+expect 73 "$pathloom" store init --store "$work/restored"
+
+# ---- collecting and packing, killed on the way ----
+store 0 pack
+for _ in 1 2 3; do
+    "$pathloom" store gc --delete --grace 0 --keep 1 --run "$work/run" \
+        >/dev/null 2>&1 &
+    sleep "0.0$((checks % 7 + 2))"
+    kill -KILL $! 2>/dev/null
+    wait $! 2>/dev/null
+    store_json fsck
+done
+store 0 gc --delete --grace 0 --keep 1
+store 0 gc --grace 0 --keep 1
+says "0 versions: 0 chunks"
+store_json fsck
+store 0 cat L1.E0@early
+store 66 cat L1.E0@10
+says collected
+store 66 tag other 10
+store 0 log L1.E0@10
+
+# ---- damage has a name ----
+file=$(ls -S "$work"/restored/db/*.sst | head -n 1)
+size=$(wc -c <"$file")
+for i in 1 2 3 4 5 6 7 8; do
+    printf 'damage!' | dd of="$file" bs=1 seek=$((size * i / 10)) conv=notrunc 2>/dev/null
+done
+expect 65 "$pathloom" store fsck --store "$work/restored"
+
+# ---- bad words ----
+store 64 diff L1.E0
+store 64 rollback mix
+store 64 tag 7
+store 64 ls --keep 3
+store 64 gc --keep 0
+store 64 cat L1.E0 --format q
+store 66 blame L9.E0
+store 66 cat L1.E0 no.such.tensor
+store 66 tag other 99
+echo "store_verbs: $checks calls as they should be"
