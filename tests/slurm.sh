@@ -313,6 +313,10 @@ has 1 "the time limit is near" 1 || fail "USR1 is not heard"
 trains "the end of a worker's time"
 say "time limit near (USR1): drained, put itself back into the queue"
 
+expired=$("$pathloom" status --run "$work/run" --json |
+    sed -n 's/.*"leases_expired": *\([0-9]*\).*/\1/p')
+say "leases that ran out meanwhile: $expired (what a worker drains, it gives back)"
+
 again=$(($(restarts "$head") + 1))
 scontrol requeue "$head" || fail "scontrol requeue of the head"
 at_once "$head" "$again"
