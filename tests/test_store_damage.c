@@ -351,6 +351,100 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
     assert_true(refused > 5 && named > 0);
 }
 
+/* ---- the last record of the log, byte by byte ---- */
+typedef struct tail {
+    char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
+    off_t start, end; /* of the last commit in the log */
+    pl_buf before;    /* HWM as it was before that commit */
+} tail;
+
+/* A store whose last commit is one small record, and its mark of the commit before. */
+static void make_tail(const char *folder, tail *t)
+{
+    char path[PL_PATH_MAX];
+    memset(t, 0, sizeof *t);
+    pl_join(t->good, folder, "good");
+    pl_join(t->bad, folder, "bad");
+    fill(t->good, 100);
+    pl_store *store = open_store(t->good, PL_STORE_WRITE);
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_ref(txn, "first", "a/x@1"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_read_file(pl_join(path, t->good, "HWM"), &t->before));
+    assert_true(newest_file(t->good, ".log", t->log));
+    t->start = file_size(t->log);
+    txn = begin(store);
+    assert_ok(pl_txn_put_ref(txn, "last", "a/x@2"));
+    assert_ok(pl_txn_commit(&txn));
+    t->end = file_size(t->log);
+    pl_store_close(&store);
+    assert_true(t->end > t->start + 100);
+}
+
+/* A fresh copy; its log, and with `unsaid` the mark that does not know the last commit.
+ */
+static const char *copy_tail(const tail *t, bool unsaid)
+{
+    static char log[PL_PATH_MAX];
+    char path[PL_PATH_MAX];
+    assert_ok(pl_remove_tree(t->bad));
+    copy_folder(t->good, t->bad);
+    if (unsaid)
+        assert_ok(pl_replace_file(pl_join(path, t->bad, "HWM"), t->before.data,
+                                  t->before.len));
+    pl_join(path, t->bad, "db");
+    return pl_join(log, path, strrchr(t->log, '/') + 1);
+}
+
+static bool has_ref(pl_store *store, const char *name)
+{
+    pl_buf target = {0};
+    bool found = pl_store_get_ref(store, name, &target) == PL_OK;
+    pl_buf_destroy(&target);
+    return found;
+}
+
+/* What a power cut leaves of a commit that nobody was told of: the state before, or all
+ * of it. Of one that was told: refusal. */
+static void
+a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
+{
+    tail t;
+    int n_before = 0;
+    make_tail(*state, &t);
+    for (off_t cut = t.start; cut < t.end; cut++) {
+        pl_store *store;
+        assert_int_equal(truncate(copy_tail(&t, true), cut), 0);
+        assert_ok(pl_store_open(t.bad, PL_STORE_WRITE, &store));
+        assert_true(has_ref(store, "first"));
+        assert_int_equal(pl_store_sequence(store),
+                         has_ref(store, "last") ? N_VERSIONS + 2 : N_VERSIONS + 1);
+        n_before += !has_ref(store, "last");
+        pl_store_close(&store);
+        assert_int_equal(truncate(copy_tail(&t, false), cut), 0);
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_says("lost commits");
+    }
+    print_message("%ld cuts: the state before %d times, whole otherwise\n",
+                  (long)(t.end - t.start), n_before);
+    assert_int_equal(n_before, t.end - t.start);
+    pl_buf_destroy(&t.before);
+}
+
+static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
+{
+    tail t;
+    make_tail(*state, &t);
+    for (off_t at = t.start; at < t.end; at++) {
+        flip(copy_tail(&t, false), (long)at, (uint8_t)(1u << at % 8));
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_true(strstr(pl_last_error(), t.bad) ||
+                    strstr(pl_last_error(), "commit"));
+    }
+    print_message("%ld flips refused\n", (long)(t.end - t.start));
+    pl_buf_destroy(&t.before);
+}
+
 /* ---- failing writes; the process is spoilt afterwards, so each has its own ---- */
 static int run_self(const char *role, const char *folder)
 {
@@ -468,6 +562,8 @@ int main(int argc, char **argv)
         store_test(one_torn_slot_of_the_mark_is_forgiven_two_are_not),
         store_test(a_newer_format_is_refused),
         store_test(a_flipped_bit_in_any_file_never_gives_wrong_data),
+        store_test(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged),
+        store_test(a_flip_in_any_byte_of_the_last_commit_is_refused),
         store_test(after_a_failed_write_only_reading_goes_on),
         store_test(a_full_disk_is_noticed_before_the_commit),
     };
