@@ -67,6 +67,8 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
                            int64_t min, int64_t *out);
 /* For writing: ERR_BUSY says how to go on while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
+/* ERR_USAGE for one part of a store in parts: what it needs may lie in others. */
+pl_status store_refuse_part(const char *folder);
 
 /* Tags, as `ls --tags` and `tag` list them. */
 pl_status look_at_tags(store_call *call);

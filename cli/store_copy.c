@@ -70,13 +70,69 @@ static void print_copy(const store_call *call, const char *from, const char *to,
         pl_human_bytes((double)audit->bytes, read));
 }
 
+static pl_status copy_part(const char *from, int part, const char *to, bool force,
+                           pl_mirror_report *sum)
+{
+    char source[PL_PATH_MAX], target[PL_PATH_MAX];
+    pl_store *store = NULL;
+    pl_mirror_report one;
+    PL_RETURN_IF(
+        pl_store_open(pl_store_part(from, part, source), PL_STORE_READ, &store));
+    pl_status status =
+        pl_store_mirror(store, pl_store_part(to, part, target), force, &one);
+    pl_store_close(&store);
+    PL_RETURN_IF(status);
+    sum->n_records += one.n_records;
+    sum->n_chunks += one.n_chunks;
+    sum->bytes += one.bytes;
+    return PL_OK;
+}
+
+static pl_status copy_parts(const char *from, int n, const char *to, bool force,
+                            pl_mirror_report *sum)
+{
+    memset(sum, 0, sizeof *sum);
+    PL_RETURN_IF(pl_store_make_parts(to, n));
+    for (int i = 0; i < n; i++)
+        PL_RETURN_IF(copy_part(from, i, to, force, sum));
+    return PL_OK;
+}
+
+/* Parts are copied one after another, and a path's state in a later one may need
+ * updates that an earlier one got in between: so nobody may write meanwhile. */
+static pl_status copy_store(pl_store *from, const char *from_folder, const char *to,
+                            bool force, pl_mirror_report *sum)
+{
+    int n = 0, locks[PL_PARTS_MAX];
+    char part[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    PL_RETURN_IF(pl_store_parts(from_folder, &n));
+    if (n == 0)
+        return pl_store_mirror(from, to, force, sum);
+    memset(locks, -1, sizeof locks);
+    for (int i = 0; status == PL_OK && i < n; i++)
+        status = pl_lock_folder(pl_store_part(from_folder, i, part), &locks[i]);
+    if (status == PL_ERR_BUSY)
+        status = pl_fail(PL_ERR_BUSY,
+                         "a running job holds the store %s, and one of several homes "
+                         "is copied only while nobody writes: stop it (Ctrl+C drains "
+                         "it, and the same command resumes it), then copy",
+                         from_folder);
+    if (status == PL_OK)
+        status = copy_parts(from_folder, n, to, force, sum);
+    for (int i = 0; i < n; i++)
+        pl_unlock_folder(&locks[i]);
+    return status;
+}
+
 static pl_status copy(store_call *call, pl_store *from, const char *from_folder,
                       const char *to)
 {
     pl_mirror_report report;
     pl_audit_report audit;
     bool bytes = !call->values[STORE_OPT_QUICK];
-    PL_RETURN_IF(pl_store_mirror(from, to, call->values[STORE_OPT_FORCE], &report));
+    PL_RETURN_IF(
+        copy_store(from, from_folder, to, call->values[STORE_OPT_FORCE], &report));
     PL_RETURN_IF(check_copy(to, bytes, &audit));
     print_copy(call, from_folder, to, pl_store_sequence(from), &report, &audit);
     return PL_OK;

@@ -60,27 +60,78 @@ static void print_report(const store_call *call, const pl_gc_report *r, bool run
         printf("nothing was changed; with --delete it is done\n");
 }
 
+static pl_status collect_part(policy *p, const char *folder, bool run,
+                              pl_gc_report *sum)
+{
+    pl_store *part = NULL;
+    pl_gc_report one;
+    PL_RETURN_IF(pl_store_open(folder, run ? PL_STORE_WRITE : PL_STORE_READ, &part));
+    pl_status status = pl_store_collect(part, stays, p, run, &one);
+    pl_store_close(&part);
+    PL_RETURN_IF(status);
+    sum->n_versions += one.n_versions;
+    sum->n_kept += one.n_kept;
+    sum->n_gone += one.n_gone;
+    sum->n_blobs += one.n_blobs;
+    sum->n_chunks += one.n_chunks;
+    sum->bytes += one.bytes;
+    return PL_OK;
+}
+
+/* Each part by what all of them need: paths of one part begin with versions of others.
+ */
+static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool run,
+                               pl_gc_report *sum)
+{
+    char part[PL_PATH_MAX];
+    memset(sum, 0, sizeof *sum);
+    for (int i = 0; i < n_parts; i++)
+        PL_RETURN_IF(collect_part(p, pl_store_part(folder, i, part), run, sum));
+    return PL_OK;
+}
+
 static pl_status collect(store_call *call, policy *p, bool run)
 {
     pl_gc_report report;
+    int n_parts = 0;
+    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
     PL_RETURN_IF(roots_create(p->store, &p->roots));
-    pl_status status = pl_store_collect(p->store, stays, p, run, &report);
+    pl_status status = n_parts > 0
+                           ? collect_parts(call->folder, n_parts, p, run, &report)
+                           : pl_store_collect(p->store, stays, p, run, &report);
     roots_destroy(&p->roots);
     if (status == PL_OK)
         print_report(call, &report, run);
     return status;
 }
 
+/* What other parts' paths begin with cannot be known from one of them. */
+pl_status store_refuse_part(const char *folder)
+{
+    char above[PL_PATH_MAX];
+    int n = 0;
+    PL_RETURN_IF(pl_store_parts(pl_join(above, folder, ".."), &n));
+    if (n == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "%s is one of %d parts of a store, and this concerns all of them; "
+                   "give the folder above it",
+                   folder, n);
+}
+
 pl_status store_gc(store_call *call)
 {
     int64_t grace = 0;
+    int n_parts = 0;
     bool run = call->values[STORE_OPT_DELETE];
     policy p = {.store = call->store, .now_ms = pl_wall_ms()};
     PL_RETURN_IF(store_option_int(call, STORE_OPT_KEEP, 3, 1, &p.keep));
     PL_RETURN_IF(store_option_int(call, STORE_OPT_GRACE, 3600, 0, &grace));
     p.grace_ms = grace * 1000;
-    if (!run)
-        return collect(call, &p, false);
+    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
+    PL_RETURN_IF(store_refuse_part(call->folder));
+    if (!run || n_parts > 0)
+        return collect(call, &p, run);
     pl_store_close(&call->store);
     PL_RETURN_IF(store_open_to_write(call, &call->store));
     p.store = call->store;

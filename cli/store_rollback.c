@@ -272,6 +272,7 @@ pl_status store_rollback(store_call *call)
     if (!call->values[STORE_OPT_TO])
         return pl_fail(PL_ERR_USAGE,
                        "rollback needs --to V, a version number or a tag");
+    PL_RETURN_IF(store_refuse_part(call->folder));
     PL_RETURN_IF(store_open_to_write(call, &r.store));
     PL_TRY(plan(&r));
     PL_TRY(commit(&r));

@@ -156,12 +156,16 @@ done:
     return status;
 }
 
-static pl_status ask_home(const char *address, const char *object, const pl_buf *bytes)
+static pl_status ask_homes(pl_buf *addresses, int n, const char *object,
+                           const pl_buf *bytes)
 {
     pl_client *client = NULL;
     pl_hash blob;
+    const char *homes[PL_HOMES_MAX];
+    for (int i = 0; i < n; i++)
+        homes[i] = pl_buf_text(&addresses[i]);
     pl_client_options options = {
-        .homes = &address, .n_homes = 1, .patience_ms = HOME_PATIENCE_MS};
+        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
     PL_RETURN_IF(pl_client_create(&options, &client));
     pl_status status =
         pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
@@ -173,30 +177,42 @@ static pl_status ask_home(const char *address, const char *object, const pl_buf 
 static pl_status keep_by_home(const store_call *call, const char *object,
                               const pl_buf *bytes)
 {
-    char above[PL_PATH_MAX], path[PL_PATH_MAX];
-    pl_buf address = {0};
+    char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
+    pl_buf addresses[PL_HOMES_MAX] = {{0}};
+    pl_status status = PL_OK;
+    int n = 0;
+    PL_RETURN_IF(pl_store_parts(call->folder, &n));
+    n = n > 0 ? n : 1;
     pl_join(above, call->folder, "..");
-    pl_status status =
-        pl_read_file(pl_join(path, above, "proc/home.address"), &address);
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        run_home_file(i, n, file);
+        status = pl_read_file(pl_join(path, above, file), &addresses[i]);
+    }
     if (status == PL_OK)
-        status = ask_home(pl_buf_text(&address), object, bytes);
+        status = ask_homes(addresses, n, object, bytes);
     else
         status = pl_fail(PL_ERR_BUSY,
                          "another process holds the store %s, and %s does not say how "
                          "to ask it; try again when it has ended",
                          call->folder, path);
-    pl_buf_destroy(&address);
+    for (int i = 0; i < n; i++)
+        pl_buf_destroy(&addresses[i]);
     return status;
 }
 
 /* No bytes: the tag goes. A home keeps an empty one, which counts as none. */
 static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 {
-    char object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX], part[PL_PATH_MAX];
+    int n_parts = 0;
     pl_store *writer = NULL;
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, &writer);
+    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
+    pl_copy_text(part, sizeof part, call->folder);
+    if (n_parts > 0) /* where the homes would look for it */
+        pl_store_part(call->folder, pl_home_of(object, n_parts), part);
+    pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
     if (status == PL_ERR_BUSY)
         return keep_by_home(call, object, bytes);
     if (status == PL_OK)
