@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -457,24 +456,34 @@ static void print_times(const char *what, float *ms, size_t n)
                ms[n * 99 / 100], ms[n - 1]);
 }
 
-static void print_hub(const load *l, int64_t wall_ms)
+/* Seconds of processor time of the hub until now. */
+static double hub_cpu(const load *l)
 {
     char path[64];
     pl_buf text = {0};
-    struct rusage used;
+    long user = 0, kernel = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)l->hub_pid);
+    must(pl_read_file(path, &text));
+    const char *after = strrchr(pl_buf_text(&text), ')'); /* the name may have blanks */
+    if (after)
+        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
+               &kernel);
+    pl_buf_destroy(&text);
+    return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void print_hub(const load *l, double cpu_s)
+{
+    char path[64];
+    pl_buf text = {0};
     snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
     must(pl_read_file(path, &text));
     const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
     long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
+    printf("  hub: %ld MiB at most, %.0f %% of a core\n", kib / 1024,
+           1e2 * cpu_s / (double)l->seconds);
     kill(l->hub_pid, SIGKILL);
     waitpid(l->hub_pid, NULL, 0);
-    getrusage(RUSAGE_CHILDREN, &used);
-    printf("  hub: %ld MiB at most\n", kib / 1024);
-    printf("  all processes but the home: %.0f %% of a core\n",
-           1e-1 *
-               ((double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
-                (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)) /
-               (double)wall_ms);
     pl_buf_destroy(&text);
 }
 
@@ -538,13 +547,16 @@ static void run(load *l)
     }
     char bound[PL_ADDRESS_MAX];
     must(pl_wire_bind(l->home, &h.socket, bound));
+    serve(&h, l->begin_ms);
+    double cpu_s = hub_cpu(l);
     serve(&h, l->end_ms);
+    cpu_s = hub_cpu(l) - cpu_s;
     collect(l, from, n);
     if (h.n_unsent > 0)
         printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
     while (n-- > 0)
         waitpid(-1, NULL, WNOHANG);
-    print_hub(l, pl_now_ms() - start);
+    print_hub(l, cpu_s);
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* X(option, kind, field) */
@@ -225,9 +226,22 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
+/* A hub has a connection for each worker, and many systems allow 1,024 files unless
+ * more is asked for: all is asked for that the administrator allows. */
+static void allow_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        return; /* then it stays as it was */
+}
+
 pl_status process_open(int argc, char **argv, const char *role, process *p)
 {
     PL_RETURN_IF(process_parse(argc, argv, 0, p));
+    allow_files();
     process_open_log(p, role);
     if (p->run)
         PL_RETURN_IF(find_in_run(p, role));

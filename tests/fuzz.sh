@@ -24,7 +24,7 @@ configure() { # folder, options
     shift
     launcher=$(command -v ccache || true)
     cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-        -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DPL_WERROR=OFF \
+        -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DPL_WERROR=OFF -DPL_CUDA=OFF \
         -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
         "$@" >/dev/null || exit 69
 }
