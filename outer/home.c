@@ -467,7 +467,7 @@ static pl_status take_group(home *h, pl_message *m)
 /* Little at a time: who asks meanwhile waits no longer than a commit takes. */
 static pl_status tidy(home *h, bool *more)
 {
-    enum { TIDY_BYTES = 4 << 20 };
+    enum { TIDY_BYTES = 2 << 20 };
     *more = false;
     return h->options->compress ? pl_store_recode(h->store, TIDY_BYTES, more) : PL_OK;
 }
