@@ -106,7 +106,8 @@ static pl_status place_of_offers(const process *p, const char **out)
 {
     pl_address hub;
     PL_RETURN_IF(pl_address_parse(p->hub, &hub));
-    *out = p->offer ? p->offer : hub.is_local ? "tcp://127.0.0.1:*" : "";
+    bool same_machine = hub.is_local || p->run;
+    *out = p->offer ? p->offer : same_machine ? "tcp://127.0.0.1:*" : "";
     /* A gate with no list: mates come with the key that the hub gives to all. */
     bool encrypted = hub.has_key && (*out)[0] && !pl_gate_is_open();
     return encrypted ? pl_admission_open(p->key, "") : PL_OK;

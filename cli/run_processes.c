@@ -9,10 +9,16 @@ typedef struct key_words {
     char key[PL_PATH_MAX], list[PL_PATH_MAX];
 } key_words;
 
+/* Hub and home that were started by hand may be, whatever the configuration says. */
+static bool is_encrypted(const run *r)
+{
+    return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
+}
+
 static int add_keys(const run *r, pl_key_role role, key_words *k, const char **argv,
                     int n)
 {
-    if (!config_encrypts(&r->cfg))
+    if (!is_encrypted(r))
         return n;
     argv[n++] = "--key";
     argv[n++] = run_key_file(r->dir, role, k->key);

@@ -49,13 +49,14 @@ start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-j
 start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
     --metrics "127.0.0.1:$port"
 await "no hub" test -s "$work/run/proc/hub.address"
-start worker "$pathloom" worker --run "$work/run" --name by-hand --log-json
+start worker "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
+start other "$pathloom" worker --run "$work/run" --name other --log-json --verbose
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
     --set model.width=48 --set model.heads=2 --set model.blocks=2 \
     --set model.context=64 --set train.batch=4 --set train.tau=25 \
     --set train.phases=10 --set train.base_steps=50 --set router.prefix=16 \
-    --set eval.baselines=none --set eval.max_tokens=2000 --set eval.sample_tokens=0
+    --set outer.method=noloco --set eval.baselines=none --set eval.max_tokens=2000 --set eval.sample_tokens=0
 job=$pid
 busy() {
     curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics" &&
@@ -103,7 +104,9 @@ grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said wh
 
 await "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
-for name in home hub worker; do # each line is one JSON object with time, level, event
+grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
+    fail "no worker met another one"
+for name in home hub worker other; do # each line is one JSON object with time, level, event
     grep -v '^{"time":"[^"]*","level":"[a-z]*","role":"[^"]*","event":"[a-z.]*"' \
         "$work/$name.out" && fail "$name: a line is no event"
 done

@@ -74,7 +74,20 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
 }
 
 /* ---- fetched ---- */
-static pl_status read_peers(pl_reader *r, worker_task *task)
+static bool is_local(const char *address)
+{
+    pl_address at;
+    return pl_address_parse(address, &at) == PL_OK && at.is_local;
+}
+
+/* Loopback of the hub's machine is not ours, unless we listen there, too. */
+static void leave_unreachable(const worker *w, struct task_peer *p)
+{
+    if (is_local(p->address) && !is_local(w->offers_at))
+        p->address[0] = '\0';
+}
+
+static pl_status read_peers(const worker *w, pl_reader *r, worker_task *task)
 {
     size_t n = pl_field_count(r, PL_TAG_PEER);
     task->peers = pl_alloc((n ? n : 1) * sizeof *task->peers);
@@ -87,11 +100,13 @@ static pl_status read_peers(pl_reader *r, worker_task *task)
         pl_get_text(&nested, PL_TAG_ADDRESS, 0, p->address, sizeof p->address);
         pl_get_text(&nested, PL_TAG_TASK, 0, p->task, sizeof p->task);
         PL_RETURN_IF(pl_reader_status(&nested));
+        leave_unreachable(w, p);
     }
     return PL_OK;
 }
 
-static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_blob)
+static pl_status read_task(const worker *w, const pl_message *m, worker_task *task,
+                           pl_hash *arm_blob)
 {
     pl_reader r;
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
@@ -103,7 +118,7 @@ static pl_status read_task(const pl_message *m, worker_task *task, pl_hash *arm_
     uint64_t steps = pl_get_u64_or(&r, PL_TAG_STEP, 0);
     task->steps = steps < INT32_MAX ? (int)steps : 0;
     PL_RETURN_IF(pl_reader_status(&r));
-    PL_RETURN_IF(read_peers(&r, task));
+    PL_RETURN_IF(read_peers(w, &r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
         return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
     task->path = (int)path;
@@ -151,7 +166,7 @@ static pl_status take_task(worker *w, const pl_message *m)
     pl_hash arm_blob;
     char text[1024];
     worker_task *task = pl_alloc(sizeof *task);
-    pl_status status = read_task(m, task, &arm_blob);
+    pl_status status = read_task(w, m, task, &arm_blob);
     w->question = 0;
     if (status == PL_OK)
         status = check_stop(w);
