@@ -23,7 +23,8 @@ typedef struct bench {
     /* Activations of [N, widest], and parameters of [vocab or widest, widest]. */
     pl_act *a, *b, *c, *d;
     float *w, *dw, *m, *v, *rstd, *loss, *lse;
-    int32_t *tokens;
+    int32_t *tokens;      /* [N], host: of the whole step */
+    void *device_tokens;  /* the same, for the operations */
     pl_weight *weight[5]; /* qkv, o, gate_up, down, head */
     int rows[5], cols[5];
     int which; /* the weight that the product at hand uses */
@@ -96,7 +97,7 @@ static void dw(bench *x)
 static void classifier(bench *x)
 {
     x->be->ops->classifier(x->be, x->loss, x->c, x->dw, x->a, x->weight[HEAD],
-                           x->tokens, 1e-4f, x->N, x->vocab, x->width);
+                           x->device_tokens, 1e-4f, x->N, x->vocab, x->width);
 }
 static void attention_forward(bench *x)
 {
@@ -133,11 +134,11 @@ static void swiglu_backward(bench *x)
 }
 static void embed_forward(bench *x)
 {
-    x->be->ops->embed_forward(x->be, x->c, x->tokens, x->w, x->N, x->width);
+    x->be->ops->embed_forward(x->be, x->c, x->device_tokens, x->w, x->N, x->width);
 }
 static void embed_backward(bench *x)
 {
-    x->be->ops->embed_backward(x->be, x->dw, x->b, x->tokens, x->N, x->width);
+    x->be->ops->embed_backward(x->be, x->dw, x->b, x->device_tokens, x->N, x->width);
 }
 static size_t block_params(const bench *x)
 {
@@ -153,8 +154,8 @@ static void adamw(bench *x)
 }
 static void sum_squares(bench *x)
 {
-    double squares;
-    x->be->ops->sum_squares(x->be, &squares, x->dw, block_params(x));
+    void *out = x->loss; /* memory of the backend, whatever it holds */
+    x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
 static void refresh(bench *x)
 {
@@ -287,6 +288,9 @@ static pl_status prepare(bench *x)
     x->tokens = tokens;
     for (int n = 0; n < x->N; n++)
         x->tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
+    const size_t bytes = (size_t)x->N * sizeof(int32_t);
+    PL_RETURN_IF(x->be->ops->alloc(x->be, bytes, "tokens", &x->device_tokens));
+    x->be->ops->upload(x->be, x->device_tokens, x->tokens, bytes);
     for (int i = QKV; i <= HEAD; i++)
         PL_RETURN_IF(x->be->ops->weight_create(x->be, x->w, x->rows[i], x->cols[i],
                                                &x->weight[i]));
@@ -338,8 +342,8 @@ done:
 
 static void release(bench *x)
 {
-    void *const all[] = {x->a, x->b, x->c,    x->d,    x->w,  x->dw,
-                         x->m, x->v, x->rstd, x->loss, x->lse};
+    void *const all[] = {x->a, x->b, x->c,    x->d,    x->w,   x->dw,
+                         x->m, x->v, x->rstd, x->loss, x->lse, x->device_tokens};
     for (int i = QKV; i <= HEAD; i++)
         x->be->ops->weight_destroy(x->be, &x->weight[i]);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

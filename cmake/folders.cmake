@@ -1,5 +1,7 @@
 # One static library a folder, in layer order; a folder sees only those to its left.
-find_package(PkgConfig REQUIRED)
+if(NOT PL_ONLY_MODULES)
+  find_package(PkgConfig REQUIRED)
+endif()
 find_package(Threads REQUIRED)
 
 set(PL_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wcast-qual -Wvla

@@ -7,6 +7,10 @@ user would. Prints one JSON line a configuration; the best step counts, as in be
     python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
 
+    python bench/rivals/torch_step.py --device cuda --batch 16 --context 1024 \
+        --width 896 --blocks 12 --heads 14 --ffn 2368 --vocab 32000 \
+        --precision autocast --mode compile
+
 precision: f32; autocast (fp32 parameters, bf16 products: what pathloom does); bf16
 (parameters and moments as well: less memory to move, and less exact).
 """
@@ -72,23 +76,25 @@ def measure(a, precision, mode, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     torch._dynamo.reset()
-    model = Model(a)
+    model = Model(a).to(a.device)
     if precision == "bf16":
         model = model.to(torch.bfloat16)
     loss_of = torch.compile(model) if mode == "compile" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95),
                                   weight_decay=0.1, fused=a.adamw == "fused",
                                   foreach=a.adamw == "foreach")
-    tokens = torch.randint(a.vocab, (a.batch, a.context))
+    tokens = torch.randint(a.vocab, (a.batch, a.context)).to(a.device)
     best, loss, start = float("inf"), None, time.perf_counter()
     for step in range(a.steps + 3):
         begin = now()
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+        with torch.autocast(a.device, torch.bfloat16, enabled=precision == "autocast"):
             loss = loss_of(tokens, tokens)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if a.device == "cuda":
+            torch.cuda.synchronize()
         if step >= 3:
             best = min(best, now() - begin)
         if time.perf_counter() - start > a.seconds and step >= 4:
@@ -107,6 +113,7 @@ def main():
     parser.add_argument("--mode", default="eager,compile")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"),
                         help="cpu: time of the process, for one thread on a busy machine")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--adamw", default="fused", choices=("fused", "foreach"))
     a = parser.parse_args()
     a.heads = a.heads or a.width // 32
@@ -114,7 +121,7 @@ def main():
     for mode in a.mode.split(","):
         for threads in map(int, a.threads.split(",")):
             for precision in a.precision.split(","):
-                line = dict(torch=torch.__version__, mode=mode, threads=threads,
+                line = dict(torch=torch.__version__, device=a.device, mode=mode, threads=threads,
                             precision=precision, batch=a.batch, context=a.context,
                             width=a.width, blocks=a.blocks, vocab=a.vocab)
                 try:

@@ -1,0 +1,72 @@
+/* Stands in for cmocka where only the CUDA toolkit is installed (tests/gpu.sh): the few
+ * of its macros that the tests of backends use. A failed check ends its test. */
+#ifndef PL_TESTS_STANDIN_CMOCKA_H
+#define PL_TESTS_STANDIN_CMOCKA_H
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef void (*CMUnitTestFunction)(void **state);
+struct CMUnitTest {
+    const char *name;
+    CMUnitTestFunction run;
+};
+
+static jmp_buf standin_end;
+
+static inline void standin_fail(const char *file, int line)
+{
+    printf("%s:%d: failed\n", file, line);
+    longjmp(standin_end, 1);
+}
+
+#define cmocka_unit_test(function)                                                     \
+    {                                                                                  \
+#function, function                                                            \
+    }
+#define print_message(...) printf(__VA_ARGS__)
+#define fail_msg(...)                                                                  \
+    do {                                                                               \
+        printf(__VA_ARGS__);                                                           \
+        putchar('\n');                                                                 \
+        standin_fail(__FILE__, __LINE__);                                              \
+    } while (0)
+#define assert_true(condition)                                                         \
+    do {                                                                               \
+        if (!(condition))                                                              \
+            fail_msg("not true: %s", #condition);                                      \
+    } while (0)
+#define assert_int_equal(a, b)                                                         \
+    do {                                                                               \
+        const long long standin_a = (long long)(a), standin_b = (long long)(b);        \
+        if (standin_a != standin_b)                                                    \
+            fail_msg("%s is %lld, not %lld", #a, standin_a, standin_b);                \
+    } while (0)
+#define assert_null(pointer)     assert_true((pointer) == NULL)
+#define assert_non_null(pointer) assert_true((pointer) != NULL)
+
+#define cmocka_run_group_tests(tests, before, after)                                   \
+    standin_run(tests, sizeof(tests) / sizeof *(tests))
+
+static inline int standin_passes(const struct CMUnitTest *test)
+{
+    if (setjmp(standin_end) != 0)
+        return 0;
+    test->run(NULL);
+    return 1;
+}
+
+/* The number of failed tests. */
+static inline int standin_run(const struct CMUnitTest *tests, size_t n)
+{
+    int failed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int ok = standin_passes(&tests[i]);
+        printf("[ %s ] %s\n", ok ? "OK" : "FAILED", tests[i].name);
+        fflush(stdout);
+        failed += !ok;
+    }
+    return failed;
+}
+
+#endif
