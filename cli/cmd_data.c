@@ -7,7 +7,7 @@ typedef struct coverage_call {
     bool json;
     pl_store *store;
     pl_json *arms;
-    int64_t n_arms, n_paths, n_checked, n_bad;
+    int64_t n_arms, n_paths, n_checked, n_given_up, n_bad;
     char example[256];
 } coverage_call;
 
@@ -20,6 +20,7 @@ static pl_json *path_json(const pl_coverage *c)
     pl_json_set_int(o, "tokens", (int64_t)c->n_tokens);
     pl_json_set_real(o, "passes", c->passes);
     pl_json_set_int(o, "skipped", (int64_t)c->skipped);
+    pl_json_set_int(o, "given_up", c->n_given_up);
     pl_json_set_int(o, "lost", c->n_lost);
     pl_json_set_int(o, "repeated", c->n_repeated);
     pl_json_set_int(o, "wrong", c->n_wrong);
@@ -42,6 +43,7 @@ static void print_path(const pl_coverage *c, bool first)
 static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
 {
     call->n_checked += c->n_checked;
+    call->n_given_up += c->n_given_up;
     call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
     if (!call->example[0])
         pl_copy_text(call->example, sizeof call->example, c->example);
@@ -93,6 +95,8 @@ static pl_status conclude(coverage_call *call)
     if (!call->json)
         say("every sample of every finished phase counted once: %lld records checked",
             (long long)call->n_checked);
+    if (!call->json && call->n_given_up > 0)
+        say("%lld more were given up by rollbacks", (long long)call->n_given_up);
     return PL_OK;
 }
 

@@ -1,6 +1,8 @@
 #include "outer/coverage.h"
 #include "outer/rounds.h"
 
+enum { GIVEN_UP = UINT16_MAX };
+
 typedef struct scan {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -41,15 +43,30 @@ static pl_status count(scan *s, const pl_contribution *c)
         return PL_OK;
     }
     uint16_t *n = &s->counts[who * phases + phase];
-    if (*n < UINT16_MAX)
+    if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
         of->skipped += size - c->n_samples;
     return PL_OK;
 }
 
+/* A version that nobody contributed to: a rollback stands in the round's place, and the
+ * phases of that round count nowhere. */
+static void give_up(scan *s, int64_t round)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    int n = pl_topology_n_paths(s->topology) * replicas;
+    for (int who = 0; who < n; who++)
+        for (int64_t t = 0; t < s->arm->inner.phases; t++)
+            if (pl_topology_path_has(s->topology, who / replicas, s->index) &&
+                pl_round_of(s->arm, s->topology, s->index, t) == round)
+                s->counts[who * s->arm->inner.phases + t] = GIVEN_UP;
+}
+
 static pl_status on_version(void *context, const pl_version *v)
 {
+    if (v->number > 0 && v->n_contributions == 0)
+        give_up(context, (int64_t)v->number - 1);
     for (int i = 0; i < v->n_contributions; i++)
         PL_RETURN_IF(count(context, &v->contributions[i]));
     return PL_OK;
@@ -65,6 +82,10 @@ static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n
 {
     if (pl_round_of(s->arm, s->topology, s->index, phase) < 0)
         return;
+    if (n == GIVEN_UP) {
+        c->n_given_up++;
+        return;
+    }
     if (phase < c->phases)
         c->n_checked++;
     if (n == 0 && phase < c->phases)

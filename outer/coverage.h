@@ -18,8 +18,9 @@ typedef struct pl_coverage {
     uint64_t samples;              /* of those phases */
     uint64_t n_tokens;             /* trained on, targets */
     double passes;                 /* of the shard: n_tokens / its targets */
-    uint64_t skipped;  /* samples that slower workers left out (dynamic steps) */
-    int64_t n_checked; /* (phase, module) that must be there once */
+    uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
+    int64_t n_given_up; /* (phase, module) of rounds that a rollback replaced */
+    int64_t n_checked;  /* others of finished phases, which must be there once */
     int64_t n_lost, n_repeated, n_wrong; /* wrong: other samples than the phase's */
     char example[256]; /* the first of these, as a sentence; "" if there is none */
 } pl_coverage;

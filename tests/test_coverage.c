@@ -203,6 +203,23 @@ static void pending_and_unfinished_phases_are_no_error(void **state)
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }
 
+/* Versions that a rollback wrote have no contributions. */
+static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
+{
+    world *w = *state;
+    fill(w, NULL);
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++)
+        put_version(w, m, 3, NULL, 0);
+    put_path(w, 0, 3);
+    put_path(w, 1, 3);
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    for (int p = 0; p < PATHS; p++) {
+        assert_int_equal(w->paths[p].n_given_up, pl_topology_n_slots(w->topology));
+        assert_int_equal(w->paths[p].n_lost + w->paths[p].n_repeated, 0);
+        assert_int_equal(w->paths[p].n_checked, 2 * pl_topology_n_slots(w->topology));
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -214,6 +231,7 @@ int main(void)
         TEST(other_samples_are_wrong_and_their_phase_is_lost),
         TEST(samples_that_were_left_out_are_counted),
         TEST(pending_and_unfinished_phases_are_no_error),
+        TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
