@@ -79,9 +79,11 @@ static pl_status load_arm(rollback *r)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* The phases of its paths: the least and the most. */
+/* The phases of its paths: the least and the most. A store that has no path of the arm
+ * is a copy that nobody trains. */
 static pl_status path_phases(const rollback *r, int64_t *least, int64_t *most)
 {
+    bool any = false;
     *least = INT64_MAX;
     *most = 0;
     for (int path = 0; path < pl_topology_n_paths(r->topology); path++)
@@ -92,9 +94,12 @@ static pl_status path_phases(const rollback *r, int64_t *least, int64_t *most)
             pl_status status = pl_store_get_path(r->store, name, &state);
             if (status != PL_OK && status != PL_ERR_NOT_FOUND)
                 return status;
+            any = any || status == PL_OK;
             *least = state.phase < *least ? state.phase : *least;
             *most = state.phase > *most ? state.phase : *most;
         }
+    if (!any)
+        *least = INT64_MAX;
     return PL_OK;
 }
 

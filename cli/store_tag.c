@@ -184,6 +184,7 @@ static pl_status keep_by_home(const store_call *call, const char *object,
     PL_RETURN_IF(pl_store_parts(call->folder, &n));
     n = n > 0 ? n : 1;
     pl_join(above, call->folder, "..");
+    PL_RETURN_IF(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
         run_home_file(i, n, file);
         status = pl_read_file(pl_join(path, above, file), &addresses[i]);

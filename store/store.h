@@ -203,6 +203,7 @@ PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
  * name changes. A store of an older release is left alone until it is migrated. */
 PL_MUST_CHECK pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes,
                                         bool *more);
+bool pl_store_may_code(const pl_store *store); /* its format allows coded chunks */
 /* Gives the space of what was dropped and recoded back to the disk (WRITE). */
 PL_MUST_CHECK pl_status pl_store_compact(pl_store *store);
 /* Lets this release use what older ones cannot read. Nothing else changes at once.

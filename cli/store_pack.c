@@ -1,0 +1,99 @@
+/* pathloom store pack, migrate. */
+#include "cli/store_call.h"
+#include "cli/store_print.h"
+
+enum { PACK_BYTES = 64 << 20 };
+
+/* Bytes of chunks: as such, and as they lay before and after. */
+typedef struct packed {
+    uint64_t chunk_bytes, before, after;
+} packed;
+
+static void print_packed(const store_call *call, const packed *p)
+{
+    char was[16], is[16], raw[16];
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        print_set_count(line, "chunk_bytes", p->chunk_bytes);
+        print_set_count(line, "stored_bytes_before", p->before);
+        print_set_count(line, "stored_bytes", p->after);
+        print_json_line(line);
+        return;
+    }
+    printf("chunks of %s took %s and take %s, %.1f %%\n",
+           pl_human_bytes((double)p->chunk_bytes, raw),
+           pl_human_bytes((double)p->before, was), pl_human_bytes((double)p->after, is),
+           p->chunk_bytes ? 100 * (double)p->after / (double)p->chunk_bytes : 100);
+}
+
+/* One store, or one part of it. */
+static pl_status pack_part(store_call *call, void *context)
+{
+    packed *sum = context;
+    pl_store_stats before, after;
+    pl_store *store = NULL;
+    bool more = true;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(store_open_to_write(call, &store));
+    if (!pl_store_may_code(store))
+        PL_TRY(
+            pl_fail(PL_ERR_UNSUPPORTED,
+                    "%s has the format of an older release; `pathloom store migrate` "
+                    "lifts it",
+                    call->folder));
+    PL_TRY(pl_store_count(store, &before));
+    while (more)
+        PL_TRY(pl_store_recode(store, PACK_BYTES, &more));
+    PL_TRY(pl_store_compact(store));
+    PL_TRY(pl_store_count(store, &after));
+    sum->chunk_bytes += after.chunk_bytes;
+    sum->before += before.stored_bytes;
+    sum->after += after.stored_bytes;
+done:
+    pl_store_close(&store);
+    return status;
+}
+
+typedef pl_status (*part_fn)(store_call *call, void *context);
+
+/* The store itself, or each of its parts. */
+static pl_status each_part(store_call *call, part_fn fn, void *context)
+{
+    int n = 0;
+    PL_RETURN_IF(pl_store_parts(call->folder, &n));
+    if (n == 0)
+        return fn(call, context);
+    for (int i = 0; i < n; i++) {
+        store_call part = *call;
+        pl_store_part(call->folder, i, part.folder);
+        PL_RETURN_IF(fn(&part, context));
+    }
+    return PL_OK;
+}
+
+pl_status store_pack(store_call *call)
+{
+    packed sum = {0, 0, 0};
+    PL_RETURN_IF(each_part(call, pack_part, &sum));
+    print_packed(call, &sum);
+    return PL_OK;
+}
+
+static pl_status migrate_part(store_call *call, void *context)
+{
+    bool changed = false;
+    PL_RETURN_IF(pl_store_migrate(call->folder, &changed));
+    *(bool *)context |= changed;
+    return PL_OK;
+}
+
+pl_status store_migrate(store_call *call)
+{
+    bool changed = false;
+    PL_RETURN_IF(each_part(call, migrate_part, &changed));
+    if (!call->json)
+        printf(changed ? "%s may use coded chunks from now on\n"
+                       : "%s has the newest format already\n",
+               call->folder);
+    return PL_OK;
+}
