@@ -189,14 +189,45 @@ static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *
     return h;
 }
 
-static pl_status encode_stretch(codec_job *job, const float *update, float *residual)
+pl_status codec_encode_here(codec_job *job)
+{
+    return ways[job->stretch.codec].encode(job);
+}
+
+static pl_status encode_stretch(codec_job *job, const codec_request *r,
+                                codec_encoder encode)
 {
     uint64_t first = job->stretch.first;
-    job->update = update + first;
-    job->residual = residual ? residual + first : NULL;
+    job->update = r->update + first;
+    job->residual = r->residual ? r->residual + first : NULL;
     job->in_place = false;
-    PL_RETURN_IF(ways[job->stretch.codec].encode(job));
+    PL_RETURN_IF(encode(job));
     return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
+}
+
+pl_status codec_encode(const codec_request *r, codec_encoder encode, void *device,
+                       pl_buf *out)
+{
+    pl_status status = PL_OK;
+    codec_writer writer;
+    size_t n = 0, before = out->len;
+    codec_job job = {
+        .options = r->options, .round = r->round, .writer = &writer, .device = device};
+    PL_RETURN_IF(pl_codec_options_check(r->options));
+    PL_RETURN_IF(check_parts(r->parts, r->n_parts, &n));
+    PL_RETURN_IF(check_round(r->options, r->round));
+    codec_header header = plan_header(r->options, r->parts, r->n_parts, r->round, n);
+    job.weight = header.homomorphic ? r->round->weight : 1.0f;
+    job.beta = (float)r->options->beta;
+    codec_writer_begin(&writer, &header, out);
+    for (int i = 0; next_stretch(r->options, r->parts, r->n_parts, &i, &job.stretch);)
+        PL_TRY(encode_stretch(&job, r, encode));
+    codec_writer_end(&writer);
+done:
+    pl_buf_destroy(&job.scratch);
+    if (status != PL_OK)
+        out->len = before;
+    return status;
 }
 
 pl_status pl_codec_encode_module(const pl_codec_options *options,
@@ -204,25 +235,8 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
                                  const pl_codec_round *round, const float *update,
                                  float *residual, pl_buf *out)
 {
-    pl_status status = PL_OK;
-    codec_writer writer;
-    size_t n = 0, before = out->len;
-    codec_job job = {.options = options, .round = round, .writer = &writer};
-    PL_RETURN_IF(pl_codec_options_check(options));
-    PL_RETURN_IF(check_parts(parts, n_parts, &n));
-    PL_RETURN_IF(check_round(options, round));
-    codec_header header = plan_header(options, parts, n_parts, round, n);
-    job.weight = header.homomorphic ? round->weight : 1.0f;
-    job.beta = (float)options->beta;
-    codec_writer_begin(&writer, &header, out);
-    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);)
-        PL_TRY(encode_stretch(&job, update, residual));
-    codec_writer_end(&writer);
-done:
-    pl_buf_destroy(&job.scratch);
-    if (status != PL_OK)
-        out->len = before;
-    return status;
+    const codec_request request = {options, parts, n_parts, round, update, residual};
+    return codec_encode(&request, codec_encode_here, NULL, out);
 }
 
 /* ---- values on their way out ---- */
@@ -258,11 +272,8 @@ static double add_short(const float *tile, size_t n, float weight, float *sum)
     return squares;
 }
 
-pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
+pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 {
-    float *sum = sink->sum ? sink->sum + first : NULL;
-    double squares = sum && n == TILE ? add_tile(tile, sink->weight, sum)
-                                      : add_short(tile, n, sink->weight, sum);
     if (!isfinite(squares))
         return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
                        (unsigned long long)first);
@@ -270,43 +281,66 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return PL_OK;
 }
 
+pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
+{
+    float *sum = sink->sum ? sink->sum + first : NULL;
+    double squares = sum && n == TILE ? add_tile(tile, sink->weight, sum)
+                                      : add_short(tile, n, sink->weight, sum);
+    return sink_squares(sink, first, squares);
+}
+
 /* For codecs that send few values: what they leave out is not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
-    if (!isfinite(value))
-        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
-                       (unsigned long long)index);
-    sink->squares += (double)value * (double)value;
+    const codec_value entry = {index, value};
+    PL_RETURN_IF(sink_squares(sink, index, (double)value * (double)value));
+    if (sink->list)
+        pl_buf_append(sink->list, &entry, sizeof entry);
     if (sink->sum)
         sink->sum[index] += sink->weight * value;
     return PL_OK;
 }
 
+pl_status codec_decode_here(const codec_task *task)
+{
+    return ways[task->stretch->codec].decode(task);
+}
+
 static pl_status decode_stretch(const codec_header *header, const codec_stretch *s,
-                                pl_buf scratch[SECTIONS_MAX], codec_sink *sink)
+                                pl_buf scratch[SECTIONS_MAX], codec_decoder decode,
+                                codec_sink *sink)
 {
     codec_task task = {.header = header, .stretch = s, .sink = sink};
     for (int i = 0; i < s->n_sections; i++)
         PL_RETURN_IF(codec_section_open(&s->sections[i], &scratch[i], &task.raw[i]));
-    return ways[s->codec].decode(&task);
+    return decode(&task);
 }
 
-pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
-                       float *sum, double *norm)
+pl_status codec_decode(const void *data, uint64_t bytes, size_t n, codec_decoder decode,
+                       codec_sink *sink)
 {
     pl_status status = PL_OK;
     codec_reader reader;
     codec_stretch s;
     pl_buf scratch[SECTIONS_MAX] = {{0}};
-    *norm = 0;
     PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
     /* a homomorphic message was multiplied by its weight before it was rounded */
-    codec_sink sink = {sum, reader.header.homomorphic ? 1.0f : weight, 0};
+    if (reader.header.homomorphic)
+        sink->weight = 1.0f;
     while (codec_reader_next(&reader, &s))
-        PL_TRY(decode_stretch(&reader.header, &s, scratch, &sink));
-    *norm = sqrt(sink.squares);
+        PL_TRY(decode_stretch(&reader.header, &s, scratch, decode, sink));
 done:
     for (int i = 0; i < SECTIONS_MAX; i++)
         pl_buf_destroy(&scratch[i]);
     return status;
+}
+
+pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
+                       float *sum, double *norm)
+{
+    codec_sink sink = {.sum = sum, .weight = weight};
+    *norm = 0;
+    PL_RETURN_IF(codec_decode(data, bytes, n, codec_decode_here, &sink));
+    *norm = sqrt(sink.squares);
+    return PL_OK;
 }

@@ -349,7 +349,7 @@ static pl_status check_messages(const pl_codec_message *messages, int n_messages
 
 static pl_status add_total(const float *total, size_t n, float *sum, double *norm)
 {
-    codec_sink sink = {sum, 1.0f, 0};
+    codec_sink sink = {.sum = sum, .weight = 1.0f};
     for (size_t i = 0; i < n; i += TILE)
         PL_RETURN_IF(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
     *norm = sqrt(sink.squares);

@@ -114,22 +114,33 @@ CODEC_WIDE static bool scale_tile(const int32_t *restrict q, float step, int32_t
     return !outside;
 }
 
+int32_t shared_limit(const codec_task *task)
+{
+    const codec_header *h = task->header;
+    return codec_limit(task->stretch->codec, h->n_contributors) *
+           (int32_t)h->contributors;
+}
+
+pl_status shared_excess(const codec_task *task, uint64_t at)
+{
+    return pl_fail(PL_ERR_DATA,
+                   "a code of the update near value %llu exceeds %d, the most that %u "
+                   "contributors give",
+                   (unsigned long long)(task->stretch->first + at), shared_limit(task),
+                   task->header->contributors);
+}
+
 pl_status shared_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
-    const codec_header *h = task->header;
     float tile[TILE], step = codec_power(s->exponent);
-    int32_t q[TILE];
-    int32_t limit = codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
-    size_t width = codec_shared_width(s->codec, h->contributors);
+    int32_t q[TILE], limit = shared_limit(task);
+    size_t width = codec_shared_width(s->codec, task->header->contributors);
     for (uint64_t i = 0; i < s->count; i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         shared_load(task->raw[0], width, i, n, q);
         if (!scale_tile(q, step, limit, tile))
-            return pl_fail(PL_ERR_DATA,
-                           "a code of the update near value %llu exceeds %d, the most "
-                           "that %u contributors give",
-                           (unsigned long long)(s->first + i), limit, h->contributors);
+            return shared_excess(task, i);
         PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;

@@ -259,6 +259,22 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
         out[i] = params[i] - scale * update[i];
 }
 
+pl_status pl_gossip_check_one(const pl_gossip_step *step)
+{
+    if (pl_gossip_needs_one(step))
+        return PL_OK;
+    return pl_fail(PL_ERR_ARG,
+                   "one vector carries a meeting only if gamma %g is beta %g",
+                   step->gamma, step->beta);
+}
+
+pl_status pl_gossip_check_two(const float *mate_params, const float *mate_update)
+{
+    if ((mate_params == NULL) == (mate_update == NULL))
+        return PL_OK;
+    return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+}
+
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                               float *velocity, const float *own, const float *mate,
                               size_t n, int n_threads)
@@ -269,10 +285,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .own = own,
                  .mate = mate ? mate : own,
                  .n = n};
-    if (!pl_gossip_needs_one(step))
-        return pl_fail(PL_ERR_ARG,
-                       "one vector carries a meeting only if gamma %g is beta %g",
-                       step->gamma, step->beta);
+    PL_RETURN_IF(pl_gossip_check_one(step));
     return meet(step, &m, n_threads);
 }
 
@@ -287,8 +300,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate = mate_update ? mate_update : own_update,
                  .mate_params = mate_params,
                  .n = n};
-    if ((mate_params == NULL) != (mate_update == NULL))
-        return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+    PL_RETURN_IF(pl_gossip_check_two(mate_params, mate_update));
     return meet(step, &m, n_threads);
 }
 
