@@ -77,7 +77,7 @@ mutant dedup-off outer/home_submit.c \
 mutant token-unchecked outer/home_submit.c \
     's/^( *)if \(is_fenced\(p, s\)\) \{/\1if (0 \&\& is_fenced(p, s)) {/' test_fence
 mutant gc-takes-all store/collect.c \
-    's/c->keep\(c->context, v\)/0/' test_store_parts
+    's/c->keep\(c->context, v\)/0/' test_store_collect
 mutant folder-unsynced base/fs.c \
     's/^( *)return sync_parent\(path\);/\1return PL_OK;/' test_store_synced
 mutant wall-clock base/clock.c \
