@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -168,6 +169,19 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
     assert_true(pl_now_ms() - start < PATIENCE_MS / 2);
 }
 
+static void worker_that_goes_takes_its_question_back(void **state)
+{
+    scene *s = *state;
+    s->stop = 1;
+    hear(s, s->hub, PL_MSG_RELEASE);
+    assert_named(s);
+    hear(s, s->hub, PL_MSG_RELEASE);
+    pl_reader r;
+    pl_reader_open(&r, "a farewell", s->heard.body.data, s->heard.body.len);
+    assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
+    assert_int_equal(pl_get_u64(&r, PL_TAG_PID, 0), (uint64_t)getpid());
+}
+
 static void lost_lease_ends_a_fetch_and_another_task_is_asked_for(void **state)
 {
     scene *s = *state;
@@ -187,6 +201,7 @@ int main(void)
         TEST(lease_is_renewed_while_the_arm_is_fetched),
         TEST(arm_that_cannot_be_used_is_a_failure_of_its_task),
         TEST(stop_ends_a_fetch_and_gives_the_task_back),
+        TEST(worker_that_goes_takes_its_question_back),
         TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

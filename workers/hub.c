@@ -53,6 +53,14 @@ static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
+static void free_held(hub *h, int worker)
+{
+    plan_release_worker(&h->tasks, worker);
+    plan_withdraw(&h->tasks, worker);
+    h->workers[worker].task[0] = '\0';
+    h->workers[worker].waiting = false;
+}
+
 /* ---- questions ---- */
 static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
@@ -68,12 +76,8 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
         h->workers[w].key = peer->key;
     PL_RETURN_IF(check_owner(&h->workers[w], peer));
     note_peer(h, w, peer);
-    if (h->workers[w].pid != pid) { /* a new process: what the old one held is free */
-        plan_release_worker(&h->tasks, w);
-        plan_withdraw(&h->tasks, w);
-        h->workers[w].task[0] = '\0';
-        h->workers[w].waiting = false;
-    }
+    if (h->workers[w].pid != pid) /* a new process: what the old one held is free */
+        free_held(h, w);
     h->workers[w].pid = pid;
     pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
     pl_copy_text(h->workers[w].offers_at, sizeof h->workers[w].offers_at, address);
@@ -416,11 +420,32 @@ static void count_failure(hub *h, const report *rep, pl_status why, const char *
              rep->path->name, FAILURES_MAX, (long long)rep->phase, text);
 }
 
+/* A worker goes: nothing that it asked for, or was just given, waits for its lease to
+ * run out. It may be here again already as another process. */
+static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    char name[PL_TEXT_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    int w = find_worker(h, name);
+    a->type = PL_MSG_OK;
+    if (w < 0 || h->workers[w].pid != pid)
+        return PL_OK;
+    PL_RETURN_IF(check_owner(&h->workers[w], peer));
+    free_held(h, w);
+    h->workers[w].seen_ms = 0;
+    pl_log(PL_LOG_INFO, "worker.left", "worker=%s", name);
+    return PL_OK;
+}
+
 static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
                             pl_reader *r, pl_message *a)
 {
     report rep;
     char text[RELEASE_TEXT_MAX] = "";
+    if (pl_field_count(r, PL_TAG_TASK) == 0)
+        return on_leave(h, peer, r, a);
     PL_RETURN_IF(read_report(h, peer, r, &rep));
     uint64_t why = pl_get_u64_or(r, PL_TAG_STATUS, PL_OK);
     if (pl_field_count(r, PL_TAG_TEXT) > 0)

@@ -514,11 +514,13 @@ static pl_status drain(worker *w)
             worker_task_free(&w->next);
         }
         if (n_held(w) == 0)
-            return PL_OK;
+            return worker_say_bye(w);
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
-        if (late || *w->options->stop > 1)
-            return give_all_back(w);
+        if (late || *w->options->stop > 1) {
+            PL_RETURN_IF(give_all_back(w));
+            return worker_say_bye(w);
+        }
         PL_RETURN_IF(turn(w));
     }
 }

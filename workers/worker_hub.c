@@ -209,3 +209,12 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
     put_report(w, task, &m);
     return send_hub(w, &m);
 }
+
+pl_status worker_say_bye(worker *w)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RELEASE);
+    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
+    pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
+    return send_hub(w, &m);
+}

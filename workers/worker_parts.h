@@ -142,6 +142,8 @@ pl_status worker_tell_done(worker *w, const worker_task *task);
 /* `why` PL_OK: given back, not failed. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
+/* Nothing is held any more, and nothing asked for. */
+pl_status worker_say_bye(worker *w);
 worker_task *worker_task_of_renewal(worker *w, uint64_t request);
 
 /* sender.c: one update a module, then the path's state. Tasks go in and come back in
