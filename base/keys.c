@@ -2,6 +2,7 @@
 #include "base/keys.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -114,10 +115,11 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
 static pl_status write_key(int fd, const char *path, const char *text)
 {
     size_t len = strlen(text);
+    PL_RETURN_IF(pl_failpoint("key.write.before"));
     if (write(fd, text, len) != (ssize_t)len || fsync(fd) != 0)
         return pl_fail(PL_ERR_IO, "cannot write the key file %s: %s", path,
                        strerror(errno));
-    return PL_OK;
+    return pl_failpoint("key.write.after");
 }
 
 static void key_text(const pl_keypair *pair, char text[KEY_FILE_MAX])

@@ -18,7 +18,9 @@ fi
 find $folders -name '*.c' | LC_ALL=C sort | xargs awk '
     # A send of one frame is part of send_message, which has the points.
     BEGIN { passed["base/wire.c:send_frame"] = passed["base/log.c"] = 1
-            passed["base/failpoint.c"] = 1 }
+            passed["base/failpoint.c"] = 1
+            # From a thread to ZeroMQ, inside the process: nothing outlives it.
+            passed["base/gate.c:give_answer"] = 1 }
     FNR == 1 { name = ""; in_function = 0 }
     /^[A-Za-z_].*\(/ && !in_function {
         name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)

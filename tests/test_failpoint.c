@@ -45,6 +45,13 @@ static int pass_points(void)
     return ALIVE + failed;
 }
 
+static int make_key(const char *path)
+{
+    pl_keypair pair;
+    pl_keypair_create(&pair);
+    return ALIVE + (pl_keypair_save(path, &pair) != PL_OK);
+}
+
 static void assert_lives(int how, int failed)
 {
     assert_true(WIFEXITED(how));
@@ -98,6 +105,25 @@ static void with_a_folder_only_the_first_process_acts(void **state)
     assert_int_equal(pl_remove_tree(folder), PL_OK);
 }
 
+/* Under its name a key file is whole, or not there. */
+static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
+{
+    static const char *const points[] = {"key.write.before:kill",
+                                         "key.write.after:kill"};
+    (void)state;
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        char folder[] = "/tmp/pathloom-failpoint-XXXXXX", path[PL_PATH_MAX];
+        pl_keypair pair;
+        assert_non_null(mkdtemp(folder));
+        pl_join(path, folder, "key");
+        assert_true(WIFSIGNALED(live_with(points[i], NULL, path)));
+        assert_int_equal(pl_keypair_load(path, &pair), PL_ERR_NOT_FOUND);
+        assert_lives(live_with("none:kill", NULL, path), 0);
+        assert_int_equal(pl_keypair_load(path, &pair), PL_OK);
+        assert_int_equal(pl_remove_tree(folder), PL_OK);
+    }
+}
+
 static void a_variable_that_cannot_be_read_fails_everything(void **state)
 {
     (void)state;
@@ -116,10 +142,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(several_points_act_each_by_itself),
         cmocka_unit_test(a_point_with_a_role_acts_in_that_role_only),
         cmocka_unit_test(with_a_folder_only_the_first_process_acts),
+        cmocka_unit_test(a_key_that_is_killed_while_it_is_written_is_made_anew),
         cmocka_unit_test(a_variable_that_cannot_be_read_fails_everything),
     };
-    (void)argv;
     if (argc == 2)
-        return pass_points();
+        return strchr(argv[1], '/') ? make_key(argv[1]) : pass_points();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
