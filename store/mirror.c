@@ -18,6 +18,7 @@ typedef struct mirror {
     kv *to;
     kv_batch *batch;
     bool same_line; /* the target is an earlier state of the source */
+    bool marked;    /* the target says that chunks are being brought */
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
@@ -86,12 +87,25 @@ static pl_status flush_batch(mirror *m)
     return status;
 }
 
+/* Until the last batch drops it again, this row explains chunks that nothing names. */
+static void mark_begin(mirror *m)
+{
+    pl_buf fields = {0};
+    row_key key = key_of_name(STORE_MIRROR_ROW);
+    if (m->marked)
+        return;
+    m->marked = true;
+    pl_put_u64(&fields, 1, m->from->sequence);
+    row_write(m->batch, KV_META, &key, &fields);
+}
+
 /* A cursor sees the state of its opening, so commits meanwhile do not disturb it. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
     if (order > 0 || (order == 0 && (m->same_line || same_value(from, to))))
         return PL_OK;
+    mark_begin(m);
     if (order == 0)
         kv_delete(m->batch, family, to->key);
     kv_put(m->batch, family, from->key, from->value);
@@ -118,12 +132,21 @@ static bool is_higher_epoch(const mirror *m, kv_family family, const side *to)
            m->to_epoch > m->from->epoch;
 }
 
+static bool is_mark(kv_family family, const side *row)
+{
+    return family == KV_META && row->key.len == strlen(STORE_MIRROR_ROW) &&
+           memcmp(row->key.data, STORE_MIRROR_ROW, row->key.len) == 0;
+}
+
+/* A source that is a broken off copy itself does not pass that on. */
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
     if (order == 0 && (same_value(from, to) || is_higher_epoch(m, family, to)))
         return PL_OK;
-    m->report->n_records++;
+    if (order < 0 && is_mark(family, from))
+        return PL_OK;
+    m->report->n_records += !is_mark(family, order > 0 ? to : from);
     if (order > 0)
         kv_delete(m->batch, family, to->key);
     else

@@ -35,6 +35,9 @@ struct pl_txn {
     pl_status spoiled; /* a step failed half-way: commit refuses */
 };
 
+/* In meta, while a copy is being made: pack rows may belong to nothing yet. */
+#define STORE_MIRROR_ROW "mirror"
+
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
 
