@@ -32,28 +32,32 @@ struct outcome {
     double loss;
 };
 
-static pl_topology *small_topology(void)
+static pl_topology *new_topology(const pl_shape *shape)
 {
-    pl_shape shape = {};
-    shape.vocab = VOCABULARY;
-    shape.width = 24;
-    shape.n_heads = 4;
-    shape.n_kv_heads = 2;
-    shape.head_size = 10;
-    shape.ffn = 35;
-    shape.n_blocks = 2;
-    shape.context = TOKENS;
-    shape.tied = true;
-    shape.rope_theta = 10000.0;
-    shape.norm_eps = 1e-5;
     pl_topology_spec spec = {};
     spec.n_levels = 1;
     spec.experts[0] = 1;
     spec.replicas = 1;
     pl_topology *t;
-    if (pl_topology_create(&shape, &spec, &t) != PL_OK)
+    if (pl_topology_create(shape, &spec, &t) != PL_OK)
         fail_msg("%s", pl_last_error());
     return t;
+}
+
+/* Widths that fit no vector and no tile. */
+static pl_topology *odd_topology(void)
+{
+    const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,  35,
+                            2,          TOKENS, true, 10000.0, 1e-5};
+    return new_topology(&shape);
+}
+
+/* Widths as models have them. */
+static pl_topology *even_topology(void)
+{
+    const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,  200,
+                            2,          TOKENS, true, 10000.0, 1e-5};
+    return new_topology(&shape);
 }
 
 static void check(pl_status status)
@@ -105,24 +109,30 @@ static void read_along(pl_model *model, outcome *out)
     pl_decoder_destroy(&decoder);
 }
 
+static pl_model *open_model(const pl_topology *t, const char *backend, pl_backend **be)
+{
+    pl_model *model;
+    pl_backend_options options = {};
+    options.name = backend;
+    options.n_threads = 1;
+    options.precision = "auto";
+    const pl_model_options extents = {SEQUENCES, TOKENS, true};
+    std::vector<float> params(pl_topology_path_params(t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
+    check(pl_backend_open(&options, be));
+    check(pl_model_create(*be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    return model;
+}
+
 static outcome run_in_order(emulation_order order, uint64_t seed)
 {
     outcome out = {};
     pl_backend *be;
-    pl_model *model;
-    pl_topology *t = small_topology();
-    pl_backend_options backend = {};
-    backend.name = "cuda";
-    backend.n_threads = 1;
-    backend.precision = "bf16";
-    pl_model_options options = {SEQUENCES, TOKENS, true};
-    std::vector<float> params(pl_topology_path_params(t));
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
+    pl_topology *t = odd_topology();
     emulation_set_order(order, seed);
-    check(pl_backend_open(&backend, &be));
-    check(pl_model_create(be, t, &options, &model));
-    check(pl_model_load(model, params.data()));
+    pl_model *model = open_model(t, "cuda", &be);
     train(model, t, &out);
     read_along(model, &out);
     pl_model_destroy(&model);
@@ -150,6 +160,53 @@ static void the_order_of_threads_changes_no_byte(void **)
         expect_equal(first.logits, other.logits);
     }
 }
+
+/* ---- accuracy ---- */
+
+static std::vector<float> gradients_of(const pl_topology *t, const char *backend)
+{
+    pl_backend *be;
+    pl_step_result result;
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> grads(pl_topology_path_params(t));
+    pl_model *model = open_model(t, backend, &be);
+    make_batch(&tokens, &targets);
+    check(pl_model_gradients(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
+                             &result));
+    check(pl_model_save_grads(model, grads.data()));
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    return grads;
+}
+
+static double error_of(const float *got, const float *want, size_t n)
+{
+    double wrong = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)got[i] - (double)want[i];
+        wrong += d * d;
+        all += (double)want[i] * (double)want[i];
+    }
+    return wrong / all;
+}
+
+static void every_tensors_gradient_is_near_the_references(void **)
+{
+    pl_topology *t = even_topology();
+    const std::vector<float> want = gradients_of(t, "ref"),
+                             got = gradients_of(t, "cuda");
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        const size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+        const double error =
+            error_of(got.data() + tensor->offset, want.data() + tensor->offset, n);
+        if (!(error < 1e-4))
+            fail_msg("the gradient of %s: error %g exceeds 1e-4", tensor->name, error);
+    }
+    pl_topology_destroy(&t);
+}
+
+/* ---- completeness ---- */
 
 static void nothing_is_left_on_the_device(void **)
 {
@@ -197,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_threads_changes_no_byte),
+        cmocka_unit_test(every_tensors_gradient_is_near_the_references),
         cmocka_unit_test(nothing_is_left_on_the_device),
         cmocka_unit_test(every_kernel_was_executed),
     };

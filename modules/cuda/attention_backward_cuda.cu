@@ -66,6 +66,7 @@ static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
                                   int first_key, int first_query)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const float unit = shape.scale * log2_e;
 #pragma unroll
     for (int n = 0; n < STEP / 8; n++)
 #pragma unroll
@@ -74,7 +75,7 @@ static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
             const int key = first_key + g + i / 2 * 8;
             const bool seen = key <= query && query < shape.T;
             const float weight =
-                seen ? exp2f(s[n][i] * shape.scale * log2_e - of->lse[column]) : 0.0f;
+                seen ? exp2_fast(fmaf(s[n][i], unit, -of->lse[column])) : 0.0f;
             s[n][i] = weight;
             dp[n][i] = weight * (dp[n][i] - of->delta[column]) * shape.scale;
         }
@@ -139,6 +140,7 @@ static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4]
                                      int first_key)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const float unit = shape.scale * log2_e;
 #pragma unroll
     for (int n = 0; n < STEP / 8; n++)
 #pragma unroll
@@ -146,7 +148,7 @@ static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4]
             const int key = first_key + n * 8 + 2 * p + i % 2;
             const bool seen = key <= first_query + g + i / 2 * 8;
             const float weight =
-                seen ? exp2f(s[n][i] * shape.scale * log2_e - lse[i / 2]) : 0.0f;
+                seen ? exp2_fast(fmaf(s[n][i], unit, -lse[i / 2])) : 0.0f;
             dp[n][i] = weight * (dp[n][i] - delta[i / 2]) * shape.scale;
         }
 }

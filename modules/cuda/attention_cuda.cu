@@ -77,13 +77,14 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
         for (int n = 0; n < KEYS / 8; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
-        const float shrink = exp2f((row->m[half] - top) * unit);
+        const float shrink = exp2_fast((row->m[half] - top) * unit);
+        const float shift = -top * unit;
         float sum = 0.0f;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
-                s[n][i] = exp2f((s[n][i] - top) * unit);
+                s[n][i] = exp2_fast(fmaf(s[n][i], unit, shift));
                 sum += s[n][i];
             }
         row->m[half] = top;
