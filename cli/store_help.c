@@ -59,6 +59,9 @@ static void print_overview(void)
         printf("  %-26s %s\n", usage, store_verbs[i].help);
     }
     printf("\n");
+    for (int i = 0; i <= STORE_OPT_JSON; i++)
+        print_option(i);
+    printf("\n");
     print_wrapped(
         "MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture; V is a version number or a "
         "tag. Options of a verb: `pathloom store VERB --help`.");
