@@ -438,11 +438,38 @@ refused "a missing value" 64 '--max-tokens|value' \
     "$pathloom" generate --run run --prompt a --max-tokens
 refused "a word too many" 64 'word' "$pathloom" eval --run run word
 refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
-for verb in train eval generate store status init hub home worker; do
+for verb in train eval generate store status init hub home worker key join top doctor \
+    explain; do
     works "$verb --help" "usage: pathloom $verb|  --" "$pathloom" "$verb" --help
     [ ! -s stderr ] || complain "help on stderr"
 done
 works "--help" 'train|generate|--help' "$pathloom" --help
+
+echo "-- keys and other machines"
+token=pl1.127.0.0.1:1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE
+refused "no token" 64 'join|token|key invite' "$pathloom" join
+refused "a token that is none" 64 'not a token|copy all' "$pathloom" join nonsense
+refused "half a token" 78 'address|key' "$pathloom" join "${token%AE}.x" --key half.key
+refused "a token without its secret" 64 'secret|copy all' "$pathloom" join "$token.AAAA" \
+    --key half.key
+refused "no token in its file" 64 'not a token' "$pathloom" join --token-file /dev/null
+refused "no verb of key" 64 'key takes|invite' "$pathloom" key
+refused "a key of no run" 66 'nowhere|net.hub' "$pathloom" key list --run nowhere
+refused "an invitation without a job" 66 'nowhere|train' \
+    "$pathloom" key invite --run nowhere
+refused "an unknown role" 64 'boss|worker' "$pathloom" key invite --role boss
+refused "an odd span" 64 '--expires|24h' "$pathloom" key invite --expires soon
+works "a new key" '' "$pathloom" key new fresh.key
+refused "a key in the place of another" 73 'fresh.key|never overwritten' \
+    "$pathloom" key new fresh.key
+refused "a hub for all in the clear" 78 '0.0.0.0|encrypted|key' \
+    sh -c "'$pathloom' hub --listen tcp://0.0.0.0:1 --home tcp://127.0.0.1:1 2>&1 |
+        sed -n 's/.*error=.\\(.*\\)\"/pathloom: \\1/p' >&2; exit 78"
+refused "a key without a list" 64 '--keys' "$pathloom" hub --key fresh.key \
+    --home tcp://127.0.0.1:1
+refused "a hub without homes" 64 '--home|--run' "$pathloom" hub
+refused "nobody to watch" 66 'nowhere|train' "$pathloom" top --run nowhere
+refused "an unknown code" 66 'lease.expird|lease.expired' "$pathloom" explain lease.expird
 
 echo "-- a job that is interrupted"
 # Long enough to be interrupted several times.
