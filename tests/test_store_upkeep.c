@@ -1,6 +1,7 @@
 /* folder: store; label: fault */
 #include "store/store_parts.h"
 #include "tests/store_fixture.h"
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,7 +10,14 @@
  * all the time; it is killed at random moments. What it was told is there, and the
  * audit of store and copy finds nothing. */
 
-enum { KILLS = 25, FLOATS = 15000, BYTES = FLOATS * 4, KEPT = 24, MAX_DELAY_MS = 150 };
+enum {
+    KILLS = 25,
+    FLOATS = 15000,
+    BYTES = FLOATS * 4,
+    KEPT = 24,
+    MAX_DELAY_MS = 150,
+    READ_MS = 4000
+};
 
 /* Version n: a place that moves steadily, and a little noise. */
 static float *content(uint64_t n)
@@ -187,10 +195,58 @@ static void a_store_that_is_tended_survives_being_killed(void **state)
     assert_ok(pl_remove_tree(to));
 }
 
+/* ---- beside it, readers ---- */
+static void look_at_all(pl_store *store, looks *l)
+{
+    pl_version head;
+    if (pl_store_head(store, "a/x", &head) == PL_ERR_NOT_FOUND)
+        return;
+    pl_version_clear(&head);
+    l->store = store;
+    assert_ok(pl_store_each_version(store, "a/x", look, l));
+}
+
+static void readers_beside_it_see_every_version_whole(void **state)
+{
+    char to[PL_PATH_MAX];
+    looks l = {0};
+    int n_looks = 0, n_opens = 0, status;
+    snprintf(to, sizeof to, "%s.copy", (const char *)*state);
+    assert_true(live_and_die(*state, 400) >= 0); /* so that there is something */
+    pid_t child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, STDOUT_FILENO);
+        execl("/proc/self/exe", "test_store_upkeep", *state, (char *)NULL);
+        _exit(99);
+    }
+    pl_store *store = NULL;
+    for (int64_t end_ms = pl_now_ms() + READ_MS; pl_now_ms() < end_ms; n_looks++) {
+        if (n_looks % 8 == 0) {
+            pl_store_close(&store);
+            store = open_store(*state, PL_STORE_READ);
+            n_opens++;
+        }
+        assert_ok(pl_store_refresh(store));
+        look_at_all(store, &l);
+    }
+    uint64_t sequence = pl_store_sequence(store);
+    pl_store_close(&store);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    print_message("%d looks, %d openings, %d versions right, up to commit %llu\n",
+                  n_looks, n_opens, l.n_right, (unsigned long long)sequence);
+    assert_true(l.n_right > 0);
+    assert_ok(pl_remove_tree(to));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_store_that_is_tended_survives_being_killed,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(readers_beside_it_see_every_version_whole,
                                         make_folder, drop_folder),
     };
     if (argc == 2)
