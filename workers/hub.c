@@ -38,6 +38,7 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
 {
     h->workers[worker].peer = *peer;
     h->workers[worker].seen_ms = pl_now_ms();
+    h->workers[worker].left = false;
 }
 
 /* A name belongs to the key that came with it first: whoever has another cannot take
@@ -434,7 +435,7 @@ static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
         return PL_OK;
     PL_RETURN_IF(check_owner(&h->workers[w], peer));
     free_held(h, w);
-    h->workers[w].seen_ms = 0;
+    h->workers[w].left = true;
     pl_log(PL_LOG_INFO, "worker.left", "worker=%s", name);
     return PL_OK;
 }

@@ -14,6 +14,7 @@ typedef struct hub_worker {
     pl_pubkey key; /* that the name came with */
     pl_peer peer;
     int64_t seen_ms;
+    bool left;         /* it said goodbye */
     bool waiting;      /* asked for a task and has not been answered */
     bool queued;       /* stands in the hub's queue, waiting or not any more */
     uint64_t request;  /* of the open question */

@@ -54,7 +54,7 @@ static pl_json *arm_json(const hub *h, const plan_arm *arm, int64_t now_ms)
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
-    bool away = now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
+    bool away = w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)w->pid);
