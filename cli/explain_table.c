@@ -144,6 +144,8 @@ const explanation explanations[] = {
     {"worker.draining", "A worker was told to go and finishes its tasks.",
      "TERM, USR1, or Ctrl+C.", ""},
     {"worker.joined", "A worker said hello to the hub.", "", ""},
+    {"worker.left", "A worker took its open question back and goes.",
+     "TERM, USR1, or Ctrl+C.", ""},
     {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},
 };
 
