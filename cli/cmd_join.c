@@ -103,8 +103,8 @@ static pl_status join(process *p)
     PL_RETURN_IF(find_token(p, token));
     PL_RETURN_IF(pl_token_parse(token, hub, &invite));
     PL_RETURN_IF(pl_address_parse(hub, &at));
-    pl_copy_text(p->found, sizeof p->found, hub);
-    p->hub = p->found;
+    pl_copy_text(p->found[0], sizeof p->found[0], hub);
+    p->hub = p->found[0];
     if (!p->key) {
         PL_RETURN_IF(key_path(&at, p->paths[0]));
         p->key = p->paths[0];

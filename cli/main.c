@@ -120,6 +120,7 @@ static const char hub_options[] =
 static const char home_options[] =
     "  --run RUN           takes keys, store and place of the address from this "
     "folder\n"
+    "  --part I/N          of a run with N homes this is the I-th\n"
     "  --store FOLDER      its store, made if it is not there\n" LISTEN_OPTIONS
     "  --staging-bytes N   of uploads in memory (1073741824)\n"
     "  --keep-updates      keep merged updates\n"

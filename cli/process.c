@@ -33,6 +33,7 @@
     X("grace-s", NUMBER, grace_s)                                                      \
     X("expect", NUMBER, expect)                                                        \
     X("wait-ms", NUMBER, wait_ms)                                                      \
+    X("part", TEXT, part)                                                              \
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \
     X("compress", FLAG, compress)                                                      \
@@ -126,7 +127,7 @@ static const char *in_run(process *p, int slot, const char *name)
 }
 
 /* Another process of the run says where it listens. */
-static pl_status await_address(process *p, const char *file, const char **out)
+static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
@@ -140,9 +141,9 @@ static pl_status await_address(process *p, const char *file, const char **out)
             "%s does not say where to connect: is that process running, with "
             "--run %s?",
             path, p->run);
-    pl_copy_text(p->found, sizeof p->found, pl_buf_text(&text));
+    pl_copy_text(p->found[slot], sizeof p->found[slot], pl_buf_text(&text));
     pl_buf_destroy(&text);
-    *out = p->found;
+    *out = p->found[slot];
     return PL_OK;
 }
 
@@ -167,22 +168,104 @@ static pl_status find_keys(process *p, const char *role)
     return PL_OK;
 }
 
+/* --part 2/3: the second of three homes. Whichever of them is first makes the folder.
+ */
+static pl_status read_part(process *p, const char *store, int *index, int *n)
+{
+    char text[16];
+    int64_t part = 0, parts = 0;
+    const char *slash = strchr(p->part, '/');
+    size_t len = slash ? (size_t)(slash - p->part) : 0;
+    snprintf(text, sizeof text, "%.*s", len < sizeof text ? (int)len : 0, p->part);
+    if (!slash || pl_parse_int(text, &part) != PL_OK ||
+        pl_parse_int(slash + 1, &parts) != PL_OK || parts < 2 || parts > PL_HOMES_MAX ||
+        part < 1 || part > parts)
+        return pl_fail(PL_ERR_USAGE,
+                       "--part takes which home of how many this is, like 2/3 (at most "
+                       "%d), not `%s`",
+                       PL_HOMES_MAX, p->part);
+    *index = (int)part - 1;
+    *n = (int)parts;
+    return pl_store_make_parts(store, (int)parts);
+}
+
+static pl_status find_store(process *p)
+{
+    char store[PL_PATH_MAX], file[64];
+    int n = 0, index = 0;
+    pl_join(store, p->run, "store");
+    if (p->part)
+        PL_RETURN_IF(read_part(p, store, &index, &n));
+    else
+        PL_RETURN_IF(pl_store_parts(store, &n));
+    if (!p->part && n > 0 && !p->store)
+        return pl_fail(PL_ERR_USAGE,
+                       "the run %s has %d homes; say which this is, like --part 1/%d",
+                       p->run, n, n);
+    run_home_file(index, n > 0 ? n : 1, file);
+    if (!p->ready)
+        p->ready = in_run(p, 2, file);
+    if (p->store)
+        return PL_OK;
+    if (n > 0)
+        pl_store_part(store, index, p->paths[3]);
+    else
+        pl_copy_text(p->paths[3], sizeof p->paths[3], store);
+    p->store = p->paths[3];
+    return PL_OK;
+}
+
+/* How many homes the run has is known when the first of them has begun. */
+static pl_status await_parts(const process *p, int *n)
+{
+    char store[PL_PATH_MAX], single[PL_PATH_MAX];
+    int64_t start = pl_now_ms();
+    pl_join(store, p->run, "store");
+    pl_join(single, p->run, "proc/home.address");
+    do {
+        PL_RETURN_IF(pl_store_parts(store, n));
+        if (*n > 0 || pl_path_exists(single))
+            return PL_OK;
+        pl_sleep_ms(50);
+    } while (pl_now_ms() - start < ADDRESS_WAIT_MS);
+    return PL_OK; /* awaiting the address will say so */
+}
+
+static pl_status await_homes(process *p, const char *role)
+{
+    char file[64];
+    int n = 0;
+    PL_RETURN_IF(await_parts(p, &n));
+    if (n > 0 && is_role(role, "relay"))
+        return pl_fail(
+            PL_ERR_USAGE,
+            "the run %s has %d homes, and a relay stands before one: name it "
+            "with --home ADDRESS",
+            p->run, n);
+    n = n > 0 ? n : 1;
+    for (; p->n_homes < n; p->n_homes++) {
+        run_home_file(p->n_homes, n, file);
+        PL_RETURN_IF(await_address(p, file, p->n_homes, &p->homes[p->n_homes]));
+    }
+    return PL_OK;
+}
+
 static pl_status find_in_run(process *p, const char *role)
 {
     char folder[PL_PATH_MAX], file[64];
     PL_RETURN_IF(find_keys(p, role));
     PL_RETURN_IF(pl_make_folders(pl_join(folder, p->run, "proc")));
     snprintf(file, sizeof file, "proc/%s.address", role);
+    if (is_role(role, "home"))
+        return find_store(p);
     if (!p->ready && !is_role(role, "worker"))
         p->ready = in_run(p, 2, file);
-    if (is_role(role, "home") && !p->store)
-        p->store = in_run(p, 3, "store");
     if (is_role(role, "worker") && !p->cache)
         p->cache = in_run(p, 4, "cache");
     if (is_role(role, "worker") && !p->hub)
-        return await_address(p, "proc/hub.address", &p->hub);
+        return await_address(p, "proc/hub.address", 0, &p->hub);
     if ((is_role(role, "hub") || is_role(role, "relay")) && p->n_homes == 0)
-        return await_address(p, "proc/home.address", &p->homes[p->n_homes++]);
+        return await_homes(p, role);
     return PL_OK;
 }
 

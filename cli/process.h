@@ -6,13 +6,15 @@
 typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
     const char *key, *keys, *advertise, *run, *offer, *metrics, *token_file;
+    const char *part; /* which of several homes of a run: "2/3" */
     const char *homes[PL_HOMES_MAX];
     int n_homes;
     int64_t cache_bytes, staging, threads, ttl_ms, patience_s, expect, wait_ms, grace_s;
     bool keep_updates, keep_momentum, compress, log_json, verbose, only_enrol, json;
     const char *word; /* the one that no option takes; NULL: none */
     /* texts that were found out, not given */
-    char paths[6][PL_PATH_MAX], found[PL_ADDRESS_MAX], called[PL_KEY_NAME_MAX];
+    char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
+        called[PL_KEY_NAME_MAX];
 } process;
 
 /* ERR_USAGE. `words`: how many may stand beside the options, 0 or 1. */
