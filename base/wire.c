@@ -50,6 +50,8 @@ enum {
     RECONNECT_MAX_MS = 1000,
     HEARTBEAT_MS = 1000,
     HEARTBEAT_TIMEOUT_MS = 3000,
+    KEEPALIVE_S = 5,
+    KEEPALIVE_TRIES = 3,
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_MAX = PL_WIRE_DATA_MAX + 4096,
@@ -226,7 +228,11 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* An IPv6 socket would name its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, which
+/* Clients ask whether their server is alive; a server leaves its clients to the kernel.
+ * ZeroMQ keeps a timer for each of its own questions and looks through all of them at
+ * every message: with thousands of clients that was most of what a hub did.
+ *
+ * An IPv6 socket would name its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, which
  * nobody could connect to: the option is set only where it is meant. */
 static pl_status set_options(pl_socket *socket)
 {
@@ -240,9 +246,12 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
         {ZMQ_IPV6, is_ipv6, false, false},
         {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
-        {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, false},
-        {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, false},
-        {ZMQ_HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS, false, false},
+        {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, true},
+        {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, true},
+        {ZMQ_TCP_KEEPALIVE, 1, true, false},
+        {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, true, false},
+        {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, true, false},
+        {ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES, true, false},
         {ZMQ_ROUTER_MANDATORY, 1, true, false},
         {ZMQ_ROUTER_HANDOVER, 0, true, false},
         {ZMQ_IMMEDIATE, 0, false, true},

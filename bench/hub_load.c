@@ -21,7 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PER_PROCESS = 256, SAMPLES_MAX = 1 << 18, TTL_MS = 2000, WARM_UP_MS = 6000 };
+enum {
+    PER_PROCESS = 256,
+    SAMPLES_MAX = 1 << 18,
+    TTL_MS = 2000,
+    WARM_UP_MS = 4000,
+    JOIN_MS = 5
+};
 
 typedef struct load {
     const char *pathloom, *levels;
@@ -525,7 +531,7 @@ static void run(load *l)
     fake_home h;
     int from[256], n = 0;
     int64_t start = pl_now_ms();
-    l->begin_ms = start + WARM_UP_MS + 1000 * l->task_s;
+    l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
     l->end_ms = l->begin_ms + 1000 * l->seconds;
     memset(&h, 0, sizeof h);
     make_arm(&h, l);
