@@ -546,8 +546,12 @@ void pl_wire_close(pl_socket **socket)
     if (!*socket)
         return;
     remove_ipc_file(*socket);
-    if ((*socket)->monitor)
+    if ((*socket)->monitor) {
+        /* Else the next event waits for a reader for ever, and with it every socket of
+         * the process: the thread that writes it is the one that sends and receives. */
+        zmq_socket_monitor((*socket)->zmq, NULL, 0);
         zmq_close((*socket)->monitor);
+    }
     if ((*socket)->zmq) {
         zmq_close((*socket)->zmq);
         atomic_fetch_sub(&n_open, 1);
