@@ -8,6 +8,7 @@ struct sender {
     pl_client *homes;
     peer *offers;
     worker_task *task; /* being sent */
+    uint64_t failed;   /* token of the last task that was not */
     pl_queue *tasks, *packed, *sent;
     pl_thread *thread;
 };
@@ -304,9 +305,13 @@ static void run(void *context)
         if (!item)
             continue;
         s->task = item;
-        s->task->status = check_lease(s);
+        s->task->status = s->task->token == s->failed
+                              ? pl_fail(PL_ERR_STALE, "the task before %s was not sent",
+                                        s->task->name)
+                              : check_lease(s);
         if (s->task->status == PL_OK)
             s->task->status = send_task(s);
+        s->failed = s->task->status != PL_OK ? s->task->token : 0;
         if (s->task->status != PL_OK)
             pl_copy_text(s->task->error, sizeof s->task->error, pl_last_error());
         pl_queue_push(s->sent, item);
