@@ -148,6 +148,10 @@ static const pl_key keys[] = {
      "noloco: how far mates move together; -1: as outer.lr, else two vectors travel "
      "instead of one",
      false},
+    {"outer.deadline_s", PL_KEY_REAL, AT(deadline_s), "0", 0, 86400, NULL, "s",
+     "noloco: what a pair waits for its second before both go on alone, after which "
+     "results depend on timing; 0: for ever",
+     false},
     {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
      "co2: an update is used so much later, its exchange hides behind training", false},
     {"outer.gap", PL_KEY_CHOICE, AT(gap), "norm", 0, 0, "none|norm|constant", "",

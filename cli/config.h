@@ -35,7 +35,8 @@ typedef struct config {
     bool standardize, unit;
 
     config_text weighting, method, rule, gap, decay;
-    double consensus, gap_constant, outer_clip, mix, spread, outer_floor, curvature;
+    double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
+        curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
     config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
         selector, feedback;

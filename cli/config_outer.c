@@ -1,6 +1,8 @@
 /* Outer method and codec from their keys. */
 #include "cli/config.h"
 
+#include <math.h>
+
 static double chosen(double value, double otherwise)
 {
     return value < 0 ? otherwise : value;
@@ -22,6 +24,11 @@ static pl_status read_method(const config *c, pl_outer *out)
         m->consensus = chosen(c->consensus, m->lr);
         out->own_consensus = m->consensus != m->lr;
     }
+    if (method != PL_METHOD_NOLOCO && c->deadline_s > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer.deadline_s is noloco's; %s waits for all that it needs",
+                       pl_method_name(method));
+    out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
     if (method == PL_METHOD_CO2) {
         m->delay = (int)c->delay;
         PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));

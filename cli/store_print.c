@@ -195,11 +195,11 @@ static void print_contribution(const pl_contribution *c, int width)
 {
     char hash[PL_HASH_TEXT], tokens[16];
     printf("    %-*s  path %-3lld replica %-2lld samples %6llu +%-5llu %7s tokens  "
-           "loss %8.4f  norm %10.4g  weight %-8.6g %s\n",
+           "loss %8.4f  norm %10.4g  weight %-8.6g %s%s\n",
            width, c->worker, (long long)c->path, (long long)c->replica,
            (unsigned long long)c->first_sample, (unsigned long long)c->n_samples,
            pl_human_count((double)c->n_tokens, tokens), c->loss, c->norm, c->weight,
-           print_brief(&c->update, hash));
+           print_brief(&c->update, hash), c->split ? "  split from its mate" : "");
 }
 
 static void print_origin(const pl_version *v)
@@ -273,6 +273,7 @@ static pl_json *contribution_json(const pl_contribution *c)
     pl_json_set_text(json, "codec", c->codec);
     print_set_hash(json, "update", &c->update);
     print_set_count(json, "bytes", c->update_bytes);
+    pl_json_set_bool(json, "split", c->split);
     return json;
 }
 

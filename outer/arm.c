@@ -21,7 +21,8 @@ enum {
                         4 own consensus */
     TAG_CODEC,
     TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
-                        overlap, buffer, staleness, decay, warm-up, phases */
+                        overlap, buffer, staleness, decay, warm-up, phases,
+                        deadline if there is one */
     TAG_METHOD_REAL, /* repeated: curvature, consensus, gap constant, clip, mix, spread,
                         floor */
     TAG_CODEC_INT,   /* repeated: codec of each role, selector, value bits, entropy, k,
@@ -82,6 +83,8 @@ static void encode_method(const pl_outer *outer, pl_buf *out)
                             m->mix,       m->spread,    sch->floor};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         put_int(out, TAG_METHOD_INT, ints[i]);
+    if (outer->deadline_ms > 0)
+        put_int(out, TAG_METHOD_INT, outer->deadline_ms);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         pl_put_f64(out, TAG_METHOD_REAL, reals[i]);
 }
@@ -216,6 +219,8 @@ static void decode_method(pl_reader *r, pl_outer *outer)
     sch->decay = (pl_decay)get_choice(r, TAG_METHOD_INT, 9, 3);
     sch->warmup = get_int(r, TAG_METHOD_INT, 10);
     sch->phases = get_int(r, TAG_METHOD_INT, 11);
+    if (pl_field_count(r, TAG_METHOD_INT) > 12)
+        outer->deadline_ms = get_int(r, TAG_METHOD_INT, 12);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         *reals[i] = pl_get_f64(r, TAG_METHOD_REAL, i);
 }

@@ -59,6 +59,7 @@ typedef struct pl_outer {
     pl_method_settings method;  /* of shared modules; lr and momentum are above */
     pl_outer_schedule schedule; /* of lr, over the rounds of a module */
     bool own_consensus;     /* noloco: method.consensus is gamma, else lr is (beta) */
+    int deadline_ms;        /* noloco: what a pair waits for its second; 0: for ever */
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
     bool dynamic;           /* and slower workers do fewer steps of a phase */
     pl_codec_options codec; /* of updates */

@@ -401,6 +401,39 @@ pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number
     return status;
 }
 
+static void put_place(pl_buf *body, const char *module, int64_t round, int path,
+                      int replica)
+{
+    pl_put_text(body, PL_TAG_NAME, module);
+    pl_put_u64(body, PL_TAG_PATH, (uint64_t)path);
+    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)replica);
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)round);
+}
+
+pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int path,
+                         int replica, pl_meeting wish, pl_meeting *decision)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_MEET);
+    pl_message_init(&a, 0);
+    put_place(&q.body, module, round, path, replica);
+    pl_put_u64(&q.body, PL_TAG_MEETING, (uint64_t)wish);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "MEETING_IS", a.body.data, a.body.len);
+        uint64_t said = pl_get_u64(&r, PL_TAG_MEETING, 0);
+        status = pl_reader_status(&r);
+        if (status == PL_OK && said >= PL_MEETING_COUNT)
+            status = pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+                             (unsigned long long)said);
+        *decision = status == PL_OK ? (pl_meeting)said : PL_MEETING_OPEN;
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
 pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
                                int path, int replica, pl_hash *update)
 {
@@ -408,10 +441,7 @@ pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
     pl_reader r;
     pl_message_init(&q, PL_MSG_GET_UPDATE);
     pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, module);
-    pl_put_u64(&q.body, PL_TAG_PATH, (uint64_t)path);
-    pl_put_u64(&q.body, PL_TAG_REPLICA, (uint64_t)replica);
-    pl_put_u64(&q.body, PL_TAG_PHASE, (uint64_t)round);
+    put_place(&q.body, module, round, path, replica);
     pl_status status = ask_home(c, module, &q, &a);
     if (status == PL_OK) {
         pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);

@@ -67,6 +67,12 @@ PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
 PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
+/* noloco with a deadline: what becomes of (path, replica) and its mate of this round.
+ * The first wish decides, for everybody and for ever; OPEN wishes nothing. ERR_STALE:
+ * both have long gone on. */
+PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
+                                       int path, int replica, pl_meeting wish,
+                                       pl_meeting *decision);
 PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
                                            pl_path_state *out);
 

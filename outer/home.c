@@ -274,8 +274,9 @@ static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
     PL_RETURN_IF(pl_reader_status(r));
-    if (pl_starts_with(name, "sys/"))
-        return pl_fail(PL_ERR_NOPERM, "names below sys/ are the home's own: %s", name);
+    if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS))
+        return pl_fail(PL_ERR_NOPERM, "names below sys/ and meet/ are the home's: %s",
+                       name);
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
     a->type = PL_MSG_OK;
@@ -368,6 +369,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         return on_put_object(h, &r, a);
     case PL_MSG_PUT_REF:
         return on_put_ref(h, &r, a);
+    case PL_MSG_MEET:
+        return home_meet(h, &r, a);
     case PL_MSG_CREATE_MODULE:
         return on_create_module(h, &r, a);
     case PL_MSG_STATUS:

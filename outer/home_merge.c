@@ -275,6 +275,17 @@ static void describe(merge *g)
     v->contributions = g->contributions;
 }
 
+/* Nobody can be split any more once all updates of a round are here. */
+static void note_splits(merge *g)
+{
+    int replicas = pl_topology_n_replicas(g->arm->topology);
+    for (int i = 0; i < g->n; i++) {
+        pl_contribution *c = &g->contributions[i];
+        c->split = home_was_split(g->arm, g->index, c->phase,
+                                  (int)(c->path * replicas + c->replica));
+    }
+}
+
 static void forget_round(merge *g)
 {
     home_module *m = g->module;
@@ -310,6 +321,7 @@ static pl_status commit(merge *g)
         PL_RETURN_IF(
             pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
     PL_RETURN_IF(pl_txn_put_version(h->txn, &g->version, keep));
+    PL_RETURN_IF(home_forget_meetings(h, g->module, (int64_t)g->module->version));
     forget_round(g);
     g->module->version = g->version.number;
     g->module->params = g->version.params;
@@ -391,6 +403,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     choose_step(&g);
     PL_TRY(prepare(&g));
     PL_TRY(make_version(&g));
+    note_splits(&g);
     PL_TRY(commit(&g));
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);

@@ -23,7 +23,16 @@ typedef struct home_module {
     int *n_pending;     /* [window] by round modulo window */
     bool *pending;      /* [window, P*R] by path * R + replica */
     uint64_t *cursor; /* [P*R] delayed-nesterov: samples merged or pending; else NULL */
+    struct home_meeting *meetings; /* of rounds that somebody may ask about */
+    size_t n_meetings;
 } home_module;
+
+/* What was decided of a pair (noloco with a deadline). */
+typedef struct home_meeting {
+    int64_t round;
+    int first; /* the lower of the two: path * R + replica */
+    bool split;
+} home_meeting;
 
 typedef struct home_path {
     char name[PL_MODULE_NAME_MAX];
@@ -116,6 +125,15 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash);
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m);
+
+/* home_meet.c */
+pl_status home_meet(home *h, pl_reader *r, pl_message *answer);
+/* Callback over the refs below MEET_REFS, whose arms are known. */
+#define MEET_REFS "meet/"
+pl_status home_load_meeting(void *context, const char *name, const char *target);
+bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
+/* In the group that makes version round + 1: what nobody asks any more goes. */
+pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_merge.c */
 pl_status home_merge_ready(home *h); /* every module whose contributors are all in */

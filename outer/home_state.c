@@ -119,6 +119,7 @@ void home_clear_arm(home_arm *arm)
         pl_free(arm->modules[m].pending);
         pl_free(arm->modules[m].n_pending);
         pl_free(arm->modules[m].cursor);
+        pl_free(arm->modules[m].meetings);
     }
     pl_free(arm->modules);
     pl_free(arm->paths);
@@ -220,6 +221,7 @@ pl_status home_load(home *h)
 {
     PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
     return pl_store_each_ref(h->store, "sys/", on_ref, h);
 }
 

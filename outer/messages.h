@@ -55,7 +55,9 @@ typedef enum pl_message_type {
     PL_MSG_EVENT = 58,      /* home -> hub, unasked, may be lost */
     PL_MSG_PUT_REF = 59,    /* -> OK */
     PL_MSG_GET_UPDATE = 60, /* -> UPDATE_IS */
-    PL_MSG_UPDATE_IS = 61
+    PL_MSG_UPDATE_IS = 61,
+    PL_MSG_MEET = 62, /* noloco with a deadline: does a pair meet? -> MEETING_IS */
+    PL_MSG_MEETING_IS = 63
 } pl_message_type;
 
 /* Field tags, the same in every message. */
@@ -105,6 +107,8 @@ typedef enum pl_tag {
     PL_TAG_CHANGE = 55,   /* blob of a version's change */
     PL_TAG_WAITED = 56,   /* seconds of OVERHEAD that data were waited for */
     PL_TAG_PEER = 54,     /* repeated: ADDRESS of who offers the phase of TASK */
+    PL_TAG_MEETING = 57,  /* pl_meeting: what is wished, what was decided */
+    PL_TAG_LATE = 58,     /* of TASK: mates that are not there need not be waited for */
     PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS and SUBMIT */
 } pl_tag;
 
@@ -116,6 +120,14 @@ typedef enum pl_submit_result {
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
     PL_SUBMIT_REJECTED = 4      /* PL_TAG_TEXT says why */
 } pl_submit_result;
+
+/* What becomes of a pair. Decided once, by whoever asks first. */
+typedef enum pl_meeting {
+    PL_MEETING_OPEN,  /* not decided; asked for: only tell */
+    PL_MEETING_MET,   /* both take the step of a pair */
+    PL_MEETING_SPLIT, /* both take the step of a group of one */
+    PL_MEETING_COUNT
+} pl_meeting;
 
 /* Which of n homes owns a module, path or object: rendezvous hashing on its name,
  * the highest XXH3 of "home i" and name wins. */

@@ -28,6 +28,7 @@ static const struct {
     {PL_MSG_GET_BLOB, READS},
     {PL_MSG_GET_VERSION, READS},
     {PL_MSG_GET_UPDATE, READS},
+    {PL_MSG_MEET, SENDS},
     {PL_MSG_GET_PATH, READS},
     {PL_MSG_GET_OBJECT, READS},
     {PL_MSG_PUT_BLOB, SENDS | ADMIN},

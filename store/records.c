@@ -42,6 +42,8 @@ static void contribution_fields(const pl_contribution *c, pl_buf *fields)
     pl_put_text(fields, 14, c->codec);
     put_hash_if(fields, 15, &c->update);
     pl_put_u64(fields, 16, c->update_bytes);
+    if (c->split)
+        pl_put_u64(fields, 17, 1);
 }
 
 /* Shared by the rows of pending and the nested ones; its caller checks the reader. */
@@ -64,6 +66,7 @@ static void contribution_get(pl_reader *fields, pl_contribution *out)
     pl_get_text(fields, 14, 0, out->codec, sizeof out->codec);
     out->update = get_hash_if(fields, 15);
     out->update_bytes = pl_get_u64(fields, 16, 0);
+    out->split = pl_get_u64_or(fields, 17, 0) != 0;
 }
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)

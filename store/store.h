@@ -73,6 +73,7 @@ typedef struct pl_contribution {
     char codec[16];                   /* "f32", "bf16" */
     pl_hash update;                   /* blob */
     uint64_t update_bytes;            /* encoded */
+    bool split; /* its mate came too late, so both went on alone (noloco) */
 } pl_contribution;
 
 /* Whether the update blobs that a version names are in the store. */

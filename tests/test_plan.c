@@ -86,15 +86,15 @@ static void path_goes_on_when_its_own_modules_are_ready(void **state)
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 0);
     for (int i = 0; i < 4; i++)
-        plan_finish(&mix->paths[i], 1);
+        plan_finish(&mix->paths[i], 1, 0);
     plan_set_version(p, "mix/embed.E0", 1);
     plan_set_version(p, "mix/head.E0", 1);
     plan_set_version(p, "mix/L1.E0", 1);
     plan_set_version(p, "mix/L2.E1", 1);
-    assert_false(plan_ready(p, mix, 0)); /* p00 needs L2.E0 */
-    assert_true(plan_ready(p, mix, 1));  /* p01: L1.E0 and L2.E1 */
-    assert_false(plan_ready(p, mix, 2));
-    assert_false(plan_ready(p, mix, 3)); /* p11 needs L1.E1 */
+    assert_false(plan_ready(mix, 0, 0)); /* p00 needs L2.E0 */
+    assert_true(plan_ready(mix, 1, 0));  /* p01: L1.E0 and L2.E1 */
+    assert_false(plan_ready(mix, 2, 0));
+    assert_false(plan_ready(mix, 3, 0)); /* p11 needs L1.E1 */
 }
 
 static void worker_prefers_the_path_it_knows(void **state)
@@ -191,9 +191,9 @@ static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
     assert_true(plan_choose(p, 0, 0, &task));
     plan_grant(p, task, 0, 0, TTL);
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    plan_finish(path, 1);
+    plan_finish(path, 1, 0);
     assert_false(path->lease.active);
-    plan_finish(path, 0);
+    plan_finish(path, 0, 0);
     assert_int_equal(path->phase, 1);
     assert_false(plan_renew(p, path, 0, 1, 0, 0, TTL));
 }
@@ -235,7 +235,7 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
         plan_grant(p, task, i, 0, TTL);
         plan_extend(p, task, 0, TTL);
     }
-    plan_finish(path, 1);
+    plan_finish(path, 1, 0);
     assert_int_equal(path->lease.failures, 0);
 }
 
@@ -250,7 +250,7 @@ static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **stat
     plan_shorten(path, token);
     assert_int_equal(path->lease.phase, 0);
     assert_true(path->lease.active);
-    assert_true(plan_continues(p, task, 0, token)); /* it may go on once more */
+    assert_true(plan_continues(p, task, 0, token, 0)); /* it may go on once more */
 }
 
 static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
@@ -274,7 +274,7 @@ static void arm_is_finished_when_paths_and_modules_are(void **state)
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 2);
     for (int i = 0; i < 4; i++)
-        plan_finish(&mix->paths[i], 3);
+        plan_finish(&mix->paths[i], 3, 0);
     assert_false(plan_arm_finished(mix));
     set_all(p, "mix", 3);
     assert_true(plan_arm_finished(mix));

@@ -42,8 +42,10 @@ typedef struct worker {
 /* What the home has of a module. */
 typedef struct module {
     int64_t version;
-    bool in[ROUNDS_MAX][TASKS_MAX]; /* updates by round and task */
-    int64_t cursor[TASKS_MAX];      /* phases counted, where arrivals are */
+    bool in[ROUNDS_MAX][TASKS_MAX];            /* updates by round and task */
+    int64_t cursor[TASKS_MAX];                 /* phases counted, where arrivals are */
+    pl_meeting decided[ROUNDS_MAX][TASKS_MAX]; /* of pairs, by their lower task */
+    pl_meeting heard[ROUNDS_MAX][TASKS_MAX];   /* what a task began with */
 } module;
 
 typedef struct game {
@@ -56,7 +58,7 @@ typedef struct game {
     int64_t now;
     uint64_t seed, draws;
     bool deadly;
-    int n_deaths, n_repeated;
+    int n_deaths, n_repeated, n_split;
 } game;
 
 static int draw(game *g, int below)
@@ -139,7 +141,7 @@ static void tell_hub(game *g)
         plan_set_version(&g->p, name, (uint64_t)g->modules[m].version);
     }
     for (int i = 0; i < g->arm->n_tasks; i++)
-        plan_finish(&g->arm->paths[i], g->phases[i]);
+        plan_finish(&g->arm->paths[i], g->phases[i], g->now);
 }
 
 /* ---- what a task finds ---- */
@@ -169,9 +171,67 @@ static bool mate_is_there(const game *g, int m, int index, int64_t phase)
     return true;
 }
 
+/* As the home decides: what is decided stays, a pair of which both are in has met, else
+ * the first wish counts. Nobody asks about rounds that are long over. */
+static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
+                         pl_meeting wish)
+{
+    module *mod = &g->modules[m];
+    pl_meeting *row = &mod->decided[round][index < mate ? index : mate];
+    assert_true(round + 3 > mod->version);
+    if (*row == PL_MEETING_OPEN && mod->in[round][index] && mod->in[round][mate])
+        return PL_MEETING_MET;
+    if (*row == PL_MEETING_OPEN) {
+        *row = wish;
+        g->n_split += wish == PL_MEETING_SPLIT;
+    }
+    return *row;
+}
+
+/* Whoever repeats a task hears what was heard before. */
+static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said)
+{
+    pl_meeting *before = &g->modules[m].heard[round][index];
+    assert_true(*before == PL_MEETING_OPEN || *before == said);
+    *before = said;
+}
+
+/* As a worker meets with a deadline; false: a mate is not there and not late either. */
+static bool meet_in_time(game *g, int m, const work *w)
+{
+    const plan_arm *a = g->arm;
+    int64_t round = w->phase - 1;
+    int mate = w->index;
+    assert_int_equal(pl_round_mate(&a->arm, a->topology, m, w->index, round, &mate),
+                     PL_OK);
+    if (mate == w->index)
+        return true;
+    pl_meeting said = decide(g, m, round, w->index, mate, PL_MEETING_OPEN);
+    if (said == PL_MEETING_SPLIT) {
+        note_heard(g, m, round, w->index, said);
+        return true;
+    }
+    bool there = mate_is_there(g, m, w->index, w->phase);
+    if (said == PL_MEETING_OPEN &&
+        (there || plan_is_late(a, w->index, w->phase, g->now)))
+        said = decide(g, m, round, w->index, mate,
+                      there ? PL_MEETING_MET : PL_MEETING_SPLIT);
+    if (said == PL_MEETING_OPEN || (said == PL_MEETING_MET && !there))
+        return false;
+    note_heard(g, m, round, w->index, said);
+    return true;
+}
+
+static bool meets(game *g, int m, const work *w)
+{
+    if (g->arm->arm.outer.deadline_ms > 0)
+        return meet_in_time(g, m, w);
+    return mate_is_there(g, m, w->index, w->phase);
+}
+
 /* False: not everything is there yet, to be asked for again; only mates that offered
  * their update and died may do that. */
-static bool fetch(const game *g, const work *w, bool ahead)
+static bool fetch(game *g, const work *w, bool ahead)
 {
     const pl_arm *arm = &g->arm->arm;
     const pl_topology *t = g->arm->topology;
@@ -180,8 +240,7 @@ static bool fetch(const game *g, const work *w, bool ahead)
         int64_t version = g->modules[m].version,
                 round = pl_round_of(arm, t, m, w->phase);
         pl_method method = pl_arm_method(arm, t, m).method;
-        if (method == PL_METHOD_NOLOCO && w->phase > 0 &&
-            !mate_is_there(g, m, w->index, w->phase))
+        if (method == PL_METHOD_NOLOCO && w->phase > 0 && !meets(g, m, w))
             return false;
         if (counts_arrivals(g, m) || round < 0 ||
             (ahead && pl_round_predicts(arm, t, m)))
@@ -246,8 +305,8 @@ static bool ask(game *g, int number, work *out, bool *ahead)
     worker *w = &g->workers[number];
     plan_task task, held = {0, w->training.index};
     bool found = plan_choose(&g->p, number, g->now, &task);
-    bool goes_on =
-        w->trains && plan_continues(&g->p, held, w->training.phase, w->training.token);
+    bool goes_on = w->trains && plan_continues(&g->p, held, w->training.phase,
+                                               w->training.token, g->now);
     *ahead = goes_on && !(found && plan_is_better(&g->p, task, held, number));
     if (*ahead) {
         plan_extend(&g->p, held, g->now, TTL);
@@ -312,7 +371,7 @@ static void train(game *g, int number)
     if (w->n_sending == HELD_MAX)
         return;
     w->sending[w->n_sending++] = w->training;
-    plan_offer(path_of(g, &w->training), w->training.phase + 1, number);
+    plan_offer(path_of(g, &w->training), w->training.phase + 1, number, g->now);
     w->trains = false;
 }
 
@@ -386,8 +445,25 @@ static void define_arm(pl_arm *arm, pl_method method, int a, int b, int replicas
     tiny_shards(arm, a * b);
 }
 
+/* Both or neither: what one side of a pair began with the other did too. */
+static void assert_pairs_agree(const game *g)
+{
+    const plan_arm *a = g->arm;
+    for (int m = 0; m < pl_topology_n_modules(a->topology); m++)
+        for (int64_t round = 0; round + 1 < a->arm.inner.phases; round++)
+            for (int i = 0; i < a->n_tasks; i++) {
+                int mate = i, path = i / pl_topology_n_replicas(a->topology);
+                if (!pl_topology_path_has(a->topology, path, m))
+                    continue;
+                assert_int_equal(
+                    pl_round_mate(&a->arm, a->topology, m, i, round, &mate), PL_OK);
+                assert_int_equal(g->modules[m].heard[round][i],
+                                 g->modules[m].heard[round][mate]);
+            }
+}
+
 /* Returns how many updates came twice. */
-static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed)
+static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_split)
 {
     pl_hash blob;
     game g = {.n_workers = n_workers, .deadly = deadly, .seed = seed};
@@ -409,17 +485,20 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed)
         assert_int_equal(g.modules[m].version,
                          pl_round_count(&g.arm->arm, g.arm->topology, m));
     assert_true(deadly || g.n_repeated == 0);
+    assert_pairs_agree(&g);
+    *n_split += g.n_split;
     plan_clear(&g.p);
     pl_free(g.modules);
     return g.n_repeated;
 }
 
 /* Grids with private blocks, odd groups, replicas, a path alone. */
-static void play_all(pl_method method, int fragments, int overlap, int delay)
+static void play_timed(pl_method method, int fragments, int overlap, int delay,
+                       int deadline_ms)
 {
     static const int grids[][3] = {
         {2, 2, 1}, {3, 1, 1}, {1, 1, 3}, {2, 1, 2}, {1, 1, 1}};
-    int n_repeated = 0;
+    int n_repeated = 0, n_split = 0;
     for (size_t grid = 0; grid < sizeof grids / sizeof *grids; grid++)
         for (int n_workers = 1; n_workers <= WORKERS_MAX; n_workers++)
             for (uint64_t seed = 0; seed < 24; seed++) {
@@ -429,9 +508,17 @@ static void play_all(pl_method method, int fragments, int overlap, int delay)
                 arm.outer.method.fragments = fragments;
                 arm.outer.method.overlap = overlap;
                 arm.outer.method.delay = delay;
-                n_repeated += play(&arm, n_workers, seed % 2 == 1, seed);
+                arm.outer.deadline_ms = deadline_ms;
+                n_repeated += play(&arm, n_workers, seed % 2 == 1, seed, &n_split);
             }
     assert_true(n_repeated > 0);
+    if ((n_split > 0) != (deadline_ms > 0))
+        fail_msg("%d pairs were split with a deadline of %d", n_split, deadline_ms);
+}
+
+static void play_all(pl_method method, int fragments, int overlap, int delay)
+{
+    play_timed(method, fragments, overlap, delay, 0);
 }
 
 static void diloco_ends(void **state)
@@ -461,6 +548,14 @@ static void noloco_ends(void **state)
     play_all(PL_METHOD_NOLOCO, 1, 0, 0);
 }
 
+static void noloco_with_a_deadline_ends_and_pairs_agree(void **state)
+{
+    static const int deadlines[] = {1, 30, 120, TTL / 2};
+    (void)state;
+    for (size_t i = 0; i < sizeof deadlines / sizeof *deadlines; i++)
+        play_timed(PL_METHOD_NOLOCO, 1, 0, 0, deadlines[i]);
+}
+
 static void streaming_ends(void **state)
 {
     (void)state;
@@ -478,9 +573,13 @@ static void delayed_nesterov_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diloco_ends),    cmocka_unit_test(co2_ends),
-        cmocka_unit_test(eager_ends),     cmocka_unit_test(noloco_ends),
-        cmocka_unit_test(streaming_ends), cmocka_unit_test(delayed_nesterov_ends),
+        cmocka_unit_test(diloco_ends),
+        cmocka_unit_test(co2_ends),
+        cmocka_unit_test(eager_ends),
+        cmocka_unit_test(noloco_ends),
+        cmocka_unit_test(noloco_with_a_deadline_ends_and_pairs_agree),
+        cmocka_unit_test(streaming_ends),
+        cmocka_unit_test(delayed_nesterov_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

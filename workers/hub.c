@@ -158,6 +158,8 @@ static pl_status send_task(hub *h, hub_worker *w)
     if (w->given_steps > 0)
         pl_put_u64(&a.body, PL_TAG_STEP, (uint64_t)w->given_steps);
     put_peers(h, arm, w->given.index, w->given_phase, &a.body);
+    if (plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms()))
+        pl_put_u64(&a.body, PL_TAG_LATE, 1);
     return answer(h, &w->peer, &a);
 }
 
@@ -212,8 +214,9 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     plan_task task;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
     *search = found;
-    bool goes_on = w->held_token != 0 &&
-                   plan_continues(&h->tasks, w->held, w->held_phase, w->held_token);
+    bool goes_on =
+        w->held_token != 0 &&
+        plan_continues(&h->tasks, w->held, w->held_phase, w->held_token, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
         return note_given(h, w, w->held);
@@ -402,7 +405,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     /* The homes have the last word; this spares waiting for their news. */
     if (rep.path && rep.phase == rep.path->phase && m->token == rep.path->lease.token) {
         rep.path->loss = loss;
-        plan_finish(rep.path, rep.phase + 1);
+        plan_finish(rep.path, rep.phase + 1, pl_now_ms());
         pl_log(PL_LOG_INFO, "task.done",
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", rep.path->name,
                (long long)rep.phase, w->name, loss, inner);
@@ -477,7 +480,7 @@ static pl_status on_offer(hub *h, const pl_peer *peer, const pl_message *m,
     PL_RETURN_IF(read_report(h, peer, r, &rep));
     a->type = PL_MSG_OK;
     if (rep.path && m->token == rep.path->lease.token && rep.phase >= rep.path->phase)
-        plan_offer(rep.path, rep.phase + 1, rep.worker);
+        plan_offer(rep.path, rep.phase + 1, rep.worker, pl_now_ms());
     return PL_OK;
 }
 

@@ -145,7 +145,7 @@ static void apply_path(hub *h, pl_reader *r)
     path->n_tokens = tokens;
     path->loss = loss;
     path->seconds = seconds;
-    plan_finish(path, phase);
+    plan_finish(path, phase, pl_now_ms());
 }
 
 /* One record of the state, or one event: an arm, a module, or a path. */

@@ -110,8 +110,17 @@ plan_path *plan_find_path(plan *p, const char *name)
     return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
 }
 
-void plan_finish(plan_path *path, int64_t phase)
+static void note_made(plan_path *path, int64_t phase, int64_t now_ms)
 {
+    if (phase <= path->made)
+        return;
+    path->made = phase;
+    path->made_ms = now_ms;
+}
+
+void plan_finish(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    note_made(path, phase, now_ms);
     if (phase <= path->phase)
         return;
     path->phase = phase;
@@ -138,8 +147,9 @@ static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool
     return true;
 }
 
-void plan_offer(plan_path *path, int64_t phase, int worker)
+void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms)
 {
+    note_made(path, phase, now_ms);
     path->offered = phase;
     path->offered_by = worker;
 }
@@ -175,11 +185,20 @@ const int *plan_mates(const plan_arm *arm, int index, int64_t phase)
     return path->mates;
 }
 
+bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
+{
+    const plan_path *path = &arm->paths[index];
+    int deadline_ms = arm->arm.outer.deadline_ms;
+    if (deadline_ms <= 0 || phase < 1 || path->made < phase)
+        return false;
+    return path->made > phase || now_ms - path->made_ms >= deadline_ms;
+}
+
 /* Everybody whom the path met after its last phase must have finished that phase, or
  * offer what it made of it. */
-static bool mates_are_done(const plan_arm *a, int index, int64_t phase)
+static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
-    if (phase == 0)
+    if (phase == 0 || plan_is_late(a, index, phase, now_ms))
         return true;
     const int *mates = plan_mates(a, index, phase);
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
@@ -224,13 +243,14 @@ static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
     return true;
 }
 
-static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead)
+static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
+                      int64_t now_ms)
 {
     if (phase >= a->arm.inner.phases || !versions_are_there(a, index, phase, ahead))
         return false;
     switch (a->arm.outer.method.method) {
     case PL_METHOD_NOLOCO:
-        return mates_are_done(a, index, phase);
+        return mates_are_done(a, index, phase, now_ms);
     case PL_METHOD_STREAMING:
         return merges_are_under_way(a, index, phase);
     case PL_METHOD_DELAYED_NESTEROV:
@@ -246,10 +266,9 @@ static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead)
     }
 }
 
-bool plan_ready(const plan *p, const plan_arm *arm, int index)
+bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
 {
-    (void)p;
-    return may_begin(arm, index, arm->paths[index].phase, false);
+    return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
 /* Larger is better: steps still to do one after another, then affinity. */
@@ -270,7 +289,7 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->lease.active && path->lease.deadline_ms > now_ms;
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* Readiness last: it costs most, and most tasks are no better. */
-            if (held || score <= best || !plan_ready(p, &p->arms[a], i))
+            if (held || score <= best || !plan_ready(&p->arms[a], i, now_ms))
                 continue;
             best = score;
             *out = (plan_task){a, i};
@@ -278,12 +297,14 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
     return best >= 0;
 }
 
-bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token)
+bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token,
+                    int64_t now_ms)
 {
     const plan_arm *arm = &p->arms[task.arm];
     const plan_path *path = &arm->paths[task.index];
     return path->phase == phase && path->lease.active && path->lease.token == token &&
-           path->lease.phase == phase && may_begin(arm, task.index, phase + 1, true);
+           path->lease.phase == phase &&
+           may_begin(arm, task.index, phase + 1, true, now_ms);
 }
 
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)

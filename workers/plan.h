@@ -3,7 +3,8 @@
  * Pure state without sockets or clocks of its own. A task (arm, path, replica) in
  * phase t is ready when the path has finished t phases and every module of it has
  * reached the version that the method asks for (outer/rounds.h); under noloco its mates
- * must have finished t phases, under delayed-nesterov it may be `staleness` phases
+ * must have finished t phases, or not within the deadline after it, if the arm has one;
+ * under delayed-nesterov it may be `staleness` phases
  * ahead of the slowest. No other barrier exists.
  */
 #ifndef PL_WORKERS_PLAN_H
@@ -31,6 +32,8 @@ typedef struct plan_path {
     int *mates;          /* [n_slots] whom it met after its last phase (noloco) */
     int64_t offered;     /* phases whose updates can be had from a worker (noloco) */
     int offered_by;
+    int64_t made; /* phases finished or offered at some time, and since when */
+    int64_t made_ms;
     plan_lease lease;
 } plan_path;
 
@@ -64,22 +67,26 @@ void plan_set_version(plan *p, const char *module, uint64_t version);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
 plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
 /* Progress that a home or a worker reports; older news is ignored. */
-void plan_finish(plan_path *path, int64_t phase);
+void plan_finish(plan_path *path, int64_t phase, int64_t now_ms);
 
 /* A worker has this phase's updates ready; when it goes, its offers go with it. */
-void plan_offer(plan_path *path, int64_t phase, int worker);
+void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms);
 void plan_withdraw(plan *p, int worker);
 
 /* Whom a path exchanges with before `phase`, slot after slot: an index, its own where
  * it has no mate, -1 where that cannot be told. Looked up once a phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
-bool plan_ready(const plan *p, const plan_arm *arm, int index);
+/* Whether the path has waited for its mates as long as the arm's deadline allows: who
+ * is not there then need not be waited for before `phase` (noloco). */
+bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
+bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
 /* The best ready task for this worker: longest remaining chain first, then the path
  * the worker knows, then one that nobody knows. False if there is none. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
 /* Whether the holder of a lease may go on with the next phase before this one has
  * arrived: nothing that it needs depends on that. */
-bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token);
+bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token,
+                    int64_t now_ms);
 /* Does plan_choose's task come before such a next phase? */
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* The lease goes on into its next phase, under the same token. */

@@ -314,7 +314,7 @@ static pl_status ask_peers(worker *w, const worker_task *task, const char *path,
     return PL_ERR_NOT_FOUND;
 }
 
-/* From the worker that trained it, else from the home. */
+/* From the worker that trained it, else from the home. PL_ERR_NOT_FOUND: neither. */
 static pl_status fetch_update(worker *w, const worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -328,10 +328,45 @@ static pl_status fetch_update(worker *w, const worker_task *task, const local_sl
         return status;
     status = pl_client_get_update(w->homes, name, task->phase - 1, place[0], place[1],
                                   &hash);
-    if (status == PL_ERR_NOT_FOUND) /* whoever offered it is gone; it will come again */
-        return pl_fail(PL_ERR_BUSY, "%s's update of %s is not there yet", path, name);
     PL_RETURN_IF(status);
     return pl_client_get_blob(w->homes, name, &hash, out);
+}
+
+static pl_status ask_meeting(worker *w, const worker_task *task, const char *name,
+                             pl_meeting wish, pl_meeting *said)
+{
+    return pl_client_meet(w->homes, name, task->phase - 1, task->path, task->replica,
+                          wish, said);
+}
+
+/* The update of the mate, or nothing where the pair was split. With a deadline the
+ * module's home has the last word on that; it is asked for it before anything is
+ * fetched, and told what is wished where nobody has wished yet. */
+static pl_status meet(worker *w, const worker_task *task, const local_slot *s,
+                      const char *name, int mate, pl_buf *out)
+{
+    bool timed = s->arm->outer.deadline_ms > 0;
+    pl_meeting said = timed ? PL_MEETING_OPEN : PL_MEETING_MET;
+    if (timed)
+        PL_RETURN_IF(ask_meeting(w, task, name, PL_MEETING_OPEN, &said));
+    if (said == PL_MEETING_SPLIT)
+        return PL_OK;
+    pl_status status = fetch_update(w, task, s, name, mate, out);
+    bool is_there = status == PL_OK;
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status;
+    if (said == PL_MEETING_OPEN && (is_there || task->late))
+        PL_RETURN_IF(ask_meeting(w, task, name,
+                                 is_there ? PL_MEETING_MET : PL_MEETING_SPLIT, &said));
+    if (said == PL_MEETING_SPLIT) {
+        pl_buf_clear(out);
+        return PL_OK;
+    }
+    if (is_there)
+        return PL_OK;
+    /* Whoever offered it is gone, or it came just now. */
+    return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
+                   task->name, name);
 }
 
 /* noloco: the update of whomever the path met after its last phase. */
@@ -348,7 +383,9 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_
     PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
     if (mate == own)
         goto done;
-    PL_TRY(fetch_update(w, task, s, name, mate, &bytes));
+    PL_TRY(meet(w, task, s, name, mate, &bytes));
+    if (bytes.len == 0)
+        goto done;
     int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
     PL_TRY(pl_codec_split(bytes.data, bytes.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {

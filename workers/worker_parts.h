@@ -55,6 +55,7 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
+    bool late;    /* mates that are not there need not be waited for */
     float *other; /* [2, n_params] what else a slot's beginning needs: a mate's update,
                      a mean */
     bool *has_other;
