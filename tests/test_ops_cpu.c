@@ -137,7 +137,7 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
 static void check_embedding(const pair *p)
 {
     static const int shapes[][3] = {
-        {1, 1, 1}, {37, 33, 128}, {200, 7, 896}, {5, 90, 63}};
+        {1, 1, 1}, {37, 33, 128}, {200, 7, 896}, {5, 90, 63}, {1200, 3, 8}};
     for (int i = 0; i < COUNT(shapes); i++) {
         int N = shapes[i][0], V = shapes[i][1], C = shapes[i][2];
         twin w = floats(p, (size_t)(V * C), 1, 1.0f),

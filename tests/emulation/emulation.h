@@ -44,7 +44,8 @@ typedef enum emulation_order {
     EMULATION_ORDERS
 } emulation_order;
 
-/* For the launches to come. */
+/* For the launches to come. Before the first call: the order that EMULATION_ORDER names
+ * in the environment, else forward. */
 void emulation_set_order(emulation_order order, uint64_t seed);
 
 /* The first finding since the last call, NULL if there was none; then forgets it and

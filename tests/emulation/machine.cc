@@ -13,6 +13,7 @@
 #include <set>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,17 @@ struct grid_state {
 };
 
 grid_state now;
-emulation_order order = EMULATION_FORWARD;
+/* EMULATION_ORDER in the environment: forward, reverse or random. */
+emulation_order first_order()
+{
+    const char *wanted = getenv("EMULATION_ORDER");
+    if (wanted && strcmp(wanted, "reverse") == 0)
+        return EMULATION_REVERSE;
+    return wanted && strcmp(wanted, "random") == 0 ? EMULATION_RANDOM
+                                                   : EMULATION_FORWARD;
+}
+
+emulation_order order = first_order();
 uint64_t random_state = 1, n_launches;
 std::string finding, taken;
 std::set<std::string> kernels;
