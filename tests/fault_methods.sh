@@ -7,7 +7,8 @@
 # at least KILLS (4) workers, hubs and homes are killed by kill -9 at random moments.
 # Then all versions and all states of paths are the same bytes. Under delayed-nesterov,
 # whose versions depend on who came first (docs/DESIGN.md), each module has every phase
-# of every path exactly once instead.
+# of every path exactly once instead; and so under noloco with a deadline, where the mean
+# of the holders must also be the home's.
 set -u
 pathloom=$1
 work=$2
@@ -133,11 +134,7 @@ same() { # name, options
 
 # Each of a path's 6 phases (of 15 steps of 4 samples, or fewer steps) stands in a
 # module once.
-once() { # name, options
-    case=$1
-    shift
-    wanted || return 0
-    run_both "$@"
+count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
         "$pathloom" store log "$module" --run "$work/$case.shot" --json |
             grep -o '"path":[0-9]*,"replica":[0-9]*,"phase":[0-9]*,"first_sample":[0-9]*,"n_samples":[0-9]*' |
@@ -149,7 +146,28 @@ once() { # name, options
                 END { exit n != 6 || wrong > 0 }' ||
             fail "$module does not have every phase once"
     done
+}
+
+once() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    count_phases
     echo "$case: every phase once after $shots kills"
+    rm -rf "$work/$case".*
+}
+
+# A pair of which one side met and the other did not would move the mean.
+agrees() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    count_phases
+    mean=$("$(dirname "$pathloom")/tests/holder_mean" "$work/$case.shot/store" mix) ||
+        fail "the home is not the mean of its holders: $mean"
+    echo "$case: every phase once after $shots kills; $mean"
     rm -rf "$work/$case".*
 }
 
@@ -160,7 +178,10 @@ same noloco-odd --set outer.method=noloco --set topology.levels=3x1
 same three-homes --set store.homes=3
 same three-homes-noloco --set store.homes=3 --set outer.method=noloco
 same noloco-consensus --set outer.method=noloco --set outer.consensus=0.3 \
-    --set codec.name=i8
+    --set codec.name=i8 --set topology.levels=4x1
+agrees noloco-deadline --set outer.method=noloco --set outer.deadline_s=0.05
+agrees noloco-deadline-two --set outer.method=noloco --set outer.deadline_s=0.2 \
+    --set outer.consensus=0.3 --set topology.levels=3x1
 same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
 for codec in i8 i4 topk i8-shared sketch16 tagc; do
     same "$codec" --set codec.name="$codec"
