@@ -467,12 +467,17 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
-/* Little at a time: who asks meanwhile waits no longer than a commit takes. */
-static pl_status tidy(home *h, bool *more)
+/* Little at a time: who asks meanwhile waits no longer than a commit takes. A full disk
+ * or a damaged old version ends this, not the home; a write that failed ends it at the
+ * next commit. */
+static void tidy(home *h, bool *more)
 {
     enum { TIDY_BYTES = 2 << 20 };
     *more = false;
-    return h->options->compress ? pl_store_recode(h->store, TIDY_BYTES, more) : PL_OK;
+    if (!h->tidies || pl_store_recode(h->store, TIDY_BYTES, more) == PL_OK)
+        return;
+    pl_log(PL_LOG_WARN, "store.tidy", "reason=\"%s\"", pl_last_error());
+    *more = h->tidies = false;
 }
 
 static pl_status serve(home *h)
@@ -489,7 +494,7 @@ static pl_status serve(home *h)
         PL_TRY(take_group(h, &m));
         untidy = true;
         if (!ready)
-            PL_TRY(tidy(h, &untidy));
+            tidy(h, &untidy);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
             swept = pl_now_ms();
@@ -506,6 +511,7 @@ pl_status pl_home_run(const pl_home_options *options)
     pl_status status = PL_OK;
     home h = {
         .options = options,
+        .tidies = options->compress,
         .uploads = {"the home", "store.staging", options->staging_bytes, 0, NULL}};
     h.counts.started_ms = pl_now_ms();
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));

@@ -80,6 +80,7 @@ typedef struct home {
     uint64_t hub_epoch;
     home_counts counts;
     bool stopping;
+    bool tidies; /* codes old versions while nothing else is to do */
 } home;
 
 /* home.c */
