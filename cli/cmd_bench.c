@@ -5,13 +5,14 @@
 
 typedef struct request {
     const char *subject, *run;
-    bool json;
+    bool json, cuda;
 } request;
 
-enum { OPT_JSON = 256, OPT_RUN };
+enum { OPT_JSON = 256, OPT_RUN, OPT_DEVICE };
 
 static const struct option longs[] = {{"json", no_argument, NULL, OPT_JSON},
                                       {"run", required_argument, NULL, OPT_RUN},
+                                      {"device", required_argument, NULL, OPT_DEVICE},
                                       {NULL, 0, NULL, 0}};
 
 static const char *const subjects[] = {"codec", "outer"};
@@ -30,6 +31,14 @@ static pl_status check_subject(const char *subject)
                    subject, near ? near : subjects[0]);
 }
 
+static pl_status read_device(const char *name, request *r)
+{
+    r->cuda = strcmp(name, "cuda") == 0;
+    if (r->cuda || strcmp(name, "cpu") == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--device is cpu or cuda, not `%s`", name);
+}
+
 static pl_status parse(int argc, char **argv, request *r)
 {
     int option;
@@ -41,6 +50,8 @@ static pl_status parse(int argc, char **argv, request *r)
             r->json = true;
         else if (option == OPT_RUN)
             r->run = optarg;
+        else if (option == OPT_DEVICE)
+            PL_RETURN_IF(read_device(optarg, r));
         else
             return cli_bad_option(option, argv, longs);
     }
@@ -53,11 +64,12 @@ static pl_status parse(int argc, char **argv, request *r)
 static pl_status measure(const request *r)
 {
     if (strcmp(r->subject, "codec") == 0)
-        return bench_codec(r->json, r->run);
+        return r->cuda ? bench_codec_cuda(r->json, r->run)
+                       : bench_codec(r->json, r->run);
     if (r->run)
         return pl_fail(PL_ERR_USAGE, "bench outer takes no --run; it makes its own "
                                      "parameters");
-    return bench_outer(r->json);
+    return r->cuda ? bench_outer_cuda(r->json) : bench_outer(r->json);
 }
 
 int cmd_bench(int argc, char **argv)

@@ -70,6 +70,7 @@ static const char status_options[] =
     "  --json              one JSON object on one line\n";
 static const char bench_options[] =
     "  --run RUN           codec: updates of this run; else a small model is trained\n"
+    "  --device NAME       cpu, or cuda: the same on a GPU (cpu)\n"
     "  --json              one JSON object on one line\n";
 static const char init_options[] =
     "  --set KEY=VALUE     written instead of the default\n"
@@ -186,7 +187,7 @@ const verb verbs[] = {
      explain_options, cmd_explain, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
-    {"bench", "bench codec|outer [--run RUN] [--json]",
+    {"bench", "bench codec|outer [--run RUN] [--device NAME] [--json]",
      "measure parts of it on this machine", bench_options, cmd_bench, false},
     {"key", "key new|show|list|invite|allow|revoke [--run RUN]",
      "who may connect, and invitations for other machines", key_options, cmd_key,

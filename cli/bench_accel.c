@@ -1,0 +1,316 @@
+/* pathloom bench outer|codec --device cuda: the same on a GPU, vectors in its memory.
+ *
+ * A step ends when its report is here. A codec's times include what it does on the CPU
+ * (header, checksums, zstd) and the way of the sections between the two; values stay
+ * where they are. Best of a few rounds. */
+#include "cli/bench.h"
+#include "cli/bench_update.h"
+#include "outer/outer.h"
+
+#include <math.h>
+
+enum { N = 1 << 26, UPDATES = 8, ROUNDS = 6, PARTS_MAX = 4096, CONTRIBUTORS = 4 };
+
+/* ---- memory of the device ---- */
+
+typedef struct board {
+    pl_accel *accel;
+    float *x, *m, *carry;
+    uint16_t *updates; /* bf16 [UPDATES][n] */
+} board;
+
+static pl_status board_vector(board *b, size_t bytes, void **out)
+{
+    const size_t piece = 1 << 20;
+    void *zeros = pl_alloc(piece);
+    pl_status status = pl_accel_alloc(b->accel, bytes, "a vector", out);
+    for (size_t at = 0; status == PL_OK && at < bytes; at += piece)
+        status = pl_accel_upload(b->accel, (uint8_t *)*out + at, zeros,
+                                 bytes - at < piece ? bytes - at : piece);
+    pl_free(zeros);
+    return status;
+}
+
+static void board_close(board *b)
+{
+    if (!b->accel)
+        return;
+    pl_accel_free(b->accel, b->x);
+    pl_accel_free(b->accel, b->m);
+    pl_accel_free(b->accel, b->carry);
+    pl_accel_free(b->accel, b->updates);
+    pl_accel_close(&b->accel);
+}
+
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static void say_json(pl_json *o)
+{
+    pl_buf text = {0};
+    pl_json_write(o, 0, &text);
+    say("%s", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    pl_json_destroy(&o);
+}
+
+/* ---- steps ---- */
+
+typedef struct step_row {
+    const char *name;
+    pl_method method;
+    int n_updates, bytes; /* bytes that a parameter moves */
+} step_row;
+
+static const step_row step_rows[] = {
+    {"diloco", PL_METHOD_DILOCO, 1, 18},
+    {"diloco", PL_METHOD_DILOCO, 8, 32},
+    {"fedavg", PL_METHOD_FEDAVG, 1, 10},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, 1, 18},
+    {"co2", PL_METHOD_CO2, 1, 20},
+    {"co2", PL_METHOD_CO2, 8, 48},
+    {"streaming", PL_METHOD_STREAMING, 1, 18},
+    {"eager", PL_METHOD_EAGER, 1, 26},
+    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, 1, 26},
+    {"noloco, one vector", PL_METHOD_NOLOCO, 1, 24},
+    {"noloco, two vectors", PL_METHOD_NOLOCO, 2, 28},
+};
+enum { N_STEP_ROWS = sizeof step_rows / sizeof *step_rows };
+
+/* In a meeting the updates' memory stands in for what a mate sends. */
+static pl_status meet_once(board *b, const step_row *r)
+{
+    pl_gossip_step step = {0.5, 1e-3, r->n_updates == 1 ? 1e-3 : 2e-3,
+                           PL_RULE_HEAVY_BALL};
+    const float *second = (const float *)(const void *)b->updates;
+    if (r->n_updates == 1)
+        PL_RETURN_IF(
+            pl_accel_meet_one(b->accel, &step, b->x, b->m, b->carry, second, N));
+    else
+        PL_RETURN_IF(pl_accel_meet_two(b->accel, &step, b->x, b->m, b->carry, second,
+                                       second + N, N));
+    return pl_accel_sync(b->accel);
+}
+
+static pl_status step_once(board *b, const step_row *r)
+{
+    pl_method_settings settings = pl_method_defaults(r->method);
+    pl_outer_state state = {.params = b->x, .momentum = b->m, .carry = b->carry};
+    pl_update_view views[UPDATES];
+    pl_update_list list = {views, r->n_updates};
+    pl_outer_report report;
+    if (r->method == PL_METHOD_NOLOCO)
+        return meet_once(b, r);
+    pl_outer_step step = pl_method_step(&settings, 1e-3, false, UPDATES);
+    for (int u = 0; u < r->n_updates; u++)
+        views[u] =
+            (pl_update_view){b->updates + (size_t)u * N, true, 1.0f / (float)UPDATES};
+    return pl_accel_merge(b->accel, &step, &state, N, &list, &report);
+}
+
+static pl_status measure_steps(board *b, double seconds[N_STEP_ROWS])
+{
+    for (int i = 0; i < ROUNDS * N_STEP_ROWS; i++) {
+        double *best = &seconds[i % N_STEP_ROWS], start = pl_now();
+        PL_RETURN_IF(step_once(b, &step_rows[i % N_STEP_ROWS]));
+        *best = lesser(i < N_STEP_ROWS ? INFINITY : *best, pl_now() - start);
+    }
+    return PL_OK;
+}
+
+static void print_steps(const board *b, const double *seconds)
+{
+    say("outer step on %s, %d parameters", pl_accel_name(b->accel), (int)N);
+    say("  %-20s %8s %10s %8s %8s", "method", "updates", "Gparam/s", "B/param", "GB/s");
+    for (int i = 0; i < N_STEP_ROWS; i++) {
+        double rate = N / seconds[i] * 1e-9;
+        say("  %-20s %8d %10.1f %8d %8.0f", step_rows[i].name, step_rows[i].n_updates,
+            rate, step_rows[i].bytes, rate * step_rows[i].bytes);
+    }
+}
+
+static void print_steps_json(const board *b, const double *seconds)
+{
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    pl_json_set_text(o, "device", pl_accel_name(b->accel));
+    pl_json_set_int(o, "params", N);
+    for (int i = 0; i < N_STEP_ROWS; i++) {
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "method", step_rows[i].name);
+        pl_json_set_int(entry, "updates", step_rows[i].n_updates);
+        pl_json_set_real(entry, "params_per_s", N / seconds[i]);
+        pl_json_set_real(entry, "bytes_per_param", step_rows[i].bytes);
+        pl_json_push(list, entry);
+    }
+    pl_json_set(o, "methods", list);
+    say_json(o);
+}
+
+pl_status bench_outer_cuda(bool json)
+{
+    pl_status status = PL_OK;
+    board b = {0};
+    double seconds[N_STEP_ROWS];
+    const size_t bytes = N * sizeof(float);
+    PL_TRY(pl_accel_open(0, NULL, &b.accel));
+    PL_TRY(board_vector(&b, bytes, (void **)&b.x));
+    PL_TRY(board_vector(&b, bytes, (void **)&b.m));
+    PL_TRY(board_vector(&b, bytes, (void **)&b.carry));
+    PL_TRY(board_vector(&b, UPDATES * bytes / 2, (void **)&b.updates));
+    PL_TRY(measure_steps(&b, seconds));
+    if (json)
+        print_steps_json(&b, seconds);
+    else
+        print_steps(&b, seconds);
+done:
+    board_close(&b);
+    return status;
+}
+
+/* ---- codecs ---- */
+
+typedef struct codec_row {
+    const char *label, *codec;
+    int value_bits;
+    double encode_s, add_s, bytes;
+} codec_row;
+
+typedef struct codec_bench {
+    pl_accel *accel;
+    bench_update update;
+    float *values, *residual, *sum; /* on the device */
+    double norm;
+    pl_buf message;
+} codec_bench;
+
+static pl_status pass_module(codec_bench *c, const pl_codec_options *o, int slot,
+                             codec_row *pass)
+{
+    pl_codec_part parts[PARTS_MAX];
+    const pl_slot *s = pl_topology_slot(c->update.topology, slot);
+    int module = pl_topology_module_of_path(c->update.topology, slot, 0);
+    pl_codec_round round = {.seed = 1,
+                            .n_contributors = CONTRIBUTORS,
+                            .weight = 1.0f,
+                            .scale_exponent = pl_codec_exponent(c->norm, c->update.n)};
+    float *residual = pl_codec_is_lossy(o) ? c->residual + s->offset : NULL;
+    double norm = 0;
+    if (s->n_tensors > PARTS_MAX)
+        return pl_fail(PL_ERR_UNSUPPORTED, "%s has more than %d tensors", s->name,
+                       PARTS_MAX);
+    int n_parts = pl_codec_parts(c->update.topology, module, parts);
+    pl_buf_clear(&c->message);
+    double start = pl_now();
+    PL_RETURN_IF(pl_accel_encode_module(c->accel, o, parts, n_parts, &round,
+                                        c->values + s->offset, residual, &c->message));
+    double middle = pl_now();
+    PL_RETURN_IF(pl_accel_add(c->accel, c->message.data, c->message.len, s->n_params,
+                              1.0f, c->sum + s->offset, &norm));
+    PL_RETURN_IF(pl_accel_sync(c->accel));
+    pass->encode_s += middle - start;
+    pass->add_s += pl_now() - middle;
+    pass->bytes += (double)c->message.len;
+    return PL_OK;
+}
+
+static pl_status measure_codec(codec_bench *c, codec_row *r)
+{
+    pl_codec_options o;
+    PL_RETURN_IF(pl_codec_options_default(r->codec, &o));
+    o.entropy = false;
+    o.value_bits = (uint8_t)r->value_bits;
+    r->encode_s = r->add_s = INFINITY;
+    for (int i = 0; i < ROUNDS; i++) {
+        codec_row pass = {0};
+        for (int slot = 0; slot < pl_topology_n_slots(c->update.topology); slot++)
+            PL_RETURN_IF(pass_module(c, &o, slot, &pass));
+        r->encode_s = lesser(r->encode_s, pass.encode_s);
+        r->add_s = lesser(r->add_s, pass.add_s);
+        r->bytes = pass.bytes;
+    }
+    return PL_OK;
+}
+
+static void print_codecs(const codec_bench *c, const codec_row *rows, int n_rows)
+{
+    double bytes = 4e-9 * (double)c->update.n;
+    say("update    %s", c->update.source);
+    say("          %zu parameters on %s", c->update.n, pl_accel_name(c->accel));
+    say("  %-20s %12s %12s %12s", "codec", "encode GB/s", "add GB/s", "B/param");
+    for (int i = 0; i < n_rows; i++)
+        say("  %-20s %12.2f %12.2f %12.4f", rows[i].label, bytes / rows[i].encode_s,
+            bytes / rows[i].add_s, rows[i].bytes / (double)c->update.n);
+}
+
+static void print_codecs_json(const codec_bench *c, const codec_row *rows, int n_rows)
+{
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    double bytes = 4e-9 * (double)c->update.n;
+    pl_json_set_text(o, "device", pl_accel_name(c->accel));
+    pl_json_set_text(o, "update", c->update.source);
+    pl_json_set_int(o, "params", (int64_t)c->update.n);
+    for (int i = 0; i < n_rows; i++) {
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "codec", rows[i].label);
+        pl_json_set_real(entry, "encode_gb_per_s", bytes / rows[i].encode_s);
+        pl_json_set_real(entry, "add_gb_per_s", bytes / rows[i].add_s);
+        pl_json_set_real(entry, "bytes_per_param", rows[i].bytes / (double)c->update.n);
+        pl_json_push(list, entry);
+    }
+    pl_json_set(o, "codecs", list);
+    say_json(o);
+}
+
+static pl_status prepare_codecs(codec_bench *c)
+{
+    board b = {.accel = c->accel};
+    const size_t bytes = c->update.n * sizeof(float);
+    c->norm = pl_l2_norm(c->update.values, c->update.n);
+    PL_RETURN_IF(pl_accel_alloc(c->accel, bytes, "an update", (void **)&c->values));
+    PL_RETURN_IF(board_vector(&b, bytes, (void **)&c->residual));
+    PL_RETURN_IF(board_vector(&b, bytes, (void **)&c->sum));
+    return pl_accel_upload(c->accel, c->values, c->update.values, bytes);
+}
+
+static void free_codecs(codec_bench *c)
+{
+    bench_update_free(&c->update);
+    pl_buf_destroy(&c->message);
+    if (!c->accel)
+        return;
+    pl_accel_free(c->accel, c->values);
+    pl_accel_free(c->accel, c->residual);
+    pl_accel_free(c->accel, c->sum);
+    pl_accel_close(&c->accel);
+}
+
+pl_status bench_codec_cuda(bool json, const char *folder)
+{
+    static codec_row rows[] = {
+        {.label = "f32", .codec = "f32", .value_bits = 8},
+        {.label = "bf16", .codec = "bf16", .value_bits = 8},
+        {.label = "i8", .codec = "i8", .value_bits = 8},
+        {.label = "i4", .codec = "i4", .value_bits = 8},
+        {.label = "topk 8 bits", .codec = "topk", .value_bits = 8},
+        {.label = "topk 2 bits", .codec = "topk", .value_bits = 2},
+        {.label = "i8-shared", .codec = "i8-shared", .value_bits = 8}};
+    enum { N_ROWS = sizeof rows / sizeof *rows };
+    pl_status status = PL_OK;
+    codec_bench c;
+    memset(&c, 0, sizeof c);
+    PL_TRY(pl_accel_open(0, NULL, &c.accel));
+    PL_TRY(folder ? bench_update_read(folder, &c.update)
+                  : bench_update_train(&c.update));
+    PL_TRY(prepare_codecs(&c));
+    for (int i = 0; i < N_ROWS; i++)
+        PL_TRY(measure_codec(&c, &rows[i]));
+    if (json)
+        print_codecs_json(&c, rows, N_ROWS);
+    else
+        print_codecs(&c, rows, N_ROWS);
+done:
+    free_codecs(&c);
+    return status;
+}
