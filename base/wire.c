@@ -546,16 +546,10 @@ void pl_wire_close(pl_socket **socket)
     if (!*socket)
         return;
     remove_ipc_file(*socket);
-    if ((*socket)->monitor) {
-        /* Else the next event waits for a reader for ever, and with it every socket of
-         * the process: the thread that writes it is the one that sends and receives. */
-        zmq_socket_monitor((*socket)->zmq, NULL, 0);
-        zmq_close((*socket)->monitor);
-    }
-    if ((*socket)->zmq) {
-        zmq_close((*socket)->zmq);
+    zmq_socket_monitor((*socket)->zmq, NULL, 0); /* an event unread would stop all */
+    zmq_close((*socket)->monitor);
+    if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
         atomic_fetch_sub(&n_open, 1);
-    }
     pl_free(*socket);
     *socket = NULL;
 }
