@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/wire.h"
 #include "base/wire_parts.h"
 
 #include <errno.h>
@@ -349,6 +350,16 @@ pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *s
                    zmq_strerror(zmq_errno()));
 }
 
+bool pl_wire_library(char out[128])
+{
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    bool curve = zmq_has("curve") == 1;
+    snprintf(out, 128, "ZeroMQ %d.%d.%d %s CURVE", major, minor, patch,
+             curve ? "with" : "without");
+    return curve && (major > 4 || (major == 4 && minor >= 3));
+}
+
 /* ---- the self-test ---- */
 /* The first thing that the monitor tells of the handshake; 0: nothing in time. */
 static int await_handshake(void *monitor)
@@ -394,6 +405,8 @@ static pl_status self_test(const gate *g)
     int event = sockets[0] && sockets[1] && sockets[2]
                     ? try_stranger(g, sockets[0], sockets[1], sockets[2])
                     : 0;
+    if (sockets[1]) /* an event without a reader would stop ZeroMQ's thread for ever */
+        zmq_socket_monitor(sockets[1], NULL, 0);
     for (size_t i = 3; i-- > 0;) {
         if (!sockets[i])
             continue;

@@ -328,8 +328,12 @@ static bool watch(pl_socket *socket, int events)
     static atomic_uint count;
     char name[32];
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
+    int none = 0;
     socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
-    return socket->monitor && zmq_socket_monitor(socket->zmq, name, events) == 0 &&
+    /* Without a limit: the thread that writes events must not wait for their reader. */
+    return socket->monitor &&
+           zmq_setsockopt(socket->monitor, ZMQ_RCVHWM, &none, sizeof none) == 0 &&
+           zmq_socket_monitor(socket->zmq, name, events) == 0 &&
            zmq_connect(socket->monitor, name) == 0;
 }
 
@@ -786,14 +790,4 @@ uint64_t pl_wire_bytes_sent(const pl_socket *socket)
 uint64_t pl_wire_bytes_received(const pl_socket *socket)
 {
     return socket->bytes_received;
-}
-
-bool pl_wire_library(char out[128])
-{
-    int major, minor, patch;
-    zmq_version(&major, &minor, &patch);
-    bool curve = zmq_has("curve") == 1;
-    snprintf(out, 128, "ZeroMQ %d.%d.%d %s CURVE", major, minor, patch,
-             curve ? "with" : "without");
-    return curve && (major > 4 || (major == 4 && minor >= 3));
 }

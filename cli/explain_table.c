@@ -115,6 +115,9 @@ const explanation explanations[] = {
      "The third failure of one task ends the job, in the worker's words."},
     {"mate.met", "A worker got an update from another one directly (noloco).", "", ""},
     {"metrics.ready", "The hub answers Prometheus.", "", ""},
+    {"pair.split", "Two paths did not meet after a round: one came too late (noloco).",
+     "A deadline was set, and the mate's update was not there by then.",
+     "None needed; a longer deadline lets more pairs meet."},
     {"peer.gone", "Somebody who asked a worker went away before the answer.", "", ""},
     {"peer.refused",
      "A connection or a message was refused; `key`, `from` and `reason` "

@@ -1,0 +1,106 @@
+/* folder: outer; label: unit */
+/* Who may say what: nothing that a worker could do to others' work, and no question
+ * that somebody forgot to give to anybody. */
+#include "outer/outer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const pl_key_role remote[] = {PL_AS_ADMIN, PL_AS_HUB,    PL_AS_HOME,
+                                     PL_AS_RELAY, PL_AS_WORKER, PL_AS_INSPECTOR,
+                                     PL_AS_INVITE};
+enum { N_REMOTE = sizeof remote / sizeof *remote };
+
+static int count_allowed(uint16_t type)
+{
+    int n = 0;
+    for (int i = 0; i < N_REMOTE; i++)
+        n += pl_role_allows(remote[i], type);
+    return n;
+}
+
+static void a_worker_cannot_command_define_or_fence(void **state)
+{
+    (void)state;
+    static const uint16_t forbidden[] = {
+        PL_MSG_STOP,      PL_MSG_PUT_OBJECT, PL_MSG_PUT_REF, PL_MSG_CREATE_MODULE,
+        PL_MSG_GET_STATE, PL_MSG_FENCE,      PL_MSG_ENROL};
+    for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++)
+        assert_false(pl_role_allows(PL_AS_WORKER, forbidden[i]));
+    assert_true(pl_role_allows(PL_AS_WORKER, PL_MSG_SUBMIT));
+    assert_true(pl_role_allows(PL_AS_WORKER, PL_MSG_TASK_REQ));
+}
+
+static void an_invitation_enrols_and_does_nothing_else(void **state)
+{
+    (void)state;
+    for (int type = 0; type <= UINT16_MAX; type++)
+        assert_int_equal(pl_role_allows(PL_AS_INVITE, (uint16_t)type),
+                         type == PL_MSG_ENROL);
+}
+
+static void an_inspector_and_a_home_only_read(void **state)
+{
+    (void)state;
+    static const uint16_t writes[] = {
+        PL_MSG_HELLO,       PL_MSG_TASK_REQ, PL_MSG_PUT_BLOB, PL_MSG_SUBMIT,
+        PL_MSG_SUBMIT_PATH, PL_MSG_PUT_REF,  PL_MSG_RELEASE,  PL_MSG_DONE,
+        PL_MSG_RENEW,       PL_MSG_OFFER,    PL_MSG_STOP,     PL_MSG_FENCE};
+    for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
+        assert_false(pl_role_allows(PL_AS_INSPECTOR, writes[i]));
+        assert_false(pl_role_allows(PL_AS_HOME, writes[i]));
+    }
+    assert_true(pl_role_allows(PL_AS_INSPECTOR, PL_MSG_STATUS));
+    assert_true(pl_role_allows(PL_AS_INSPECTOR, PL_MSG_GET_BLOB));
+}
+
+static void nobody_may_do_anything_without_a_role(void **state)
+{
+    (void)state;
+    for (int type = 0; type <= UINT16_MAX; type++)
+        assert_false(pl_role_allows(PL_AS_NONE, (uint16_t)type));
+}
+
+/* In messages.h a question names its answer: "-> OK". An EVENT is no question. */
+static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
+{
+    (void)state;
+    FILE *in = fopen("outer/messages.h", "r");
+    char line[256];
+    int n_questions = 0, n_answers = 0;
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in)) {
+        char name[64];
+        int type = 0;
+        if (sscanf(line, " PL_MSG_%63[A-Z_] = %d", name, &type) != 2 ||
+            strcmp(name, "EVENT") == 0)
+            continue;
+        bool is_question = strstr(line, "->") != NULL;
+        if (is_question && count_allowed((uint16_t)type) == 0)
+            fail_msg("nobody may send %s: outer/roles.c lacks a row", name);
+        if (!is_question && count_allowed((uint16_t)type) > 0)
+            fail_msg("the answer %s may be sent as a question", name);
+        n_questions += is_question;
+        n_answers += !is_question;
+    }
+    fclose(in);
+    assert_true(n_questions > 20 && n_answers > 15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_cannot_command_define_or_fence),
+        cmocka_unit_test(an_invitation_enrols_and_does_nothing_else),
+        cmocka_unit_test(an_inspector_and_a_home_only_read),
+        cmocka_unit_test(nobody_may_do_anything_without_a_role),
+        cmocka_unit_test(every_question_is_somebodys_and_no_answer_is_anybodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
