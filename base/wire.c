@@ -110,18 +110,6 @@ static uint64_t get_le(const uint8_t *in, size_t width)
     return value;
 }
 
-void pl_message_init(pl_message *message, uint16_t type)
-{
-    *message = (pl_message){.type = type};
-}
-
-void pl_message_destroy(pl_message *message)
-{
-    pl_buf_destroy(&message->body);
-    pl_buf_destroy(&message->data);
-    *message = (pl_message){0};
-}
-
 /* Over the header with its checksum field zero, the body and the data. */
 static uint64_t sum_of(const uint8_t header[HEADER_BYTES], const void *body,
                        size_t body_len, const void *data, size_t data_len)

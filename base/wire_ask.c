@@ -1,10 +1,22 @@
-/* A question that waits for its answer, and the answer that says no. */
+/* Messages, a question that waits for its answer, and the answer that says no. */
 #include "base/clock.h"
 #include "base/wire.h"
 
 #include <stdatomic.h>
 
 enum { LOOK_MS = 100 }; /* a question that waits looks whether it was refused */
+
+void pl_message_init(pl_message *message, uint16_t type)
+{
+    *message = (pl_message){.type = type};
+}
+
+void pl_message_destroy(pl_message *message)
+{
+    pl_buf_destroy(&message->body);
+    pl_buf_destroy(&message->data);
+    *message = (pl_message){0};
+}
 
 uint64_t pl_wire_next_request(void)
 {
