@@ -69,14 +69,16 @@ static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *n
     return PL_OK;
 }
 
+/* Others may stand on this chunk already: the whole tower must stay readable. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
-                              const pl_hash bases[2], bool *out)
+                              const chunk_record *chunk, const pl_hash bases[2],
+                              bool *out)
 {
     *out = true;
     for (int i = 0; i < 2; i++) {
         int depth;
         PL_RETURN_IF(depth_of(r, &bases[i], id, 0, &depth));
-        *out = *out && depth < CHUNK_DEPTH_MAX;
+        *out = *out && (uint64_t)depth + 1 + chunk->height <= CHUNK_DEPTH_MAX;
     }
     return PL_OK;
 }
@@ -112,7 +114,22 @@ static pl_status code(chunk_work *w)
     return PL_OK;
 }
 
-static pl_status hold_base(pl_txn *txn, const pl_hash *id)
+/* So much stands on this chunk now, and more on what it stands on. */
+static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
+{
+    chunk_record chunk;
+    bool found = false;
+    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    if (!found || chunk.height >= height)
+        return PL_OK;
+    chunk.height = height;
+    chunk_write(txn->batch, id, &chunk);
+    for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++)
+        PL_RETURN_IF(raise(txn, &chunk.bases[i], height + 1));
+    return PL_OK;
+}
+
+static pl_status hold_base(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record base;
     bool found = false;
@@ -121,7 +138,7 @@ static pl_status hold_base(pl_txn *txn, const pl_hash *id)
         return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
     base.refs++;
     chunk_write(txn->batch, id, &base);
-    return PL_OK;
+    return raise(txn, id, height);
 }
 
 /* The old row goes and the new one comes under a key of its own: keys of packs are
@@ -141,7 +158,7 @@ static pl_status replace(pl_txn *txn, const chunk_work *w)
     kv_delete(txn->batch, KV_PACK, key_slice(&old));
     chunk_write(txn->batch, &w->id, &next);
     for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
-        PL_RETURN_IF(hold_base(txn, &w->bases[i]));
+        PL_RETURN_IF(hold_base(txn, &w->bases[i], next.height + 1));
     return PL_OK;
 }
 
@@ -164,7 +181,7 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
         return PL_OK;
     r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
     if (!pl_hash_none(&bases[0]))
-        PL_RETURN_IF(may_stand_on(r, id, bases, &may));
+        PL_RETURN_IF(may_stand_on(r, id, &w.record, bases, &may));
     if (may)
         memcpy(w.bases, bases, sizeof w.bases);
     pl_status status = recode_loaded(r, &w);

@@ -198,6 +198,27 @@ static void versions_that_come_back_lead_in_no_circle(void **state)
     pl_store_close(&store);
 }
 
+/* Old contents return again and again while coding goes on: towers of deltas must not
+ * grow beyond what a reader follows. */
+static void versions_that_come_back_late_stay_readable(void **state)
+{
+    enum { N = 150 };
+    uint64_t content[N];
+    bool more;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < N; n++) {
+        bool returns = n > 4 && pl_random_u32(4, 0, n) % 5 == 0;
+        uint64_t next = n == 0 ? 0 : content[n - 1] + 1;
+        content[n] = returns ? content[pl_random_u32(4, 1, n) % n] : next % VERSIONS;
+        put_walk(store, n, content[n]);
+        assert_ok(pl_store_recode(store, 1 << 30, &more));
+    }
+    for (uint64_t n = 0; n < N; n++)
+        assert_true(walk_holds(store, n, content[n]));
+    assert_sound(store);
+    pl_store_close(&store);
+}
+
 static bool keeps_newest(void *context, const pl_version *v)
 {
     return v->number + *(const uint64_t *)context >= VERSIONS;
@@ -323,6 +344,7 @@ int main(void)
         cmocka_unit_test(the_coded_bytes_of_a_few_floats_are_these),
         store_test(old_versions_become_smaller_and_stay_the_same),
         store_test(versions_that_come_back_lead_in_no_circle),
+        store_test(versions_that_come_back_late_stay_readable),
         store_test(collecting_frees_what_it_says_and_leaves_the_rest_readable),
         store_test(a_store_of_an_older_release_is_coded_once_it_is_migrated),
         store_test(a_store_of_release_0_1_opens_is_sound_and_goes_on),
