@@ -12,7 +12,7 @@
 # run without Slurm, and nothing may be left running.
 #
 # Exit codes: 0; 1 failed; 77 this machine cannot run it, and a line says why. About
-# four minutes.
+# four minutes, more beside other work.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
@@ -232,6 +232,12 @@ count() { # task, pattern
 has() { # task, pattern, how often
     [ "$(count "$1" "$2")" -ge "$3" ]
 }
+# Whether the task's worker has started since it was last stopped: a script that has not
+# yet begun knows nothing of signals.
+at_work() { # task
+    awk '/worker.ready/ { up = 1 } /CANCELLED AT|process.end/ { up = 0 } END { exit !up }' \
+        "$(log_of "$1")"
+}
 # Slurm makes a requeued job wait for two minutes.
 at_once() { # job, how often it was requeued
     await 60 "job $1 does not get back into the queue" is_back "$1" "$2"
@@ -278,7 +284,7 @@ say "a wrong option: FAILED, not requeued"
 settled() {
     hurry "${array}_1"
     hurry "${array}_2"
-    is "${array}_1" RUNNING && is "${array}_2" RUNNING
+    is "${array}_1" RUNNING && is "${array}_2" RUNNING && at_work 1 && at_work 2
 }
 await 60 "the array does not run" settled
 
@@ -287,6 +293,7 @@ before=${before:-0}
 again=$(($(restarts "${array}_1") + 1))
 scontrol requeue "${array}_1" || fail "scontrol requeue"
 at_once "${array}_1" "$again"
+await 60 "the workers do not work again" settled
 has 1 "process.end status=ok" $((before + 1)) || fail "a requeued worker does not drain"
 trains "a requeue"
 say "requeued: the worker drained, its task runs again"
@@ -300,6 +307,7 @@ paid=$job
 await 60 "nothing is preempted" is_back "${array}_$victim" "$again"
 await 60 "the job of higher priority does not end" is "$paid" COMPLETED
 at_once "${array}_$victim" "$again"
+await 60 "the workers do not work again" settled
 has "$victim" "DUE TO PREEMPTION" 1 || fail "Slurm speaks of no preemption"
 has "$victim" "process.end status=ok" $((drained + 1)) ||
     fail "a preempted worker does not drain"
@@ -309,6 +317,7 @@ say "preempted: the worker drained, its task runs again"
 again=$(($(restarts "${array}_1") + 1))
 scancel --batch --signal=USR1 "${array}_1" || fail "scancel --signal"
 at_once "${array}_1" "$again"
+await 60 "the workers do not work again" settled
 has 1 "the time limit is near" 1 || fail "USR1 is not heard"
 trains "the end of a worker's time"
 say "time limit near (USR1): drained, put itself back into the queue"
