@@ -167,6 +167,25 @@ static void sketch16_is_the_cpus_by_way_of_the_cpu(void **state)
     check_codec("sketch16", 2, true, x, 5000);
 }
 
+/* Scales that would be subnormal, and those just above. */
+static void tiny_blocks_have_the_scales_of_the_cpu(void **state)
+{
+    static const char *const names[] = {"i8", "i4", "topk"};
+    enum { SIZE = 1024 };
+    float x[SIZE];
+    (void)state;
+    need_device();
+    for (int i = 0; i < SIZE; i++)
+        x[i] = ldexpf(1.0f + (float)(i % 13) / 16.0f, -140 + i / 32) *
+               (i % 3 ? 1.0f : -1.0f);
+    for (int i = 0; i < 3; i++)
+        check_codec(names[i], 8, false, x, SIZE);
+    for (int i = 0; i < SIZE; i++)
+        x[i] = 1e-39f * (float)(i % 7);
+    for (int i = 0; i < 3; i++)
+        check_codec(names[i], 8, false, x, SIZE);
+}
+
 /* ---- what is special about topk ---- */
 
 static void check_topk(const float *x, size_t n, int k, int bits)
@@ -383,6 +402,7 @@ int main(void)
         cmocka_unit_test(topk_of_8_bits_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(topk_of_2_bits_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(sketch16_is_the_cpus_by_way_of_the_cpu),
+        cmocka_unit_test(tiny_blocks_have_the_scales_of_the_cpu),
         cmocka_unit_test(ties_go_to_the_lower_index_there_too),
         cmocka_unit_test(sparse_and_full_tiles_are_placed_as_on_the_cpu),
         cmocka_unit_test(estimated_thresholds_are_the_cpus),
