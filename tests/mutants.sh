@@ -32,7 +32,7 @@ test_passes() { # test
         echo "mutants: $1 does not build"
         exit 70
     }
-    (cd "$tree" && timeout 120 "$build/out/tests/$1" >"$build/test.log" 2>&1)
+    (cd "$tree" && timeout 600 "$build/out/tests/$1" >"$build/test.log" 2>&1)
 }
 
 # One bug: what it is, where, as an expression of sed, and the test that must fail.
