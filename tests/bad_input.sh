@@ -267,8 +267,8 @@ refuse_outer "versions for mates" 'noloco|take no versions|codec.down must be f3
     outer.method=noloco codec.down=i8
 refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=tagc
-refuse_outer "two vectors" 'outer.consensus (0.3)|outer.lr (0.7)' \
-    outer.method=noloco outer.consensus=0.3
+refuse_outer "mates that drift apart" 'noloco|consensus weight|below 0.8478, not 1' \
+    outer.method=noloco outer.rule=nesterov outer.momentum=0.9 outer.consensus=1
 refuse_outer "sums beside others" 'i4|sketch16|without decoding' \
     codec.name=sketch16 codec.mlp=i4
 refuse_outer "values of three bits" 'topk|8 or 2 bits, not 3' codec.value_bits=3
