@@ -80,12 +80,24 @@ int cmd_hub(int argc, char **argv)
     return code;
 }
 
+static pl_status read_gate(const process *p, double *out)
+{
+    *out = 10;
+    if (!p->norm_gate || (pl_parse_real(p->norm_gate, out) == PL_OK && *out >= 0))
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--norm-gate takes a number of 0 or more, not `%s`",
+                   p->norm_gate);
+}
+
 int cmd_home(int argc, char **argv)
 {
+    double gate = 0;
     process p;
     pl_status status = process_open(argc, argv, "home", &p);
     if (status == PL_OK)
         status = needs(p.store, "home needs --run FOLDER, or --store FOLDER");
+    if (status == PL_OK)
+        status = read_gate(&p, &gate);
     if (status != PL_OK)
         return cli_fail(status);
     pl_home_options options = {.store = p.store,
@@ -94,6 +106,7 @@ int cmd_home(int argc, char **argv)
                                .keep_updates = p.keep_updates,
                                .keep_momentum = p.keep_momentum,
                                .compress = p.compress,
+                               .norm_gate = gate,
                                .staging_bytes = (uint64_t)p.staging,
                                .stop = cli_stop_flag(false)};
     return process_ended(pl_home_run(&options));

@@ -144,7 +144,6 @@ pl_status config_outer(const config *c, pl_outer *out)
     PL_RETURN_IF(check_classes(out));
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
-    out->norm_gate = c->norm_gate;
     out->schedule.warmup = c->outer_warmup;
     out->schedule.phases = c->phases;
     out->schedule.floor = c->outer_floor;

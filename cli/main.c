@@ -125,6 +125,7 @@ static const char home_options[] =
     "  --store FOLDER      its store, made if it is not there\n" LISTEN_OPTIONS
     "  --staging-bytes N   of uploads in memory (1073741824)\n"
     "  --keep-updates      keep merged updates\n"
+    "  --norm-gate X       refuse updates longer than X times the usual; 0: none (10)\n"
     "  --keep-momentum     keep the outer momentum of old versions\n"
     "  --compress          make old versions smaller while nothing else is to "
     "do\n" LOG_OPTIONS;

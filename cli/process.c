@@ -33,6 +33,7 @@
     X("grace-s", NUMBER, grace_s)                                                      \
     X("expect", NUMBER, expect)                                                        \
     X("wait-ms", NUMBER, wait_ms)                                                      \
+    X("norm-gate", TEXT, norm_gate)                                                    \
     X("part", TEXT, part)                                                              \
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \

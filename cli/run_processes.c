@@ -51,7 +51,8 @@ static char *home_store(const run *r, int i, char out[PL_PATH_MAX])
 
 static pl_status start_home(run *r, int index)
 {
-    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64];
+    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
+        gate[32];
     key_words k;
     const char *argv[24] = {"pathloom", "home", "--bind", r->cfg.home_bind};
     int n = 4;
@@ -68,6 +69,9 @@ static pl_status start_home(run *r, int index)
         argv[n++] = "--keep-updates";
     if (r->cfg.keep_momentum)
         argv[n++] = "--keep-momentum";
+    snprintf(gate, sizeof gate, "%g", r->cfg.norm_gate);
+    argv[n++] = "--norm-gate";
+    argv[n++] = gate;
     if (strcmp(r->cfg.compress, "auto") == 0)
         argv[n++] = "--compress";
     add_keys(r, PL_AS_HOME, &k, argv, n);
@@ -210,6 +214,39 @@ static pl_status check_backend(const config *c)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "workers.backend");
 }
 
+/* All homes run before anything is committed: a part that is missing beside one with
+ * commits was lost, and an empty one in its place would hide that. */
+static pl_status check_parts(const char *folder, int n_parts)
+{
+    char part[PL_PATH_MAX];
+    int missing = -1;
+    uint64_t commits = 0;
+    if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s has parts (home-1 ...) but its file PARTS is gone; write the "
+            "lines `pathloom parts 1` and their number into it",
+            folder);
+    for (int i = 0; i < n_parts; i++) {
+        pl_store *store = NULL;
+        pl_status status =
+            pl_store_open(pl_store_part(folder, i, part), PL_STORE_READ, &store);
+        if (status == PL_OK)
+            commits += pl_store_sequence(store);
+        else if (status == PL_ERR_NOT_FOUND)
+            missing = i;
+        pl_store_close(&store);
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+    }
+    if (missing < 0 || commits == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s is missing or empty, and the other parts have %llu commits; "
+                   "restore it from a copy",
+                   pl_store_part(folder, missing, part), (unsigned long long)commits);
+}
+
 static pl_status check_store(const run *r)
 {
     pl_store *store = NULL;
@@ -218,6 +255,7 @@ static pl_status check_store(const run *r)
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
     PL_RETURN_IF(pl_store_parts(path, &n_parts));
+    PL_RETURN_IF(check_parts(path, n_parts));
     if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
         return pl_fail(PL_ERR_CONFIG,
                        "the store of this run belongs to %d home%s; give "

@@ -30,7 +30,6 @@ enum {
     TAG_CODEC_REAL,  /* repeated: beta, cells */
     TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local */
     TAG_DOWN,        /* of versions: codec, entropy; none: f32 */
-    TAG_NORM_GATE,   /* none: PL_NORM_GATE, so that older definitions have it */
     TAG_SHARD = 50,  /* repeated, by path */
     TAG_WEIGHT
 };
@@ -128,8 +127,6 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
         put_int(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
         put_int(out, TAG_DOWN, outer->down.entropy);
     }
-    if (outer->norm_gate != PL_NORM_GATE)
-        pl_put_f64(out, TAG_NORM_GATE, outer->norm_gate);
 }
 
 void pl_arm_encode(const pl_arm *arm, pl_buf *out)
@@ -274,9 +271,6 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
     outer->state = (pl_state_kind)get_choice(r, TAG_STATE, 0, PL_STATE_COUNT);
-    outer->norm_gate = pl_field_count(r, TAG_NORM_GATE) > 0
-                           ? pl_get_f64(r, TAG_NORM_GATE, 0)
-                           : PL_NORM_GATE;
     return decode_down(r, &outer->down);
 }
 

@@ -16,7 +16,6 @@ extern "C" {
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    PL_NORM_GATE = 10,   /* the usual pl_outer.norm_gate */
     PL_TASKS_MAX = 16384 /* paths times replicas: what one definition message holds */
 };
 
@@ -55,9 +54,8 @@ typedef struct pl_outer {
     double momentum[PL_CLASS_COUNT]; /* mu */
     bool weighted;                   /* alpha by shard size; else uniform */
     bool rescale;                    /* multiply the mean by sqrt(contributors) */
-    double norm_gate; /* longer than so many times the usual is refused; 0: nothing */
-    pl_method_settings method;  /* of shared modules; lr and momentum are above */
-    pl_outer_schedule schedule; /* of lr, over the rounds of a module */
+    pl_method_settings method;       /* of shared modules; lr and momentum are above */
+    pl_outer_schedule schedule;      /* of lr, over the rounds of a module */
     bool own_consensus;     /* noloco: method.consensus is gamma, else lr is (beta) */
     int deadline_ms;        /* noloco: what a pair waits for its second; 0: for ever */
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */

@@ -20,6 +20,8 @@ typedef struct pl_home_options {
     bool keep_updates;           /* keep merged updates (for replay) */
     bool keep_momentum;          /* keep the outer momentum of old versions */
     bool compress;               /* code old versions while nothing else is to do */
+    double norm_gate;            /* an update longer than so many times its module's
+                                    usual is refused; 0: none is */
     uint64_t staging_bytes;      /* most bytes of uploads that no record names yet */
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;

@@ -204,19 +204,19 @@ static bool is_in_round(const place *p, const submission *s, const pl_contributi
 }
 
 /* Far from all that the module has seen: whoever sent it is broken, or training is. */
-static pl_status check_norm(const place *p, const submission *s)
+static pl_status check_norm(const home *h, const place *p, const submission *s)
 {
-    const pl_arm *arm = &p->arm->arm;
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
-    if (arm->outer.norm_gate <= 0 || usual <= 0 || norm <= arm->outer.norm_gate * usual)
+    double gate = h->options->norm_gate;
+    if (gate <= 0 || usual <= 0 || norm <= gate * usual)
         return PL_OK;
-    if (pl_codec_is_homomorphic(&arm->outer.codec))
+    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
                    "the update of %s has norm %.4g, usual is %.4g: more than "
-                   "outer.norm_gate = %g times that; look at that worker's machine, or "
-                   "lower train.lr",
-                   s->module, norm, usual, arm->outer.norm_gate);
+                   "store.norm_gate = %g times that; look at that worker's machine, or "
+                   "go on with a higher gate",
+                   s->module, norm, usual, gate);
 }
 
 static int n_duplicates(const place *p, const submission *s)
@@ -260,7 +260,7 @@ static pl_submit_result judge(home *h, place *p, submission *s)
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
     if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK ||
-        check_update(h, p, s) != PL_OK || check_norm(p, s) != PL_OK)
+        check_update(h, p, s) != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     return PL_SUBMIT_ACCEPTED;
 }

@@ -69,9 +69,10 @@ pl_status parts_open(pl_store *store, int n)
     char part[PL_PATH_MAX];
     if (store->mode != PL_STORE_READ)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store %s has %d parts, and what is written goes into one "
-                       "of them: name it (--store %s)",
-                       store->folder, n, pl_store_part(store->folder, 0, part));
+                       "the store %s belongs to %d homes, which this does not span "
+                       "yet; push it into a store of its own (`pathloom store push "
+                       "FOLDER`) and do it there",
+                       store->folder, n);
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
     for (; store->n_parts < n; store->n_parts++)
         PL_RETURN_IF(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
@@ -134,17 +135,23 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* The part that owns a module says best which versions there are. */
+/* The part that owns a module says best which versions there are. Should two have it,
+ * the one that went further does; the audit names that. */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
+    pl_store *best = NULL;
+    uint64_t newest = 0;
     for (int i = 0; i < store->n_parts; i++) {
         head_record head;
         bool found = false;
-        if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK ||
-            found) /* if it cannot be read, that part will say so */
-            return store->parts[i];
+        if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK)
+            return store->parts[i]; /* that part will say so */
+        if (found && (!best || head.number > newest)) {
+            best = store->parts[i];
+            newest = head.number;
+        }
     }
-    return store->parts[0];
+    return best ? best : store->parts[0];
 }
 
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
@@ -359,10 +366,35 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
+/* A module is placed by its name: it has one owner. */
+static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
+                              pl_audit_report *out)
+{
+    listing l = {0};
+    pl_status status = PL_OK;
+    for (; l.part < store->n_parts; l.part++)
+        PL_TRY(pl_store_each_head(store->parts[l.part], "", list_head, &l));
+    if (l.n > 0)
+        qsort(l.places, l.n, sizeof *l.places, compare);
+    for (size_t i = 1; i < l.n; i++) {
+        char text[256];
+        if (strcmp(l.places[i - 1].name, l.places[i].name) != 0)
+            continue;
+        snprintf(text, sizeof text, "module %s is in home-%d and in home-%d",
+                 l.places[i].name, l.places[i - 1].part + 1, l.places[i].part + 1);
+        fn(context, text);
+        out->n_problems++;
+    }
+done:
+    pl_free(l.places);
+    return status;
+}
+
 pl_status parts_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
                       pl_audit_report *out)
 {
     memset(out, 0, sizeof *out);
+    PL_RETURN_IF(audit_owners(store, fn, context, out));
     for (int i = 0; i < store->n_parts; i++) {
         pl_audit_report one;
         named_problems named = {fn, context, i};

@@ -82,11 +82,22 @@ versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged cop
 echo "verbs see all parts"
 
 refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
+refused 64 'one of 3 parts' "$pathloom" store push "$work/three/store/home-1" \
+    --run "$work/one"
+refused 69 'does not span' "$pathloom" store rollback mix --to 1 --run "$work/three"
 refused 64 'one of 3 parts' "$pathloom" store gc --store "$work/three/store/home-2"
 refused 64 'one of 3 parts' \
     "$pathloom" store rollback mix/L1.E0 --to 1 --store "$work/three/store/home-2"
 refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpus" \
     --out "$work/port" --set store.homes=2 --set net.home=tcp://127.0.0.1:7811
+
+# A part that is lost is not replaced by an empty one; neither is the list of parts.
+cp -r "$work/three" "$work/lost"
+rm -rf "$work/lost/store/home-2"
+refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
+cp -r "$work/three/store/home-2" "$work/lost/store/"
+rm "$work/lost/store/PARTS"
+refused 65 'its file PARTS is gone' "$pathloom" train --out "$work/lost"
 
 # A job that is stopped half-way, and goes on from a restored copy.
 train half --set store.homes=3 --set train.phases=12 --set train.tau=20 &
@@ -111,4 +122,20 @@ versions --run "$work/half" >"$work/half.versions"
 versions --run "$work/whole" | cmp - "$work/half.versions" ||
     fail "a restored job ends with other versions"
 echo "a stopped job goes on from its copy"
+
+# Gone back before any path had finished a phase: there is nothing that it carries.
+(train early --set train.phases=3 --set train.tau=150) &
+i=0
+until grep -qs 'arm.added arm=mix' "$work/early/log/hub.log"; do
+    i=$((i + 1))
+    [ $i -lt 600 ] || fail "training does not begin"
+    sleep 0.05
+done
+pkill -9 -f "train .*--out $work/early "
+wait
+sleep 0.5
+store rollback mix --to 0 --run "$work/early"
+"$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
+    fail "going on from version 0"
+echo "a job goes on from a rollback to its beginning"
 rm -rf "$work"

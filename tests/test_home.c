@@ -42,6 +42,7 @@ static int run_home(char **argv)
     pl_home_options o = {.store = argv[2],
                          .bind = argv[3],
                          .ready_file = argv[4],
+                         .norm_gate = 10,
                          .staging_bytes = 64 << 20,
                          .stop = &child_stop};
     signal(SIGTERM, on_term);
@@ -101,7 +102,6 @@ static void define_arm(fixture *f)
         f->arm.outer.momentum[c] = 0.9;
     }
     f->arm.outer.weighted = true;
-    f->arm.outer.norm_gate = PL_NORM_GATE;
     pl_copy_text(f->arm.outer.codec_name, sizeof f->arm.outer.codec_name, "f32");
     assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
     f->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
@@ -382,7 +382,7 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
     for (int i = 0; i < 2; i++) {
         sent s = send_scaled(f, 2, 1, 11);
         assert_int_equal(s.result, PL_SUBMIT_REJECTED);
-        assert_non_null(strstr(s.text, "outer.norm_gate = 10"));
+        assert_non_null(strstr(s.text, "store.norm_gate = 10"));
         kill_home(f, SIGKILL);
         start_home(f);
     }

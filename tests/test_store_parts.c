@@ -169,9 +169,35 @@ static void writing_needs_a_part_and_numbers_stay(void **state)
     assert_int_equal(n, PARTS);
     assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &writer),
                      PL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(pl_last_error(), "/home-1"));
+    assert_non_null(strstr(pl_last_error(), "3 homes"));
     assert_int_equal(pl_store_make_parts(*state, PARTS + 1), PL_ERR_EXISTS);
     assert_ok(pl_store_make_parts(*state, PARTS));
+    pl_store_close(&store);
+}
+
+static void note(void *context, const char *sentence)
+{
+    pl_copy_text(context, 256, sentence);
+}
+
+/* Somebody wrote into a part what belongs to another. */
+static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
+{
+    char path[PL_PATH_MAX], said[256] = "";
+    pl_version v;
+    pl_audit_report report;
+    pl_store *store = open_parts(*state);
+    pl_store_close(&store);
+    pl_store *writer = open_store(pl_store_part(*state, 0, path), PL_STORE_WRITE);
+    commit_version(writer, "mix/L1.E1", 0, 77, 3000);
+    pl_store_close(&writer);
+    store = open_store(*state, PL_STORE_READ);
+    assert_ok(pl_store_head(store, "mix/L1.E1", &v));
+    assert_int_equal(v.number, 1);
+    pl_version_clear(&v);
+    assert_ok(pl_store_audit(store, true, note, said, &report));
+    assert_int_equal(report.n_problems, 1);
+    assert_string_equal(said, "module mix/L1.E1 is in home-1 and in home-3");
     pl_store_close(&store);
 }
 
@@ -205,6 +231,7 @@ int main(void)
         store_test(counts_add_up_and_all_parts_are_audited),
         store_test(refresh_shows_what_any_part_got),
         store_test(writing_needs_a_part_and_numbers_stay),
+        store_test(a_module_in_two_parts_is_named_and_its_newest_shown),
         store_test(a_damaged_list_of_parts_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
