@@ -86,11 +86,18 @@ static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
     *out = (struct sockaddr_in){.sin_family = AF_INET};
     if (pl_address_parse(text, &at) != PL_OK || at.port == 0 ||
         inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
-        return pl_fail(PL_ERR_CONFIG,
-                       "metrics are served at IPv4:PORT, as 127.0.0.1:9464, not `%s`",
-                       listen);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "net.metrics and --metrics take IPv4:PORT, as 127.0.0.1:9464, not `%s`",
+            listen);
     out->sin_port = htons((uint16_t)at.port);
     return PL_OK;
+}
+
+pl_status exporter_check(const char *listen)
+{
+    struct sockaddr_in at;
+    return parse_listen(listen, &at);
 }
 
 pl_status exporter_open(const char *listen,

@@ -7,6 +7,8 @@ extern "C" {
 #endif
 
 typedef struct exporter exporter;
+/* ERR_CONFIG: not the form of what exporter_open takes. */
+PL_MUST_CHECK pl_status exporter_check(const char *listen);
 /* `listen`: HOST:PORT, HOST a number. `hub` asks the hub for its status: it is called
  * in the exporter's thread, one request at a time. ERR_BUSY: the port is in use. */
 PL_MUST_CHECK pl_status exporter_open(const char *listen,

@@ -1,5 +1,6 @@
 /* The processes of a job on this machine: homes, one hub, the workers, and relays
  * between home and workers if there are any. */
+#include "cli/exporter.h"
 #include "cli/run.h"
 
 enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
@@ -271,6 +272,8 @@ static pl_status check_store(const run *r)
 pl_status run_check(const run *r)
 {
     PL_RETURN_IF(check_addresses(&r->cfg));
+    if (r->cfg.metrics[0])
+        PL_RETURN_IF(exporter_check(r->cfg.metrics));
     PL_RETURN_IF(check_backend(&r->cfg));
     return check_store(r);
 }

@@ -289,6 +289,8 @@ wait "$occupant" 2>/dev/null
 occupant=
 refuse_corpus "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' --corpus text \
     --set net.hub=tcp://127.0.0.1:5555 --set net.home=tcp://127.0.0.1:5555
+refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|IPv4:PORT' \
+    --corpus text --set net.metrics=tcp://127.0.0.1:19191
 refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \
     --corpus text --set 'net.hub=tcp://0.0.0.0:*' --set net.encrypt=off
 refuse_corpus "an address that is none" 78 'net.hub|127.0.0.1:x|port' \
