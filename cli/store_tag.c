@@ -223,13 +223,15 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 }
 
 /* ---- the verb ---- */
-/* A name that could be a version number or part of a path would be ambiguous. */
+/* A name that could be a version number, part of a path, or the word for the newest
+ * versions would be ambiguous. */
 static pl_status check_tag_name(const char *name)
 {
     int64_t number;
-    if (!*name || strpbrk(name, "@/. \t") || pl_parse_int(name, &number) == PL_OK)
+    if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
+        pl_parse_int(name, &number) == PL_OK)
         return pl_fail(PL_ERR_USAGE,
-                       "`%s` cannot name a tag: no numbers, and no @ / . "
+                       "`%s` cannot name a tag: no numbers, not head, and no @ / . "
                        "or blanks",
                        name);
     return PL_OK;
