@@ -212,7 +212,8 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
 
 /* ---- roles ---- */
 static const char *const role_names[PL_AS_COUNT] = {
-    "none", "local", "admin", "hub", "home", "relay", "worker", "inspector", "invite"};
+    "none",  "local",  "admin",     "hub",    "home",
+    "relay", "worker", "inspector", "invite", "revoked"};
 
 const char *pl_key_role_name(pl_key_role role)
 {
@@ -280,7 +281,7 @@ const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *k
         return NULL;
     const pl_key_entry *e = &list->entries[at];
     bool over = now_s != 0 && e->expires_s != 0 && now_s > e->expires_s;
-    return over ? NULL : e;
+    return over || (now_s != 0 && e->role == PL_AS_REVOKED) ? NULL : e;
 }
 
 void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
@@ -306,9 +307,50 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
     return true;
 }
 
+bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key)
+{
+    size_t at = place_of(list, key);
+    if (!stands_at(list, at, key))
+        return false;
+    pl_key_entry *e = &list->entries[at];
+    if (e->role == PL_AS_INVITE)
+        return pl_key_list_drop(list, key);
+    e->role = PL_AS_REVOKED;
+    e->expires_s = 0;
+    return true;
+}
+
+pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
+                                 const pl_pubkey *key)
+{
+    static const char own[] = "own-";
+    pl_pubkey as_key;
+    if (pl_starts_with(name, own))
+        return pl_fail(PL_ERR_NOPERM,
+                       "`%s` is not free: names in %s are those of the job's own "
+                       "keys; choose another with --name",
+                       name, own);
+    if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
+        return pl_fail(PL_ERR_NOPERM,
+                       "`%s` would be taken for a key; choose another name with --name",
+                       name);
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->entries[i].name, name) == 0 &&
+            !pl_pubkey_equal(&list->entries[i].key, key))
+            return pl_fail(PL_ERR_EXISTS,
+                           "the name %s stands in the list with another key (%s); "
+                           "choose another with --name",
+                           name, pl_key_role_name(list->entries[i].role));
+    return PL_OK;
+}
+
 static bool parse_role(char *text, pl_key_entry *out)
 {
     static const char invite[] = "invite/";
+    if (strcmp(text, role_names[PL_AS_REVOKED]) == 0) {
+        out->role = PL_AS_REVOKED;
+        return true;
+    }
     bool is_invite = pl_starts_with(text, invite);
     pl_key_role named = PL_AS_NONE;
     if (pl_key_role_parse(is_invite ? text + strlen(invite) : text, &named) != PL_OK)

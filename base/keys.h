@@ -6,6 +6,9 @@
  *
  *   ROLE KEY EXPIRES USES NAME        EXPIRES: seconds since 1970, 0: never
  *
+ * A key that was revoked stays, with the role `revoked`, so that no invitation lets it
+ * in again. A name stands for one line alone.
+ *
  * An invitation (role invite/ROLE) is the open half of a pair that follows from a
  * secret of 16 bytes. Whoever knows the secret may enrol a key of its own, USES times.
  */
@@ -66,6 +69,7 @@ typedef enum pl_key_role {
     PL_AS_WORKER,
     PL_AS_INSPECTOR,
     PL_AS_INVITE,
+    PL_AS_REVOKED, /* may nothing */
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
@@ -88,11 +92,19 @@ typedef struct pl_key_list {
 /* No file is an empty list. ERR_CONFIG names file and line. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* NULL if it is not there; `now_s` rules out what has expired, 0 rules out nothing. */
+/* NULL if it is not there; `now_s` rules out what has expired or was revoked, 0 rules
+ * out nothing. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
 void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry); /* or replaces */
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
+/* A record stays; an invitation, whose secret enrols nothing but new keys, goes. False
+ * if the key is not there. */
+bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
+/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it
+ * looks like one of the job's own keys (own-...), or like a key. */
+PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
+                                               const char *name, const pl_pubkey *key);
 
 /* Reads the list, changes it and replaces the file; processes that do so at the same
  * time come one after the other. Nothing is written if `change` fails. */

@@ -185,9 +185,23 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
+/* A name of its own, unless it was given one: whatever stands in the list can be
+ * revoked by name. */
+static void name_entry(const char *given, const char *kind, pl_key_entry *e)
+{
+    char key[PL_PUBKEY_TEXT];
+    pl_pubkey_format(&e->key, key);
+    if (given[0])
+        snprintf(e->name, sizeof e->name, "%s", given);
+    else
+        snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
+}
+
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
+    const pl_key_entry *e = context;
+    PL_RETURN_IF(pl_key_list_check_name(list, e->name, &e->key));
+    pl_key_list_put(list, e);
     return PL_OK;
 }
 
@@ -199,38 +213,88 @@ static pl_status allow_key(const key_options *o)
     PL_RETURN_IF(list_path(o, path));
     PL_RETURN_IF(pl_pubkey_parse(o->words[0], &e.key));
     e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
-    snprintf(e.name, sizeof e.name, "%s", o->name[0] ? o->name : "allowed");
+    name_entry(o->name, "allowed", &e);
     return pl_key_list_edit(path, put_entry, &e);
 }
 
-/* All that have this name, or the one with this key. */
-static pl_status drop_entries(pl_key_list *list, void *context)
+/* The one that has this key or this name; a list that was written by hand may have a
+ * name twice. */
+static pl_status find_entry(const pl_key_list *list, const char *word,
+                            pl_key_entry *out)
 {
-    const char *word = context;
     pl_pubkey key;
     int n = 0;
     bool is_key = pl_pubkey_parse(word, &key) == PL_OK;
-    for (size_t i = list->n; i-- > 0;) {
-        pl_key_entry e = list->entries[i];
-        if (is_key ? !pl_pubkey_equal(&e.key, &key) : strcmp(e.name, word) != 0)
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        if (is_key ? !pl_pubkey_equal(&e->key, &key) : strcmp(e->name, word) != 0)
             continue;
-        pl_key_list_drop(list, &e.key);
+        *out = *e;
         n++;
     }
     if (n == 0)
         return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", word);
-    say("%d key%s taken out; what they send is refused from now on", n,
-        n > 1 ? "s" : "");
+    if (n > 1)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "%d keys have the name %s; give the KEY of one, as `pathloom key "
+            "list` shows it",
+            n, word);
     return PL_OK;
+}
+
+static int count_invitations(const pl_key_list *list)
+{
+    int n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        n += e->role == PL_AS_INVITE &&
+             pl_key_list_find(list, &e->key, pl_wall_ms() / 1000) != NULL;
+    }
+    return n;
+}
+
+typedef struct revocation {
+    char word[PL_KEY_NAME_MAX];
+    pl_key_entry entry;
+    int n_open; /* invitations that remain */
+} revocation;
+
+static pl_status revoke_entry(pl_key_list *list, void *context)
+{
+    revocation *v = context;
+    PL_RETURN_IF(find_entry(list, v->word, &v->entry));
+    pl_key_list_revoke(list, &v->entry.key);
+    v->n_open = count_invitations(list);
+    return PL_OK;
+}
+
+static void say_revoked(const revocation *v)
+{
+    if (v->entry.role == PL_AS_INVITE) {
+        say("the invitation %s is taken back: it enrols nobody from now on",
+            v->entry.name);
+        return;
+    }
+    say("%s is revoked: what its key sends is refused from now on, and no invitation "
+        "lets it in again",
+        v->entry.name);
+    if (v->n_open > 0)
+        say("%d invitation%s open: whoever has the token can still enrol a new key "
+            "(`pathloom key list`; `key revoke` takes it back)",
+            v->n_open, v->n_open > 1 ? "s are" : " is");
 }
 
 static pl_status revoke_key(const key_options *o)
 {
-    char path[PL_PATH_MAX], word[PL_KEY_NAME_MAX];
+    char path[PL_PATH_MAX];
+    revocation v = {.n_open = 0};
     PL_RETURN_IF(needs_word(o, "a NAME or a KEY of the list"));
     PL_RETURN_IF(list_path(o, path));
-    pl_copy_text(word, sizeof word, o->words[0]);
-    return pl_key_list_edit(path, drop_entries, word);
+    pl_copy_text(v.word, sizeof v.word, o->words[0]);
+    PL_RETURN_IF(pl_key_list_edit(path, revoke_entry, &v));
+    say_revoked(&v);
+    return PL_OK;
 }
 
 /* ---- invitations ---- */
@@ -280,7 +344,7 @@ static pl_status invite(const key_options *o)
     e.key = pair.open;
     pl_keypair_wipe(&pair);
     e.expires_s = o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
-    snprintf(e.name, sizeof e.name, "%s", o->name[0] ? o->name : "invitation");
+    name_entry(o->name, "invitation", &e);
     PL_RETURN_IF(pl_key_list_edit(path, put_entry, &e));
     pl_token_format(&hub, secret, token);
     say_token(o, token);

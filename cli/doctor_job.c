@@ -34,7 +34,7 @@ static void look_at_list(doctor *d, const pl_key_list *list)
         expired += e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
     }
     doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
-               expired ? "pathloom key revoke takes out what has expired" : "",
+               expired ? "pathloom key revoke NAME settles what has expired" : "",
                "%d workers, %d inspectors, %d open invitations; %d have expired",
                n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
 }

@@ -91,7 +91,7 @@ static const char key_options[] =
     "  list                who may connect\n"
     "  invite              print a command that lets another machine join\n"
     "  allow KEY           put a key into the list, without an invitation\n"
-    "  revoke NAME|KEY     take it out: what it sends is refused from then on\n"
+    "  revoke NAME|KEY     refuse what it sends from then on; no invitation helps it\n"
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --keys FILE         another list\n"
     "  --hub ADDRESS       of the hub, if it is not the run's\n"

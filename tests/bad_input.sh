@@ -466,6 +466,22 @@ refused "an odd span" 64 '--expires|24h' "$pathloom" key invite --expires soon
 works "a new key" '' "$pathloom" key new fresh.key
 refused "a key in the place of another" 73 'fresh.key|never overwritten' \
     "$pathloom" key new fresh.key
+one=$("$pathloom" key show fresh.key)
+two=$("$pathloom" key new second.key)
+works "a key that is allowed" '' "$pathloom" key allow "$one" --keys list --name one
+refused "a name that another key has" 73 'one|another key|--name' \
+    "$pathloom" key allow "$two" --keys list --name one
+refused "a name of the job's own keys" 77 'own-worker|--name' \
+    "$pathloom" key allow "$two" --keys list --name own-worker
+works "a second key" '' "$pathloom" key allow "$two" --keys list
+works "a revoked key" 'one is revoked|no invitation' "$pathloom" key revoke one --keys list
+works "the record of it" "revoked          $one" "$pathloom" key list --keys list
+works "the record of it in JSON" "\"role\":\"revoked\",\"key\":\"$one\"" \
+    "$pathloom" key list --keys list --json
+refused "the name of a revoked key" 73 'one|revoked' \
+    "$pathloom" key allow "$two" --keys list --name one
+printf 'worker %s 0 0 twin\nworker %s 0 0 twin\n' "$one" "$two" >twins
+refused "a name for two" 64 '2 keys|twin|KEY' "$pathloom" key revoke twin --keys twins
 refused "a hub for all in the clear" 78 '0.0.0.0|encrypted|key' \
     sh -c "'$pathloom' hub --listen tcp://0.0.0.0:1 --home tcp://127.0.0.1:1 2>&1 |
         sed -n 's/.*error=.\\(.*\\)\"/pathloom: \\1/p' >&2; exit 78"

@@ -173,16 +173,26 @@ await 100 "a revoked worker goes on" grep -q "taken out\|refuses the key" \
 await 50 "the hub does not say that it refuses" grep -q "peer.refused.*taken out" \
     "$work/early.out"
 echo "revoked, and said so on both sides"
+pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
+refused revoked-with-a-token 77 "was revoked" \
+    "$pathloom" join "${pool#pathloom join }" --name guest
+refused a-taken-name 73 "stands in the list" \
+    "$pathloom" join "${pool#pathloom join }" --name guest --key "$work/second/third.key"
+"$pathloom" key list --run "$run" | grep -q "^revoked .* guest " ||
+    fail "the list does not show the revoked key"
+"$pathloom" key revoke pool --run "$run" >/dev/null || fail "key revoke pool"
 
-# ---- the same machine again, drained, and once more ----
+# ---- the same machine again, with a new key, drained, and once more ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
-start drained second "$pathloom" join --token-file "$work/second/token" --name again
+start drained second "$pathloom" join --token-file "$work/second/token" --name again \
+    --key "$work/second/again.key"
 await 200 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
 await 100 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
 kill -USR1 "$(pgrep -f "name again" | head -n 1)" 2>/dev/null
 await 100 "a drained worker does not go" grep -q "worker.draining" "$work/drained.out"
-start last second "$pathloom" join "${token#pathloom join }" --name again
+start last second "$pathloom" join "${token#pathloom join }" --name again \
+    --key "$work/second/again.key"
 left=600
 while kill -0 "$job" 2>/dev/null; do
     left=$((left - 1))

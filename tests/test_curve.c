@@ -176,6 +176,29 @@ static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **s
     pl_wire_close(&client);
 }
 
+static pl_status revoke_key(pl_key_list *list, void *context)
+{
+    return pl_key_list_revoke(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
+}
+
+static void a_key_that_is_revoked_is_refused_like_one_that_is_not_there(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client;
+    pl_peer peer;
+    pl_pubkey key = f->worker.open;
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
+    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    pl_wire_close(&client);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "refuses the key"));
+    pl_wire_close(&client);
+}
+
 static void
 a_message_that_the_role_does_not_allow_never_reaches_the_caller(void **state)
 {
@@ -386,6 +409,7 @@ int main(void)
         WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role),
         WITH_SERVER(an_unknown_key_is_refused_on_both_sides_within_seconds),
         WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more),
+        WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there),
         WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller),
         WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out),
         WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides),

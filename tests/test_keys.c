@@ -141,6 +141,12 @@ static pl_status drop_key(pl_key_list *list, void *context)
     return pl_key_list_drop(list, context) ? PL_OK : pl_fail(PL_ERR_NOT_FOUND, "gone");
 }
 
+static pl_status revoke_key(pl_key_list *list, void *context)
+{
+    return pl_key_list_revoke(list, context) ? PL_OK
+                                             : pl_fail(PL_ERR_NOT_FOUND, "gone");
+}
+
 static pl_key_entry an_entry(pl_key_role role, const char *name)
 {
     pl_keypair pair;
@@ -179,6 +185,47 @@ static void a_list_keeps_what_is_put_and_forgets_what_is_dropped(void **state)
             assert_true(got->role == e[i].role && got->expires_s == i &&
                         got->grants == e[i].grants && got->uses == e[i].uses);
     }
+    pl_key_list_clear(&list);
+}
+
+static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
+{
+    const fixture *f = *state;
+    pl_key_list list = {0}, got;
+    pl_key_entry e = an_entry(PL_AS_WORKER, "w"), open = an_entry(PL_AS_INVITE, "i");
+    open.grants = PL_AS_WORKER;
+    e.expires_s = 1000;
+    assert_false(pl_key_list_revoke(&list, &e.key));
+    assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->file, put_entry, &open), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->file, revoke_key, &e.key), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->file, revoke_key, &open.key), PL_OK);
+    assert_int_equal(pl_key_list_load(f->file, &got), PL_OK);
+    assert_int_equal(got.n, 1); /* an invitation needs no record */
+    assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
+    assert_string_equal(got.entries[0].name, "w");
+    assert_null(pl_key_list_find(&got, &e.key, 1)); /* before it would have expired */
+    assert_non_null(pl_key_list_find(&got, &e.key, 0));
+    pl_key_role role;
+    assert_int_equal(pl_key_role_parse("revoked", &role), PL_ERR_USAGE);
+    pl_key_list_clear(&got);
+}
+
+static void a_name_stands_for_one_key(void **state)
+{
+    (void)state;
+    pl_key_list list = {0};
+    pl_key_entry e = an_entry(PL_AS_WORKER, "w"), other = an_entry(PL_AS_WORKER, "x");
+    char text[PL_PUBKEY_TEXT];
+    pl_pubkey_format(&e.key, text);
+    pl_key_list_put(&list, &e);
+    assert_int_equal(pl_key_list_check_name(&list, "w", &e.key), PL_OK);
+    assert_int_equal(pl_key_list_check_name(&list, "w", &other.key), PL_ERR_EXISTS);
+    assert_non_null(strstr(pl_last_error(), "--name"));
+    assert_int_equal(pl_key_list_check_name(&list, "v", &other.key), PL_OK);
+    assert_int_equal(pl_key_list_check_name(&list, "own", &other.key), PL_OK);
+    assert_int_equal(pl_key_list_check_name(&list, "own-x", &other.key), PL_ERR_NOPERM);
+    assert_int_equal(pl_key_list_check_name(&list, text, &other.key), PL_ERR_NOPERM);
     pl_key_list_clear(&list);
 }
 
@@ -279,6 +326,9 @@ int main(void)
         cmocka_unit_test(an_invitation_is_the_same_pair_on_both_sides),
         cmocka_unit_test_setup_teardown(
             a_list_keeps_what_is_put_and_forgets_what_is_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_revoked_key_stays_on_record_and_is_nobody,
+                                        set_up, tear_down),
+        cmocka_unit_test(a_name_stands_for_one_key),
         cmocka_unit_test(an_expired_key_is_not_found),
         cmocka_unit_test_setup_teardown(a_wrong_line_is_named_and_nothing_is_taken,
                                         set_up, tear_down),

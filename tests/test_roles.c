@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-static const pl_key_role remote[] = {PL_AS_ADMIN, PL_AS_HUB,    PL_AS_HOME,
-                                     PL_AS_RELAY, PL_AS_WORKER, PL_AS_INSPECTOR,
-                                     PL_AS_INVITE};
+static const pl_key_role remote[] = {PL_AS_ADMIN,  PL_AS_HUB,    PL_AS_HOME,
+                                     PL_AS_RELAY,  PL_AS_WORKER, PL_AS_INSPECTOR,
+                                     PL_AS_INVITE, PL_AS_REVOKED};
 enum { N_REMOTE = sizeof remote / sizeof *remote };
 
 static int count_allowed(uint16_t type)

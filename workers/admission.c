@@ -48,16 +48,21 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     e->granted = invite.grants;
     if (known && known->role == e->granted)
         return PL_OK; /* the answer was lost: nothing is used up twice */
+    if (known && known->role == PL_AS_REVOKED)
+        return pl_fail(PL_ERR_NOPERM,
+                       "this key was revoked, and no invitation lets it in again; only "
+                       "`pathloom key allow` does, where the job runs");
     if (known)
         return pl_fail(PL_ERR_NOPERM, "this key has the role %s already",
                        pl_key_role_name(known->role));
     pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
     pl_copy_text(fresh.name, sizeof fresh.name, e->name);
-    pl_key_list_put(list, &fresh);
     if (--invite.uses > 0)
         pl_key_list_put(list, &invite);
     else
         pl_key_list_drop(list, &invite.key);
+    PL_RETURN_IF(pl_key_list_check_name(list, fresh.name, &fresh.key));
+    pl_key_list_put(list, &fresh);
     return PL_OK;
 }
 

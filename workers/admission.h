@@ -12,7 +12,8 @@ extern "C" {
 PL_MUST_CHECK pl_status pl_admission_open(const char *key, const char *list);
 
 /* Puts `fresh` into the list for one use of the invitation `invite`; again is fine.
- * ERR_NOPERM: it is no invitation, or not any more. */
+ * ERR_NOPERM: it is no invitation, or not any more; or the key was revoked. Else as
+ * pl_key_list_check_name. */
 PL_MUST_CHECK pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
                                            const pl_pubkey *fresh, const char *name,
                                            pl_key_role *granted);
@@ -24,7 +25,8 @@ void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKE
 PL_MUST_CHECK pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
                                        pl_keypair *invite);
 
-/* Enrols the key at the hub. ERR_NOPERM: the invitation was used or has expired. */
+/* Enrols the key at the hub. ERR_NOPERM: the invitation was used or has expired; else
+ * as pl_admission_enrol. */
 PL_MUST_CHECK pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
                                           const pl_pubkey *fresh, const char *name,
                                           char role[32]);

@@ -1,0 +1,134 @@
+/* folder: workers; label: unit */
+/* Enrolling: an invitation lets new keys in, never one that was revoked, and never
+ * under somebody else's name. */
+#include "workers/workers.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[32], list[64];
+    pl_key_entry pool; /* an invitation for five */
+} fixture;
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    pl_key_list_put(list, context);
+    return PL_OK;
+}
+
+static pl_status revoke_key(pl_key_list *list, void *context)
+{
+    return pl_key_list_revoke(list, context) ? PL_OK
+                                             : pl_fail(PL_ERR_NOT_FOUND, "gone");
+}
+
+static pl_pubkey a_key(void)
+{
+    pl_keypair pair;
+    pl_keypair_create(&pair);
+    return pair.open;
+}
+
+static int set_up(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    snprintf(f->folder, sizeof f->folder, "/tmp/pl-admission-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->list, sizeof f->list, "%s/allow", f->folder);
+    f->pool = (pl_key_entry){.key = a_key(),
+                             .role = PL_AS_INVITE,
+                             .grants = PL_AS_WORKER,
+                             .uses = 5,
+                             .name = "pool"};
+    assert_int_equal(pl_key_list_edit(f->list, put_entry, &f->pool), PL_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+    pl_free(f);
+    return 0;
+}
+
+static pl_status enrol(const fixture *f, const pl_pubkey *key, const char *name)
+{
+    pl_key_role role;
+    pl_status status = pl_admission_enrol(f->list, &f->pool.key, key, name, &role);
+    assert_int_equal(role, status == PL_OK ? PL_AS_WORKER : PL_AS_NONE);
+    return status;
+}
+
+static int uses_left(const fixture *f)
+{
+    pl_key_list list;
+    assert_int_equal(pl_key_list_load(f->list, &list), PL_OK);
+    const pl_key_entry *e = pl_key_list_find(&list, &f->pool.key, 0);
+    int n = e ? e->uses : 0;
+    pl_key_list_clear(&list);
+    return n;
+}
+
+static void asking_twice_uses_up_one(void **state)
+{
+    const fixture *f = *state;
+    pl_pubkey key = a_key();
+    assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(uses_left(f), 4);
+}
+
+static void a_revoked_key_does_not_come_back_by_the_same_invitation(void **state)
+{
+    const fixture *f = *state;
+    pl_pubkey key = a_key();
+    assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
+    assert_int_equal(enrol(f, &key, "a"), PL_ERR_NOPERM);
+    assert_non_null(strstr(pl_last_error(), "revoked"));
+    assert_int_equal(enrol(f, &key, "b"), PL_ERR_NOPERM);
+    assert_int_equal(uses_left(f), 4);
+}
+
+static void nobody_enrols_under_a_name_that_is_taken(void **state)
+{
+    const fixture *f = *state;
+    pl_pubkey key = a_key(), other = a_key();
+    assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(enrol(f, &other, "a"), PL_ERR_EXISTS);
+    assert_int_equal(enrol(f, &other, "pool"), PL_ERR_EXISTS);
+    assert_int_equal(enrol(f, &other, "own-hub"), PL_ERR_NOPERM);
+    assert_int_equal(uses_left(f), 4); /* a refusal uses up nothing */
+    assert_int_equal(enrol(f, &other, "b"), PL_OK);
+}
+
+static void the_last_use_of_an_invitation_frees_its_name(void **state)
+{
+    fixture *f = *state;
+    pl_pubkey key = a_key();
+    f->pool.uses = 1;
+    assert_int_equal(pl_key_list_edit(f->list, put_entry, &f->pool), PL_OK);
+    assert_int_equal(enrol(f, &key, "pool"), PL_OK);
+    assert_int_equal(uses_left(f), 0);
+}
+
+int main(void)
+{
+#define WITH_LIST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_LIST(asking_twice_uses_up_one),
+        WITH_LIST(a_revoked_key_does_not_come_back_by_the_same_invitation),
+        WITH_LIST(nobody_enrols_under_a_name_that_is_taken),
+        WITH_LIST(the_last_use_of_an_invitation_frees_its_name),
+    };
+#undef WITH_LIST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
