@@ -107,6 +107,24 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
     return found;
 }
 
+enum { READ_TRIES = 20 };
+
+/* A follower may see the row of a chunk and its bytes as of different commits while the
+ * writer moves it: what is damaged is so whenever it is looked at. */
+static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
+                            chunk_view *out)
+{
+    pl_status status = chunk_open(store_source(store), id, bytes, out);
+    for (int i = 0;
+         status == PL_ERR_DAMAGED && store->mode == PL_STORE_READ && i < READ_TRIES;
+         i++) {
+        pl_sleep_ms(i);
+        PL_RETURN_IF(kv_refresh(store->db));
+        status = chunk_open(store_source(store), id, bytes, out);
+    }
+    return status;
+}
+
 /* Copies the part of chunk i that lies in [offset, offset + len). */
 static pl_status read_part(pl_store *store, const blob_record *blob, size_t i,
                            uint64_t offset, size_t len, uint8_t *out)
@@ -118,8 +136,7 @@ static pl_status read_part(pl_store *store, const blob_record *blob, size_t i,
     if (to > offset + len)
         to = offset + len;
     pl_hash id = blob_chunk(blob, i);
-    PL_RETURN_IF(chunk_open(store_source(store), &id,
-                            chunk_bytes_at(blob->bytes, start), &chunk));
+    PL_RETURN_IF(open_chunk(store, &id, chunk_bytes_at(blob->bytes, start), &chunk));
     memcpy(out + (from - offset), chunk.data + (from - start), (size_t)(to - from));
     chunk_close(&chunk);
     return PL_OK;

@@ -65,6 +65,7 @@ stopped=$(pgrep -P "$job" -f "worker .*--name $name( |\$)" | head -n 1)
 [ -n "$stopped" ] || fail "no process of $name"
 kill -STOP "$stopped" || fail "$name cannot be stopped"
 start=$(date +%s)
+sleep 1 # what it had asked for is still granted
 # Paths that it holds do not go on; all others come to their end.
 held=$(sed -n 's/.*lease.granted task=\(mix[^ ]*\) .* worker=\([^ ]*\) .*/\1 \2/p' "$log" |
     awk -v name="$name" '{ last[$1] = $2 }

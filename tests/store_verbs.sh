@@ -53,7 +53,7 @@ train() {
     exec "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
         --set data.vocab=512 --set model.width=48 --set model.heads=2 \
         --set model.blocks=2 --set model.context=64 --set train.batch=4 \
-        --set train.tau=15 --set train.phases=60 --set train.base_steps=30 \
+        --set train.tau=40 --set train.phases=60 --set train.base_steps=30 \
         --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
         --set eval.sample_tokens=0 --set store.keep_updates=true
 }

@@ -60,14 +60,14 @@ start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
 job=$pid
 busy() {
     curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics" &&
-        grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics"
+        grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics" &&
+        grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics"
 }
-await "no task in the metrics" busy
+await "no task or store in the metrics" busy
 for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
     updates_total worker_up lease_age_seconds; do
     grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"
 done
-grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics" || fail "no store"
 if command -v promtool >/dev/null; then
     promtool check metrics <"$work/metrics" || fail "promtool"
     echo "promtool: $(grep -vc '^#' "$work/metrics") samples are well"
