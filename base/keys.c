@@ -71,10 +71,15 @@ bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
 }
 
 /* ---- pairs ---- */
+/* A key stands on command lines: none begins with a dash, as an option would. */
 void pl_keypair_create(pl_keypair *out)
 {
+    char text[PL_PUBKEY_TEXT];
     ready();
-    crypto_box_keypair(out->open.bytes, out->secret);
+    do {
+        crypto_box_keypair(out->open.bytes, out->secret);
+        pl_pubkey_format(&out->open, text);
+    } while (text[0] == '-');
 }
 
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out)

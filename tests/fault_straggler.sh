@@ -29,7 +29,7 @@ fail() {
 "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 4 \
     --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
     --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-    --set train.batch=4 --set train.tau=15 --set train.phases=$phases \
+    --set train.batch=4 --set train.tau=150 --set train.phases=$phases \
     --set train.base_steps=15 --set router.prefix=16 --set eval.baselines=none \
     --set eval.max_tokens=500 --set eval.sample_tokens=0 \
     --set topology.levels=2x2 --set workers.ttl_ms=100000 \
@@ -59,8 +59,23 @@ wait_for() { # seconds, paths, phases
 }
 
 wait_for 120 2 1
-# Whoever got a task last is at it.
-name=$(sed -n 's/.*lease.granted task=mix.* worker=\([^ ]*\) .*/\1/p' "$log" | tail -n 1)
+# Whoever got a task last is at it. It is stopped soon after it began, when what it did
+# before has arrived: one that stops between offering an update and sending it is waited
+# for until its lease runs out.
+arrived() {
+    last=$(grep 'lease.granted task=mix' "$log" | tail -n 1)
+    name=$(echo "$last" | sed 's/.* worker=\([^ ]*\) .*/\1/')
+    task=$(echo "$last" | sed 's/.* task=mix.\([^ ]*\) .*/\1/')
+    phase=$(echo "$last" | sed 's/.* phase=\([0-9]*\) .*/\1/')
+    "$pathloom" status --run "$work/run" --json 2>/dev/null |
+        grep -q "\"path\":\"$task\",\"phase\":$phase[,}]"
+}
+tries=200
+until arrived; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "no task begins when the one before has arrived"
+    sleep 0.02
+done
 stopped=$(pgrep -P "$job" -f "worker .*--name $name( |\$)" | head -n 1)
 [ -n "$stopped" ] || fail "no process of $name"
 kill -STOP "$stopped" || fail "$name cannot be stopped"
