@@ -50,6 +50,19 @@ static void a_pair_is_read_back_as_it_was_saved(void **state)
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
+/* One in 64 would, by chance. */
+static void no_key_looks_like_an_option(void **state)
+{
+    pl_keypair made;
+    char text[PL_PUBKEY_TEXT];
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        pl_keypair_create(&made);
+        pl_pubkey_format(&made.open, text);
+        assert_int_not_equal(text[0], '-');
+    }
+}
+
 static void a_key_file_that_others_may_read_is_refused_with_the_remedy(void **state)
 {
     const fixture *f = *state;
@@ -317,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_pair_is_read_back_as_it_was_saved, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(no_key_looks_like_an_option, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_key_file_that_others_may_read_is_refused_with_the_remedy, set_up,
             tear_down),
