@@ -247,7 +247,8 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     PL_RETURN_IF(status);
     if (c.left != len - whole)
         return pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length");
-    memcpy(to + whole, c.at, len - whole);
+    if (len - whole > 0)
+        memcpy(to + whole, c.at, len - whole);
     out->len += len;
     return PL_OK;
 }
