@@ -68,7 +68,7 @@ arrived() {
     task=$(echo "$last" | sed 's/.* task=mix.\([^ ]*\) .*/\1/')
     phase=$(echo "$last" | sed 's/.* phase=\([0-9]*\) .*/\1/')
     "$pathloom" status --run "$work/run" --json 2>/dev/null |
-        grep -q "\"path\":\"$task\",\"phase\":$phase[,}]"
+        grep -q "\"path\":\"$task\",\"phase\":${phase}[,}]"
 }
 tries=200
 until arrived; do
