@@ -30,7 +30,7 @@ static pl_status parse(const char *path, const char *text, int *n)
     return PL_OK;
 }
 
-pl_status parts_count(const char *folder, int *n)
+pl_status pl_store_parts(const char *folder, int *n)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
@@ -44,16 +44,11 @@ pl_status parts_count(const char *folder, int *n)
     return status;
 }
 
-pl_status pl_store_parts(const char *folder, int *n)
-{
-    return parts_count(folder, n);
-}
-
 pl_status pl_store_make_parts(const char *folder, int n)
 {
     char path[PL_PATH_MAX], text[64];
     int there = 0;
-    PL_RETURN_IF(parts_count(folder, &there));
+    PL_RETURN_IF(pl_store_parts(folder, &there));
     if (there == n)
         return PL_OK;
     if (there > 0 || pl_path_exists(pl_join(path, folder, "FORMAT")))

@@ -11,8 +11,6 @@
 #define PL_STORE_PARTS_H
 #include "store/store_parts.h"
 
-/* 0 if the folder is not a store in parts. ERR_DAMAGED. */
-PL_MUST_CHECK pl_status parts_count(const char *folder, int *n);
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);

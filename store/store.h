@@ -49,7 +49,7 @@ void pl_store_close(pl_store **store);
  * own writer. READ of FOLDER shows all as one store; WRITE and CREATE take a part. */
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
-PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);       /* 0: none */
+PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);       /* 0: none; ERR_DAMAGED */
 /* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
  * a store of another number. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);

@@ -321,7 +321,7 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
         PL_TRY(
             pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
     pl_copy_text(store->folder, sizeof store->folder, folder);
-    PL_TRY(parts_count(folder, &n_parts));
+    PL_TRY(pl_store_parts(folder, &n_parts));
     if (n_parts > 0)
         PL_TRY(parts_open(store, n_parts));
     else
