@@ -96,12 +96,27 @@ static void local_moments_do_not_travel(void **unused)
     pl_free(got);
 }
 
+static void no_blob_is_the_state_at_the_start(void **unused)
+{
+    (void)unused;
+    for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        pl_arm arm = arm_of((pl_method)method, PL_STATE_F32);
+        size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
+        float *state = random_state(&arm);
+        state_unpack(&arm, NULL, N, state);
+        for (size_t i = 0; i < n; i++)
+            assert_true(state[i] == 0);
+        pl_free(state);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_state_arrives_as_it_was),
         cmocka_unit_test(rounded_state_is_the_same_in_memory_and_in_the_blob),
         cmocka_unit_test(local_moments_do_not_travel),
+        cmocka_unit_test(no_blob_is_the_state_at_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,9 @@ void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t 
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float *state)
 {
     size_t n = 2 * n_params;
-    memset(state, 0, n * sizeof *state);
+    memset(state, 0, n * sizeof *state + own_bytes(arm, n_params));
+    if (!blob)
+        return;
     if (arm->outer.state == PL_STATE_F32)
         memcpy(state, blob, n * sizeof *state);
     for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {

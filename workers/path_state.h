@@ -10,7 +10,7 @@
 void state_round(const pl_arm *arm, float *state, size_t n_params);
 /* out: pl_path_state_bytes. state: [n_vectors, n_params]. */
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
-/* m and v are zero where the blob has none. */
+/* What the blob does not have is zero: m and v, or everything if it is NULL. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
 

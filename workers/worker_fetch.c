@@ -250,12 +250,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
     PL_RETURN_IF(
         pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
-    if (bytes > 0 && pl_hash_none(&state.moments)) {
-        /* A rollback moved a path on that had not finished a phase: as at its start. */
-        memset(task->state, 0, floats * sizeof *task->state);
-        return PL_OK;
-    }
-    if (bytes > 0) {
+    /* None: a rollback moved a path on that had not finished a phase. */
+    if (bytes > 0 && !pl_hash_none(&state.moments)) {
         PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &blob));
         PL_TRY(fetch_bytes(w, task->name, &state.moments, bytes, blob));
     }
