@@ -22,6 +22,7 @@ typedef struct merge {
     float *momentum; /* [n_kept, n]: momentum, then what else is kept */
     float *carry;    /* in it; may be NULL */
     float *residual; /* in it, of changes; may be NULL */
+    float *before;   /* the version before, where a change is kept; else NULL */
     int n_kept;      /* vectors; 0: no version keeps any */
     pl_buf change;
     uint8_t **updates; /* [n] encoded */
@@ -62,6 +63,8 @@ static pl_status load_head(merge *g)
     g->version.displacement = head.displacement;
     g->version.arrivals = head.arrivals;
     pl_status status = read_floats(g->h, &head.params, n, g->params);
+    if (g->before)
+        memcpy(g->before, g->params, n * sizeof *g->before);
     if (status == PL_OK && !pl_hash_none(&head.momentum))
         status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
     pl_version_clear(&head);
@@ -210,22 +213,15 @@ static pl_status follow_holders(merge *g)
 static pl_status round_change(merge *g)
 {
     pl_version *v = &g->version;
-    float *before = NULL;
     double norm = 0;
-    pl_status status = PL_OK;
-    size_t n = g->module->n_params;
     if (!isfinite(v->params_norm)) /* the caller says so */
         return PL_OK;
-    PL_TRY(pl_try_alloc(n * sizeof *before, "the version before", (void **)&before));
-    PL_TRY(read_floats(g->h, &g->module->params, n, before));
-    PL_TRY(pl_change_make(&g->arm->arm, g->arm->topology, g->index, before, g->params,
-                          g->residual, &g->change, &norm));
-    v->params_norm = pl_l2_norm(g->params, n);
+    PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
+                                g->params, g->residual, &g->change, &norm));
+    v->params_norm = pl_l2_norm(g->params, g->module->n_params);
     if (v->displacement > 0)
         v->displacement = norm;
-done:
-    pl_free_aligned(before);
-    return status;
+    return PL_OK;
 }
 
 static pl_status apply(merge *g)
@@ -359,8 +355,10 @@ static pl_status prepare(merge *g)
                               (void **)&g->momentum));
     if (carries)
         g->carry = g->momentum + n;
-    if (rounds)
+    if (rounds) {
         g->residual = g->momentum + (size_t)(n_vectors - 1) * n;
+        PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->before));
+    }
     if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
         g->n_kept = n_vectors;
     return pl_try_alloc(bytes, "an outer step", (void **)&g->mean);
@@ -375,6 +373,7 @@ static void release(merge *g)
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->mean);
+    pl_free_aligned(g->before);
     pl_buf_destroy(&g->change);
 }
 
