@@ -47,15 +47,6 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-static void say_json(pl_json *o)
-{
-    pl_buf text = {0};
-    pl_json_write(o, 0, &text);
-    say("%s", pl_buf_text(&text));
-    pl_buf_destroy(&text);
-    pl_json_destroy(&o);
-}
-
 /* ---- steps ---- */
 
 typedef struct step_row {

@@ -161,7 +161,6 @@ static pl_json *row_json(const measurement *m, const row *r)
 static void print_json(const measurement *m)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
-    pl_buf text = {0};
     pl_json_set_text(o, "update", m->update.source);
     pl_json_set_int(o, "params", (int64_t)m->update.n);
     pl_json_set_real(o, "update_norm", m->norm);
@@ -170,10 +169,7 @@ static void print_json(const measurement *m)
     for (int i = 0; i < N_ROWS; i++)
         pl_json_push(list, row_json(m, &rows[i]));
     pl_json_set(o, "codecs", list);
-    pl_json_write(o, 0, &text);
-    say("%s", pl_buf_text(&text));
-    pl_buf_destroy(&text);
-    pl_json_destroy(&o);
+    say_json(o);
 }
 
 pl_status bench_codec(bool json, const char *folder)

@@ -161,7 +161,6 @@ static void print_table(int n_threads)
 static void print_json(int n_threads)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
-    pl_buf text = {0};
     pl_json_set_int(o, "threads", n_threads);
     pl_json_set_int(o, "params", N);
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -176,10 +175,7 @@ static void print_json(int n_threads)
         pl_json_push(list, entry);
     }
     pl_json_set(o, "methods", list);
-    pl_json_write(o, 0, &text);
-    say("%s", pl_buf_text(&text));
-    pl_buf_destroy(&text);
-    pl_json_destroy(&o);
+    say_json(o);
 }
 
 static pl_status prepare(bench *b)

@@ -35,6 +35,8 @@ int cmd_top(int argc, char **argv);
 int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
+/* One line of JSON to stdout, at once; takes `json`. */
+void say_json(pl_json *json);
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
 /* The flag that SIGTERM and SIGUSR1 (and SIGINT, if asked) set to 1, a second one to 2;

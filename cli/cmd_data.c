@@ -100,16 +100,6 @@ static pl_status conclude(coverage_call *call)
     return PL_OK;
 }
 
-static void print_json(const coverage_call *call, pl_json *o)
-{
-    pl_buf text = {0};
-    pl_json_set_int(o, "checked", call->n_checked);
-    pl_json_set_int(o, "problems", call->n_bad);
-    pl_json_write(o, 0, &text);
-    printf("%s\n", pl_buf_text(&text));
-    pl_buf_destroy(&text);
-}
-
 static pl_status coverage(const char *dir, coverage_call *call)
 {
     pl_json *o = pl_json_object();
@@ -123,8 +113,12 @@ static pl_status coverage(const char *dir, coverage_call *call)
                        "there is no arm %s in %s; see `pathloom store "
                        "ls --objects`",
                        call->only ? call->only : "", dir));
-    if (call->json)
-        print_json(call, o);
+    if (call->json) {
+        pl_json_set_int(o, "checked", call->n_checked);
+        pl_json_set_int(o, "problems", call->n_bad);
+        say_json(o);
+        o = NULL;
+    }
     PL_TRY(conclude(call));
 done:
     pl_store_close(&call->store);

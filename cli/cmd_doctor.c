@@ -6,18 +6,14 @@
 
 static const char *const names[] = {"ok", "warn", "fail"};
 
-static void say_json(health how, const char *what, const char *text, const char *remedy)
+static void tell_json(health how, const char *what, const char *text, const char *remedy)
 {
     pl_json *o = pl_json_object();
-    pl_buf line = {0};
     pl_json_set_text(o, "health", names[how]);
     pl_json_set_text(o, "what", what);
     pl_json_set_text(o, "found", text);
     pl_json_set_text(o, "remedy", remedy);
-    pl_json_write(o, 0, &line);
-    say("%s", pl_buf_text(&line));
-    pl_json_destroy(&o);
-    pl_buf_destroy(&line);
+    say_json(o);
 }
 
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
@@ -30,7 +26,7 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
     va_end(arguments);
     d->n[how]++;
     if (d->json)
-        say_json(how, what, text, remedy);
+        tell_json(how, what, text, remedy);
     else
         say("%-4s  %-11s %s", names[how], what, text);
     if (!d->json && remedy[0])

@@ -17,15 +17,11 @@ static void print_plain(const explanation *e)
 static void print_json(const explanation *e)
 {
     pl_json *o = pl_json_object();
-    pl_buf text = {0};
     pl_json_set_text(o, "code", e->code);
     pl_json_set_text(o, "meaning", e->meaning);
     pl_json_set_text(o, "causes", e->causes);
     pl_json_set_text(o, "remedy", e->remedy);
-    pl_json_write(o, 0, &text);
-    say("%s", pl_buf_text(&text));
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
+    say_json(o);
 }
 
 static void print(const explanation *e, bool json)

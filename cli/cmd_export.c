@@ -237,7 +237,6 @@ static void tell(const job *j, const char *path, const char *target)
         return;
     }
     pl_json *o = pl_json_object(), *notes = pl_json_object();
-    pl_buf line = {0};
     pl_json_set_text(o, "arm", j->arm.name);
     pl_json_set_text(o, "path", path);
     pl_json_set_text(o, "type", pl_weight_type_name(j->q->type));
@@ -245,10 +244,7 @@ static void tell(const job *j, const char *path, const char *target)
     for (int i = 0; i < j->n_notes; i++)
         pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
     pl_json_set(o, "metadata", notes);
-    pl_json_write(o, 0, &line);
-    say("%s", pl_buf_text(&line));
-    pl_buf_destroy(&line);
-    pl_json_destroy(&o);
+    say_json(o);
 }
 
 static pl_status find_version(job *j, int path, int slot)

@@ -243,7 +243,6 @@ static void tell(session *s, const char *path, const pl_generate_result *g)
         return;
     }
     pl_json *o = pl_json_object();
-    pl_buf line = {0};
     pl_json_set_text(o, "path", path);
     pl_json_set_text(o, "prompt", s->q->prompt);
     pl_json_set_text(o, "text", pl_buf_text(&s->text));
@@ -251,10 +250,7 @@ static void tell(session *s, const char *path, const pl_generate_result *g)
     pl_json_set_int(o, "tokens", g->n_tokens);
     pl_json_set_text(o, "finish", pl_finish_name(g->finish));
     pl_json_set_real(o, "tokens_per_second", rate);
-    pl_json_write(o, 0, &line);
-    say("%s", pl_buf_text(&line));
-    pl_buf_destroy(&line);
-    pl_json_destroy(&o);
+    say_json(o);
 }
 
 static pl_status generate(session *s)

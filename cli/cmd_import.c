@@ -192,14 +192,10 @@ static void tell(const request *q, const pl_import *m, uint64_t n_params)
         return;
     }
     pl_json *o = pl_json_object();
-    pl_buf line = {0};
     pl_json_set_int(o, "parameters", (int64_t)n_params);
     pl_json_set_int(o, "files", pl_import_n_files(m));
     pl_json_set_text(o, "out", q->out);
-    pl_json_write(o, 0, &line);
-    say("%s", pl_buf_text(&line));
-    pl_buf_destroy(&line);
-    pl_json_destroy(&o);
+    say_json(o);
 }
 
 static pl_status import_model(request *q)

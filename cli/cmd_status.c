@@ -81,7 +81,6 @@ int cmd_status(int argc, char **argv)
     cli_options o;
     run r;
     pl_json *json = NULL;
-    pl_buf text = {0};
     memset(&r, 0, sizeof r);
     r.lock = -1;
     pl_status status = cli_parse(argc, argv, &o);
@@ -94,8 +93,8 @@ int cmd_status(int argc, char **argv)
     if (status == PL_ERR_NOT_FOUND)
         status = without_job(&r, &json);
     if (status == PL_OK && o.json) {
-        pl_json_write(json, 0, &text);
-        say("%s", pl_buf_text(&text));
+        say_json(json);
+        json = NULL;
     } else if (status == PL_OK && pl_json_get(json, "finished")) {
         say("finished: all of %s is trained; see `pathloom eval --run %s`", r.dir,
             r.dir);
@@ -104,7 +103,6 @@ int cmd_status(int argc, char **argv)
     }
     int code = status == PL_OK ? 0 : cli_fail(status);
     pl_json_destroy(&json);
-    pl_buf_destroy(&text);
     run_close(&r);
     return code;
 }

@@ -18,6 +18,15 @@ void say(const char *format, ...)
     fflush(stdout);
 }
 
+void say_json(pl_json *json)
+{
+    pl_buf text = {0};
+    pl_json_write(json, 0, &text);
+    say("%s", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    pl_json_destroy(&json);
+}
+
 static const char *out_of(const cli_options *o)
 {
     const char *out = "pathloom-run";

@@ -263,6 +263,8 @@ static pl_status check_store(const run *r)
                        "store.homes=%d, not %d",
                        n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
                        n_parts > 0 ? n_parts : 1, r->n_homes);
+    if (n_parts > 0)
+        return PL_OK; /* each was opened */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
     /* A home that died while it made the store: the next one goes on. */

@@ -119,7 +119,7 @@ static void print_json(const module_at *at, const blame *b, const culprit *p)
     pl_json_set_real(line, "seconds", p->seconds);
     pl_json_set_real(line, "loss", p->loss);
     pl_json_set_real(line, "share", b->moved > 0 ? p->pull / b->moved : 0);
-    print_json_line(line);
+    say_json(line);
 }
 
 static void print_text(const blame *b, const culprit *p, int width)

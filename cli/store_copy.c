@@ -59,7 +59,7 @@ static void print_copy(const store_call *call, const char *from, const char *to,
         print_set_count(line, "bytes", r->bytes);
         print_set_count(line, "records", r->n_records);
         print_set_count(line, "checked_bytes", audit->bytes);
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf(

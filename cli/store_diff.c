@@ -95,7 +95,7 @@ static void print_difference(const comparison *c, const pair *p, const char *ten
         pl_json_set_real(line, "cosine", cosine(d));
         pl_json_set_real(line, "max_abs", d->max);
         pl_json_set_real(line, "changed", share_changed(d));
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf("%s%-*s %-12s %8s values  rel L2 %10.4g  cosine %9.6f  max %10.4g  changed "

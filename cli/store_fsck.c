@@ -87,7 +87,7 @@ static void print_json(const store_call *call, const findings *f,
     print_set_count(line, "bytes", r->bytes);
     print_set_count(line, "commits", pl_store_sequence(call->store));
     pl_json_set(line, "damage", list);
-    print_json_line(line);
+    say_json(line);
 }
 
 static void print_text(const store_call *call, const findings *f,

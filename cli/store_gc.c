@@ -48,7 +48,7 @@ static void print_report(const store_call *call, const pl_gc_report *r, bool run
         print_set_count(line, "blobs", r->n_blobs);
         print_set_count(line, "chunks", r->n_chunks);
         print_set_count(line, "bytes", r->bytes);
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf("%s the data of %llu versions: %llu chunks, %s; %llu versions stay, of %llu "

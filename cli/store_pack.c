@@ -17,7 +17,7 @@ static void print_packed(const store_call *call, const packed *p)
         print_set_count(line, "chunk_bytes", p->chunk_bytes);
         print_set_count(line, "stored_bytes_before", p->before);
         print_set_count(line, "stored_bytes", p->after);
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf("chunks of %s took %s and take %s, %.1f %%\n",

@@ -1,4 +1,5 @@
 #include "cli/store_print.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,15 +31,6 @@ static void print_date(int64_t wall_ms)
         !strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts))
         pl_copy_text(text, sizeof text, "?");
     printf("%s", text);
-}
-
-void print_json_line(pl_json *json)
-{
-    pl_buf text = {0};
-    pl_json_write(json, 0, &text);
-    printf("%s\n", pl_buf_text(&text));
-    pl_buf_destroy(&text);
-    pl_json_destroy(&json);
 }
 
 void print_set_hash(pl_json *object, const char *key, const pl_hash *hash)
@@ -75,7 +67,7 @@ void print_head_json(const pl_version *v, uint64_t bytes)
     pl_json_set_int(line, "contributions", v->n_contributions);
     print_set_count(line, "bytes", bytes);
     pl_json_set_int(line, "wall_ms", v->wall_ms);
-    print_json_line(line);
+    say_json(line);
 }
 
 void print_path(const pl_path_state *p, int width)
@@ -99,7 +91,7 @@ void print_path_json(const pl_path_state *p)
     pl_json_set_real(line, "seconds", p->seconds);
     print_set_hash(line, "moments", &p->moments);
     pl_json_set_text(line, "worker", p->worker);
-    print_json_line(line);
+    say_json(line);
 }
 
 void print_object(const pl_object *o, int width)
@@ -115,7 +107,7 @@ void print_object_json(const pl_object *o)
     pl_json_set_text(line, "object", o->name);
     print_set_hash(line, "hash", &o->blob);
     print_set_count(line, "bytes", o->bytes);
-    print_json_line(line);
+    say_json(line);
 }
 
 void print_ref(const char *name, const char *target, int width)
@@ -128,7 +120,7 @@ void print_ref_json(const char *name, const char *target)
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "ref", name);
     pl_json_set_text(line, "target", target);
-    print_json_line(line);
+    say_json(line);
 }
 
 static const char *tag_place(const pl_snapshot *tag, char text[32])
@@ -178,7 +170,7 @@ void print_tag_json(const pl_snapshot *tag)
         pl_json_push(list, item);
     }
     pl_json_set(line, "modules", list);
-    print_json_line(line);
+    say_json(line);
 }
 
 /* ---- log and show ---- */
@@ -300,7 +292,7 @@ void print_version_json(const pl_version *v, uint64_t bytes, uint64_t momentum_b
     pl_json_set_bool(line, "collected", v->params_gone);
     print_set_count(line, "sequence", v->sequence);
     pl_json_set_int(line, "wall_ms", v->wall_ms);
-    print_json_line(line);
+    say_json(line);
 }
 
 /* ---- stat ---- */
@@ -333,5 +325,5 @@ void print_stats_json(const pl_store *store, const pl_store_stats *s)
     print_set_count(line, "disk_bytes", s->disk_bytes);
     print_set_count(line, "sequence", pl_store_sequence(store));
     print_set_count(line, "epoch", pl_store_epoch(store));
-    print_json_line(line);
+    say_json(line);
 }

@@ -8,8 +8,6 @@
 /* ---- pieces ---- */
 /* The first digits of a hash, "-" for none. */
 const char *print_brief(const pl_hash *hash, char text[PL_HASH_TEXT]);
-/* One line of JSON; takes `json`. */
-void print_json_line(pl_json *json);
 void print_set_hash(pl_json *object, const char *key, const pl_hash *hash);
 void print_set_count(pl_json *object, const char *key, uint64_t value);
 

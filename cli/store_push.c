@@ -190,7 +190,7 @@ static void print_transfer(const transfer *t, const char *to)
         print_set_count(line, "modules", t->n_modules);
         print_set_count(line, "versions", t->n_versions);
         print_set_count(line, "bytes", t->bytes);
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf("%llu versions of %llu modules, %s, went to %s\n",

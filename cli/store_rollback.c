@@ -252,7 +252,7 @@ static void print_change(const rollback *r, const change *c)
     print_set_count(line, "version", c->last);
     print_set_count(line, "source", c->source);
     pl_json_set_int(line, "phase", r->phase);
-    print_json_line(line);
+    say_json(line);
 }
 
 static void print_all(const rollback *r)

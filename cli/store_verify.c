@@ -26,7 +26,7 @@ static void print_verdict(const verification *w, const pl_version *v, verdict wh
         print_set_hash(line, "recomputed", &got->params);
         if (which != VERDICT_SAME)
             pl_json_set_text(line, "reason", w->why);
-        print_json_line(line);
+        say_json(line);
         return;
     }
     printf("%s@%llu  %s  recomputed %s  %s\n", v->module, (unsigned long long)v->number,
