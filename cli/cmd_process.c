@@ -55,14 +55,33 @@ static pl_status open_exporter(process *p, exporter **out)
     return PL_OK;
 }
 
+static pl_status read_backup(const process *p, pl_backup *out)
+{
+    static const char *const words[] = {
+        [PL_BACKUP_OFF] = "off", [PL_BACKUP_AUTO] = "auto", [PL_BACKUP_ANY] = "any"};
+    *out = PL_BACKUP_AUTO;
+    if (!p->backup)
+        return PL_OK;
+    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
+        if (strcmp(p->backup, words[i]) == 0) {
+            *out = (pl_backup)i;
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_USAGE, "--backup takes off, auto or any, not `%s`",
+                   p->backup);
+}
+
 int cmd_hub(int argc, char **argv)
 {
     exporter *metrics = NULL;
+    pl_backup backup = PL_BACKUP_AUTO;
     process p;
     pl_status status = process_open(argc, argv, "hub", &p);
     if (status == PL_OK)
         status = needs(p.n_homes > 0,
                        "hub needs --run FOLDER, or --home ADDRESS once for each home");
+    if (status == PL_OK)
+        status = read_backup(&p, &backup);
     if (status == PL_OK)
         status = open_exporter(&p, &metrics);
     if (status != PL_OK)
@@ -74,6 +93,7 @@ int cmd_hub(int argc, char **argv)
                               .ttl_ms = (int)p.ttl_ms,
                               .ready_file = or_empty(p.ready),
                               .keys = or_empty(p.keys),
+                              .backup = backup,
                               .stop = cli_stop_flag(false)};
     int code = process_ended(pl_hub_run(&options));
     exporter_close(&metrics);

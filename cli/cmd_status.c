@@ -69,9 +69,11 @@ static void print_status(const pl_json *status)
         if (word(h, "last_rejection")[0])
             say("rejected %s", word(h, "last_rejection"));
     }
-    say("leases   %.0f granted, %.0f expired; tasks failed %.0f",
+    say("leases   %.0f granted, %.0f expired; tasks failed %.0f; backups %.0f, %.0f "
+        "came first",
         value(status, "leases_granted"), value(status, "leases_expired"),
-        value(status, "tasks_failed"));
+        value(status, "tasks_failed"), value(status, "backups_granted"),
+        value(status, "backups_won"));
     if (word(status, "failure")[0])
         say("failure  %s", word(status, "failure"));
 }

@@ -120,9 +120,10 @@ static void put_head(screen *s, const pl_json *status)
         pl_human_seconds(number(status, "uptime_seconds"), up));
     put(s,
         "%s tokens/s  workers %d busy of %d  leases %.0f granted, %.0f expired  tasks "
-        "failed %.0f",
+        "failed %.0f  backups %.0f, %.0f won",
         pl_human_count(rate, tokens), busy, here, number(status, "leases_granted"),
-        number(status, "leases_expired"), number(status, "tasks_failed"));
+        number(status, "leases_expired"), number(status, "tasks_failed"),
+        number(status, "backups_granted"), number(status, "backups_won"));
     if (word(status, "failure")[0])
         put(s, "FAILED   %s", word(status, "failure"));
 }
@@ -168,12 +169,14 @@ static void put_workers(screen *s, const pl_json *status, int most)
 
 static void put_path(screen *s, const pl_json *arm, const pl_json *path)
 {
-    const pl_json *lease = pl_json_get(path, "lease");
-    char name[96], tokens[16], held[96] = "";
+    const pl_json *lease = pl_json_get(path, "lease"),
+                  *backup = pl_json_get(path, "backup");
+    char name[96], tokens[16], held[160] = "";
     snprintf(name, sizeof name, "%s/%s", word(arm, "arm"), word(path, "path"));
     if (lease)
-        snprintf(held, sizeof held, "%s %.1f s", word(lease, "worker"),
-                 number(lease, "age_seconds"));
+        snprintf(held, sizeof held, "%s %.1f s%s%.60s", word(lease, "worker"),
+                 number(lease, "age_seconds"), backup ? ", backup " : "",
+                 backup ? word(backup, "worker") : "");
     put(s, "%-20s %5.0f/%-5.0f %5.0f %8.3f %8s  %s", name, number(path, "phase"),
         number(arm, "phases"), number(path, "step"), number(path, "loss"),
         pl_human_count(number(path, "tokens"), tokens), held);

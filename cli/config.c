@@ -272,6 +272,14 @@ static const pl_key keys[] = {
     {"workers.patience_s", PL_KEY_INT, AT(patience_s), "60", 1, 86400, NULL, "s",
      "how long a worker waits for a hub or home that is away", true},
 
+    SECTION("fleet", "what keeps a fleet honest and quick"),
+    {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
+     "an idle worker begins what another is slow at, the first to deliver counts; "
+     "auto: "
+     "with the same kind of device, so that the bytes are the same; not under noloco "
+     "and delayed-nesterov",
+     true},
+
     SECTION("store", "what is kept"),
     {"store.homes", PL_KEY_INT, AT(homes), "1", 1, PL_HOMES_MAX, NULL, "processes",
      "that share the modules, each with a store of its own; fixed when a run begins",

@@ -57,6 +57,7 @@ typedef struct config {
     bool keep_updates, keep_momentum;
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging;
+    config_text backup;
     config_text hub_bind, home_bind, encrypt, advertise, metrics;
     bool attach, local_workers;
 } config;

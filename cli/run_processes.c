@@ -86,10 +86,11 @@ static pl_status start_hub(run *r)
     char ready[PL_PATH_MAX], ttl[32];
     key_words k;
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[24 + 2 * PL_HOMES_MAX] = {
-        "pathloom", "hub", "--bind",  r->cfg.hub_bind,
-        "--ttl-ms", ttl,   "--ready", run_file(r, "proc/hub.address", ready)};
-    int n = 8;
+    const char *argv[32 + 2 * PL_HOMES_MAX] = {
+        "pathloom", "hub",        "--bind",  r->cfg.hub_bind,
+        "--ttl-ms", ttl,          "--ready", run_file(r, "proc/hub.address", ready),
+        "--backup", r->cfg.backup};
+    int n = 10;
     for (int i = 0; i < r->n_homes; i++) {
         argv[n++] = "--home";
         argv[n++] = r->homes_at[i];

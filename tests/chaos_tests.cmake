@@ -20,6 +20,8 @@ set(tools $<TARGET_FILE:pathloom> $<TARGET_FILE:chaos_ledger>)
 pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --pathloom $<TARGET_FILE:pathloom> --ledger $<TARGET_FILE:chaos_ledger>
   --work ${CMAKE_BINARY_DIR}/chaos)
+pl_job_test(fault_backup "fault;workers" fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
+  short)
 pl_job_test(fault_points "fault;base" fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
 add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/interpose.c)

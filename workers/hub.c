@@ -174,23 +174,24 @@ static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
     return pl_local_steps(arm->inner.tau, w->rate, top);
 }
 
-static pl_status note_given(hub *h, hub_worker *w, plan_task task)
+static pl_status note_given(hub *h, hub_worker *w, plan_task task,
+                            const plan_lease *lease)
 {
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = false;
     w->answered = w->request;
     w->given = task;
-    w->given_token = path->lease.token;
-    w->given_phase = path->lease.phase;
+    w->given_token = lease->token;
+    w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
     if (!w->task[0]) { /* else it still trains another */
         pl_copy_text(w->task, sizeof w->task, path->name);
-        w->phase = path->lease.phase;
+        w->phase = lease->phase;
         w->step = 0;
     }
     pl_log(PL_LOG_INFO, "lease.granted", "task=%s phase=%lld worker=%s token=%llu",
-           path->name, (long long)path->lease.phase, w->name,
-           (unsigned long long)path->lease.token);
+           path->name, (long long)lease->phase, w->name,
+           (unsigned long long)lease->token);
     return send_task(h, w);
 }
 
@@ -202,7 +203,21 @@ static pl_status give_task(hub *h, int worker, plan_task task)
     if (again)
         PL_RETURN_IF(hub_fence(h, path));
     PL_RETURN_IF(pl_failpoint("hub.fence.after"));
-    return note_given(h, &h->workers[worker], task);
+    return note_given(h, &h->workers[worker], task, &path->lease);
+}
+
+/* No fence: both may deliver, and what they deliver is the same. */
+static pl_status back_up(hub *h, int worker, int64_t now_ms)
+{
+    plan_task task;
+    if (!hub_find_backup(h, worker, now_ms, &task))
+        return PL_OK;
+    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
+    pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
+           path->name, (long long)path->phase, h->workers[worker].name,
+           h->workers[path->lease.worker].name);
+    return note_given(h, &h->workers[worker], task, &path->backup);
 }
 
 /* A ready task, or the next phase of the one that the worker holds, if there is any.
@@ -219,7 +234,8 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
         plan_continues(&h->tasks, w->held, w->held_phase, w->held_token, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
-        return note_given(h, w, w->held);
+        return note_given(h, w, w->held,
+                          &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
     }
     return found ? give_task(h, worker, task) : PL_OK;
 }
@@ -254,6 +270,8 @@ static pl_status serve_waiting(hub *h)
         hub_worker *w = &h->workers[h->queue[q]];
         if (w->waiting && may && (search || w->held_token != 0))
             PL_RETURN_IF(serve_worker(h, h->queue[q], now, &search));
+        if (w->waiting && may && !search)
+            PL_RETURN_IF(back_up(h, h->queue[q], now));
         if (w->waiting && now - w->waiting_since_ms > PARK_MS)
             PL_RETURN_IF(say_no_work(h, w));
         w->queued = w->waiting;
@@ -270,9 +288,9 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
 {
     if (w->given_token == 0)
         return say_no_work(h, w);
-    const plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
-    if (path->lease.active && path->lease.token == w->given_token &&
-        path->lease.phase == w->given_phase)
+    plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
+    const plan_lease *lease = plan_lease_of(path, w->given_token);
+    if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
     w->given_token = 0; /* that lease is over: the next question gets another */
     return say_no_work(h, w);
@@ -347,6 +365,17 @@ static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
     return PL_MSG_LEASE_LOST;
 }
 
+static void note_progress(plan_lease *lease, int step, double loss)
+{
+    lease->step = step;
+    lease->loss = loss;
+    lease->step_ms = pl_now_ms();
+    if (lease->first_ms > 0 || step == 0)
+        return;
+    lease->first_ms = lease->step_ms;
+    lease->first_step = step;
+}
+
 static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
                           pl_reader *r, pl_message *a)
 {
@@ -371,13 +400,43 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     if (!trains) /* it was fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
-    rep.path->lease.step = (int)step;
-    rep.path->lease.loss = loss;
+    note_progress(plan_lease_of(rep.path, m->token), (int)step, loss);
     w->step = (int)step;
     w->rate = rate;
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
     return PL_OK;
+}
+
+/* The time since its grant is known unless the lease has gone on meanwhile. */
+static void note_pace(hub *h, hub_worker *w, const report *rep, uint64_t token,
+                      double inner_s)
+{
+    plan_task task;
+    if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
+        return;
+    const plan_lease *lease = plan_lease_of(rep->path, token);
+    bool known = lease && lease->phase == rep->phase && lease->granted_ms > 0;
+    double total = known ? 1e-3 * (double)(pl_now_ms() - lease->granted_ms) : 0;
+    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
+}
+
+/* Whoever comes second has nothing to do any more, and is told before it asks. */
+static pl_status end_race(hub *h, const report *rep, uint64_t token)
+{
+    int other = -1;
+    pl_message lost;
+    pl_message_init(&lost, PL_MSG_LEASE_LOST);
+    if (!plan_settle(&h->tasks, rep->path, rep->phase, token, &other, &lost.token) ||
+        other < 0 || other >= h->n_workers)
+        return PL_OK;
+    report of_other = {other, rep->path, rep->phase};
+    end_task(&h->workers[other], &of_other);
+    pl_put_u64(&lost.body, PL_TAG_PHASE, (uint64_t)rep->phase);
+    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
+           rep->path->name, (long long)rep->phase, h->workers[rep->worker].name,
+           h->workers[other].name);
+    return answer(h, &h->workers[other].peer, &lost);
 }
 
 static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
@@ -402,8 +461,9 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     w->n_tasks++;
     if (inner > 0)
         w->rate = (double)tokens / inner;
+    note_pace(h, w, &rep, m->token, inner);
     /* The homes have the last word; this spares waiting for their news. */
-    if (rep.path && rep.phase == rep.path->phase && m->token == rep.path->lease.token) {
+    if (rep.path && rep.phase == rep.path->phase && plan_lease_of(rep.path, m->token)) {
         rep.path->loss = loss;
         plan_finish(rep.path, rep.phase + 1, pl_now_ms());
         pl_log(PL_LOG_INFO, "task.done",
@@ -411,7 +471,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
                (long long)rep.phase, w->name, loss, inner);
     }
     a->type = PL_MSG_OK;
-    return PL_OK;
+    return rep.path ? end_race(h, &rep, m->token) : PL_OK;
 }
 
 /* The third failure of a task in one phase is the run's, in the worker's words. */

@@ -5,6 +5,21 @@
 #include "workers/plan.h"
 #include "workers/workers.h"
 
+/* How fast a worker's finished tasks went, the newest weighing as much as all before.
+ */
+typedef struct hub_pace {
+    int n_tasks;
+    double slot_s; /* of inner steps, for one place of a batch */
+    double rest_s; /* from grant to DONE, but for inner steps */
+} hub_pace;
+
+/* A lease that others would end sooner, perhaps. */
+typedef struct hub_slow {
+    plan_task task;
+    double left_s;
+} hub_slow;
+enum { HUB_SLOW_MAX = 16 };
+
 /* A worker as the hub knows it. Entries are never removed: a worker that comes
  * back under its name is the same worker. */
 typedef struct hub_worker {
@@ -37,6 +52,7 @@ typedef struct hub_worker {
     double inner_s, overhead_s, idle_s;
     double waited_s; /* of overhead: for data */
     uint64_t n_tasks, n_tokens;
+    hub_pace pace;
 } hub_worker;
 
 /* The hub's line to one home. */
@@ -61,8 +77,11 @@ typedef struct hub {
     pl_name_table *worker_names;
     int *queue; /* [n_queued] workers that wait, in the order in which they asked */
     int n_queued;
-    bool stirred;       /* since nothing was ready, something happened */
-    int64_t expired_ms; /* when leases were last looked through */
+    bool stirred;                /* since nothing was ready, something happened */
+    int64_t expired_ms;          /* when leases were last looked through */
+    hub_slow slow[HUB_SLOW_MAX]; /* those that may need backups, slowest first */
+    int n_slow;
+    int64_t slow_ms; /* when they were looked for */
     plan tasks;
     int64_t known_ms;   /* when the state of all homes was known */
     int unknown_arms;   /* named by the state being applied, definition not here yet */
@@ -81,6 +100,13 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
+
+/* hub_backup.c */
+/* A finished task: `total_s` from its grant, 0 if that is not known. */
+void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
+/* A task that somebody is at and that this worker would end well before; false: none.
+ * Looks at leases anew only now and then. */
+bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
 
 /* hub_status.c */
 void hub_status_json(hub *h, pl_buf *out);

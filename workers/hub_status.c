@@ -30,6 +30,8 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     pl_json_set_bool(o, "leased", path->lease.active);
     if (path->lease.active)
         pl_json_set(o, "lease", lease_json(h, &path->lease, now_ms));
+    if (path->backup.active)
+        pl_json_set(o, "backup", lease_json(h, &path->backup, now_ms));
     return o;
 }
 
@@ -120,6 +122,8 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set_int(o, "leases_granted", (int64_t)h->tasks.n_granted);
     pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);
     pl_json_set_int(o, "tasks_failed", (int64_t)h->tasks.n_failed);
+    pl_json_set_int(o, "backups_granted", (int64_t)h->tasks.n_backups);
+    pl_json_set_int(o, "backups_won", (int64_t)h->tasks.n_backups_won);
     pl_json_set_text(o, "failure", h->failure);
     pl_json_set_int(o, "failure_status", h->failure_status);
     pl_json_set(o, "homes", homes);

@@ -118,12 +118,27 @@ static void note_made(plan_path *path, int64_t phase, int64_t now_ms)
     path->made_ms = now_ms;
 }
 
+/* Who delivered is known when it says so, which may be later. */
+static void note_race(plan_path *path, int64_t phase)
+{
+    const plan_lease *lease = &path->lease, *backup = &path->backup;
+    if (!backup->active)
+        return;
+    bool goes_on = !lease->active || lease->phase >= phase;
+    path->race = (plan_race){.phase = backup->phase,
+                             .tokens = {lease->token, backup->token},
+                             .workers = {goes_on ? -1 : lease->worker, backup->worker}};
+}
+
 void plan_finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     note_made(path, phase, now_ms);
     if (phase <= path->phase)
         return;
     path->phase = phase;
+    note_race(path, phase);
+    memset(&path->backup, 0, sizeof path->backup);
+    path->backups_failed = 0;
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
@@ -286,7 +301,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
-            bool held = path->lease.active && path->lease.deadline_ms > now_ms;
+            bool held = path->backup.active ||
+                        (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* Readiness last: it costs most, and most tasks are no better. */
             if (held || score <= best || !plan_ready(&p->arms[a], i, now_ms))
@@ -320,6 +336,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
     lease->phase++;
     lease->step = 0;
+    lease->first_ms = 0;
     lease->deadline_ms = now_ms + ttl_ms;
     lease->granted_ms = now_ms;
     p->n_granted++;
@@ -343,9 +360,69 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .worker = worker,
                                .loss = path->loss,
                                .failures = path->lease.failures};
+    memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
     p->n_granted++;
     return taken;
+}
+
+plan_lease *plan_lease_of(plan_path *path, uint64_t token)
+{
+    if (path->lease.token == token)
+        return &path->lease;
+    return path->backup.active && path->backup.token == token ? &path->backup : NULL;
+}
+
+/* noloco and delayed-nesterov begin with what happens to be there, and moments that
+ * stay with a worker are another's. */
+bool plan_may_back_up(const plan_arm *arm)
+{
+    pl_method method = arm->arm.outer.method.method;
+    return method != PL_METHOD_NOLOCO && method != PL_METHOD_DELAYED_NESTEROV &&
+           arm->arm.outer.state != PL_STATE_LOCAL;
+}
+
+void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
+{
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    path->backup = (plan_lease){.active = true,
+                                .token = (p->epoch << 32) | ++p->counter,
+                                .phase = path->phase,
+                                .deadline_ms = now_ms + ttl_ms,
+                                .granted_ms = now_ms,
+                                .worker = worker,
+                                .loss = path->loss};
+    p->n_granted++;
+    p->n_backups++;
+}
+
+bool plan_settle(plan *p, plan_path *path, int64_t phase, uint64_t token, int *worker,
+                 uint64_t *lost)
+{
+    plan_race race = path->race;
+    int won = race.tokens[1] == token;
+    if (race.tokens[1] == 0 || race.phase != phase || race.tokens[won] != token)
+        return false;
+    memset(&path->race, 0, sizeof path->race);
+    *worker = race.workers[!won];
+    *lost = race.tokens[!won];
+    p->n_backups_won += (uint64_t)won;
+    if (won && !path->lease.active) /* the path's state is in its cache */
+        path->last_worker = race.workers[1];
+    return true;
+}
+
+/* Nobody is at the task any more, or its backup alone. */
+static void end_lease(plan_path *path)
+{
+    int failures = path->lease.failures;
+    path->lease.active = false;
+    if (!path->backup.active)
+        return;
+    path->lease = path->backup;
+    path->lease.failures = failures;
+    path->last_worker = path->lease.worker;
+    memset(&path->backup, 0, sizeof path->backup);
 }
 
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
@@ -355,6 +432,10 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     bool ahead = phase == path->phase + 1; /* whatever comes first after a restart */
     if ((phase != path->phase && !ahead) || token >> 32 > p->epoch)
         return false;
+    if (path->backup.active && path->backup.token == token) {
+        path->backup.deadline_ms = now_ms + ttl_ms;
+        return phase == path->phase;
+    }
     if (lease->token != token) {
         if (lease->active || lease->token > token)
             return false;
@@ -374,12 +455,14 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
 
 void plan_release(plan *p, plan_path *path, uint64_t token, bool failed)
 {
-    if (path->lease.token != token)
-        return;
-    path->lease.active = false;
-    if (failed) {
-        path->lease.failures++;
+    if (failed && plan_lease_of(path, token))
         p->n_failed++;
+    if (path->backup.active && path->backup.token == token) {
+        memset(&path->backup, 0, sizeof path->backup);
+        path->backups_failed += failed;
+    } else if (path->lease.token == token) {
+        path->lease.failures += failed;
+        end_lease(path);
     }
 }
 
@@ -388,11 +471,15 @@ int plan_expire(plan *p, int64_t now_ms)
     int n = 0;
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_lease *lease = &p->arms[a].paths[i].lease;
-            if (!lease->active || lease->deadline_ms > now_ms)
+            plan_path *path = &p->arms[a].paths[i];
+            if (path->backup.active && path->backup.deadline_ms <= now_ms) {
+                memset(&path->backup, 0, sizeof path->backup);
+                n++;
+            }
+            if (!path->lease.active || path->lease.deadline_ms > now_ms)
                 continue;
-            lease->active = false;
-            p->arms[a].paths[i].offered = 0; /* whoever offers it may be gone */
+            end_lease(path);
+            path->offered = 0; /* whoever offers it may be gone */
             n++;
         }
     p->n_expired += (uint64_t)n;
@@ -403,9 +490,11 @@ void plan_release_worker(plan *p, int worker)
 {
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_lease *lease = &p->arms[a].paths[i].lease;
-            if (lease->active && lease->worker == worker)
-                lease->active = false;
+            plan_path *path = &p->arms[a].paths[i];
+            if (path->backup.active && path->backup.worker == worker)
+                memset(&path->backup, 0, sizeof path->backup);
+            if (path->lease.active && path->lease.worker == worker)
+                end_lease(path);
         }
 }
 

@@ -16,11 +16,21 @@ typedef struct plan_lease {
     uint64_t token;
     int64_t phase;
     int64_t deadline_ms, granted_ms;
-    int worker; /* index of the holder */
-    int step;   /* last reported inner step */
+    int worker;       /* index of the holder */
+    int step;         /* last reported inner step */
+    int64_t step_ms;  /* when it was reported */
+    int first_step;   /* the first one reported, */
+    int64_t first_ms; /* and when; 0: none yet */
     double loss;
     int failures; /* of this task in this phase */
 } plan_lease;
+
+/* Two leases of one phase, of which one delivered: whose work the other is. */
+typedef struct plan_race {
+    int64_t phase;
+    uint64_t tokens[2]; /* of lease and backup; 0: it was no race */
+    int workers[2];     /* -1: it goes on into the next phase */
+} plan_race;
 
 typedef struct plan_path {
     char name[PL_MODULE_NAME_MAX];
@@ -35,6 +45,11 @@ typedef struct plan_path {
     int64_t made; /* phases finished or offered at some time, and since when */
     int64_t made_ms;
     plan_lease lease;
+    /* The same phase, under a higher token, with a worker that may be faster: whoever
+     * delivers first ends both. */
+    plan_lease backup;
+    int backups_failed; /* in this phase */
+    plan_race race;     /* of the phase before */
 } plan_path;
 
 typedef struct plan_arm {
@@ -53,6 +68,7 @@ typedef struct plan {
     uint64_t epoch;   /* high half of tokens */
     uint32_t counter; /* low half */
     uint64_t n_granted, n_expired, n_failed;
+    uint64_t n_backups, n_backups_won; /* of n_granted */
 } plan;
 
 typedef struct plan_task {
@@ -99,6 +115,17 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
  * `phase` is the path's, or the next if the lease went on. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
+/* The lease of this path that has the token, active or not; NULL: neither has. */
+plan_lease *plan_lease_of(plan_path *path, uint64_t token);
+/* Whether two may do the same task of this arm at once: it is a pure function of what
+ * lies in the homes, so that both deliver the same bytes. */
+bool plan_may_back_up(const plan_arm *arm);
+void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
+/* Called when `token` has delivered `phase`, after plan_finish: true if another worker
+ * was at it too; then whom to stop, or -1. */
+bool plan_settle(plan *p, plan_path *path, int64_t phase, uint64_t token, int *worker,
+                 uint64_t *lost);
+/* A backup takes the place of the lease that it was for. */
 void plan_release(plan *p, plan_path *path, uint64_t token, bool failed);
 /* Leases past their deadline become free for others; returns how many. */
 int plan_expire(plan *p, int64_t now_ms);

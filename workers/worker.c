@@ -307,6 +307,33 @@ static void lose(worker *w, worker_task *task)
     }
 }
 
+static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
+{
+    worker_task *held[] = {w->fetching, w->next, w->training};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        if (held[i] && held[i]->token == token && held[i]->phase == phase)
+            return held[i];
+    for (int i = 0; i < w->n_sending; i++)
+        if (w->sending[i]->token == token && w->sending[i]->phase == phase)
+            return w->sending[i];
+    return NULL;
+}
+
+/* The answer to a renewal, or unasked: another was faster. */
+static pl_status hear_lost(worker *w, const pl_message *m)
+{
+    pl_reader r;
+    if (m->request != 0) {
+        lose(w, worker_task_of_renewal(w, m->request));
+        return PL_OK;
+    }
+    pl_reader_open(&r, "LEASE_LOST", m->body.data, m->body.len);
+    int64_t phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+    PL_RETURN_IF(pl_reader_status(&r));
+    lose(w, task_of_lease(w, m->token, phase));
+    return PL_OK;
+}
+
 /* A hub that has started again does not know us; one that does not want us will not. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
@@ -321,8 +348,7 @@ static pl_status hear(worker *w, const pl_message *m)
     case PL_MSG_WELCOME:
         return worker_read_welcome(w, m);
     case PL_MSG_LEASE_LOST:
-        lose(w, worker_task_of_renewal(w, m->request));
-        return PL_OK;
+        return hear_lost(w, m);
     case PL_MSG_ERR:
         return hear_error(w, m);
     case PL_MSG_NO_WORK:

@@ -21,6 +21,10 @@ extern "C" {
 #endif
 
 /* ---- hub ---- */
+/* Whether an idle worker may do what another is slow at (hub_backup.c): never, if both
+ * have the same device, or always. */
+typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backup;
+
 typedef struct pl_hub_options {
     const char *bind;
     const char *const *homes; /* addresses, in placement order */
@@ -28,6 +32,7 @@ typedef struct pl_hub_options {
     int ttl_ms;             /* a lease not renewed for so long is given to others */
     const char *ready_file; /* gets the bound address; "" for none */
     const char *keys;       /* the list that invitations are enrolled in; NULL: none */
+    pl_backup backup;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
 PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);

@@ -1,0 +1,286 @@
+/* folder: workers; label: unit
+ *
+ * Two leases of one task: who gets the second, and what becomes of both. */
+#include "workers/hub_parts.h"
+#include "tests/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TTL = 60000, STEPS = 10 };
+
+/* Three workers of one kind whose tasks take a second, and one of another kind. */
+typedef struct fixture {
+    hub h;
+    pl_hub_options options;
+    hub_worker workers[4];
+    plan_path *paths;
+    plan_task first;
+} fixture;
+
+static int setup(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "other"};
+    pl_arm arm;
+    pl_hash blob;
+    fixture *f = pl_alloc(sizeof *f);
+    memset(f, 0, sizeof *f);
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, "mix");
+    arm.shape = tiny_shape(2);
+    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = 3};
+    tiny_shards(&arm, 4);
+    pl_hash_of("blob", "x", 1, &blob);
+    f->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
+    f->h.options = &f->options;
+    f->h.workers = f->workers;
+    f->h.n_workers = 4;
+    f->h.tasks.epoch = 1;
+    if (plan_add_arm(&f->h.tasks, &arm, &blob) != PL_OK)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
+        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device,
+                     i == 3 ? "cuda" : "cpu");
+        hub_note_pace(&f->workers[i], &f->h.tasks.arms[0].arm, 0.9, 1.0);
+    }
+    f->paths = f->h.tasks.arms[0].paths;
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    plan_clear(&f->h.tasks);
+    pl_free(f);
+    return 0;
+}
+
+static plan_lease *begin(fixture *f, int worker)
+{
+    plan_grant(&f->h.tasks, f->first, worker, 0, TTL);
+    return &f->paths[0].lease;
+}
+
+static bool finds(fixture *f, int worker, int64_t now_ms)
+{
+    plan_task task = {-1, -1};
+    bool found = hub_find_backup(&f->h, worker, now_ms, &task);
+    assert_true(!found || (task.arm == 0 && task.index == 0));
+    return found;
+}
+
+static void task_within_its_promise_gets_no_backup(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    for (int64_t ms = 0; ms <= 2900; ms += 100)
+        assert_false(finds(f, 1, ms)); /* promised: 1 s; two more for its lateness */
+    assert_true(finds(f, 1, 3100));
+}
+
+static void progress_that_is_too_slow_is_seen_at_once(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    l->first_ms = 400; /* a step in 0.4 s: 4 s in all instead of 1 */
+    l->first_step = 1;
+    l->step_ms = 800;
+    l->step = 2;
+    assert_true(finds(f, 1, 850));
+}
+
+static void good_progress_excuses_a_late_beginning(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    l->first_ms = 9000;
+    l->first_step = 1;
+    l->step_ms = 9400;
+    l->step = 5;
+    assert_false(finds(f, 1, 9450));
+    assert_false(finds(f, 1, 11000));
+    assert_true(finds(f, 1, 12000)); /* nothing came for 2 s after its end */
+}
+
+static void small_gains_are_not_worth_it(void **state)
+{
+    fixture *f = *state;
+    const pl_arm *arm = &f->h.tasks.arms[0].arm;
+    for (int i = 0; i < 20; i++) {
+        hub_note_pace(&f->workers[0], arm, 0.02, 0.03);
+        hub_note_pace(&f->workers[1], arm, 0.02, 0.03);
+    }
+    begin(f, 0);
+    assert_false(finds(f, 1, 500)); /* late by 15 times its promise */
+    assert_true(finds(f, 1, 700));
+}
+
+static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    assert_false(finds(f, 0, 9000)); /* the holder itself */
+    assert_false(finds(f, 3, 9000));
+    pl_copy_text(f->workers[1].task, sizeof f->workers[1].task, "mix/p01.r0");
+    assert_false(finds(f, 1, 9000));
+    assert_true(finds(f, 2, 9000));
+    f->options.backup = PL_BACKUP_ANY;
+    assert_true(finds(f, 3, 9000));
+    f->options.backup = PL_BACKUP_OFF;
+    assert_false(finds(f, 2, 9000));
+}
+
+static void worker_that_was_never_measured_is_not_asked(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    f->workers[1].pace = (hub_pace){0};
+    assert_false(finds(f, 1, 9000));
+}
+
+static void slowest_of_many_comes_first(void **state)
+{
+    fixture *f = *state;
+    plan_task task;
+    for (int i = 0; i < 3; i++)
+        plan_grant(&f->h.tasks, (plan_task){0, i}, 0, i == 1 ? 0 : 5000, TTL);
+    assert_true(hub_find_backup(&f->h, 1, 20000, &task));
+    assert_int_equal(task.index, 1);
+}
+
+static void methods_that_depend_on_the_hour_get_none(void **state)
+{
+    fixture *f = *state;
+    pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
+    begin(f, 0);
+    outer->method.method = PL_METHOD_NOLOCO;
+    assert_false(finds(f, 1, 9000));
+    outer->method.method = PL_METHOD_DELAYED_NESTEROV;
+    assert_false(finds(f, 1, 9100));
+    outer->method.method = PL_METHOD_CO2;
+    outer->state = PL_STATE_LOCAL;
+    assert_false(finds(f, 1, 9200));
+    outer->state = PL_STATE_F32;
+    assert_true(finds(f, 1, 9300));
+}
+
+/* ---- both leases ---- */
+static plan_lease *back_up(fixture *f, int worker)
+{
+    plan_grant_backup(&f->h.tasks, f->first, worker, 9000, TTL);
+    return &f->paths[0].backup;
+}
+
+static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
+    assert_true(quick > slow);
+    assert_true(plan_renew(p, &f->paths[0], 0, slow, 0, 9100, TTL));
+    assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, 9100, TTL));
+    assert_int_equal(f->paths[0].lease.worker, 0);
+    assert_false(finds(f, 2, 20000));
+}
+
+static void whoever_comes_first_stops_the_other(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    for (int won = 0; won < 2; won++) {
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        int64_t phase = f->paths[0].phase;
+        int other = -1;
+        plan_finish(&f->paths[0], phase + 1, 9500);
+        assert_false(f->paths[0].lease.active);
+        assert_false(f->paths[0].backup.active);
+        assert_true(plan_settle(p, &f->paths[0], phase, tokens[won], &other, &lost));
+        assert_int_equal(other, !won);
+        assert_true(lost == tokens[!won]);
+        assert_int_equal(p->n_backups_won, won);
+        /* said once */
+        assert_false(plan_settle(p, &f->paths[0], phase, tokens[won], &other, &lost));
+        assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
+    }
+}
+
+static void holder_that_went_on_is_left_alone(void **state)
+{
+    fixture *f = *state;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
+    int other = 7;
+    plan_extend(&f->h.tasks, f->first, 9400, TTL);
+    plan_finish(&f->paths[0], 1, 9500);
+    assert_true(f->paths[0].lease.active);
+    assert_true(plan_settle(&f->h.tasks, &f->paths[0], 0, quick, &other, &lost));
+    assert_int_equal(other, -1);
+    assert_true(plan_renew(&f->h.tasks, &f->paths[0], 1, slow, 0, 9600, TTL));
+}
+
+static void backup_takes_the_place_of_a_lease_that_ends(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
+    assert_int_equal(plan_expire(p, TTL + 1), 1); /* the backup began later */
+    assert_true(f->paths[0].lease.active);
+    assert_true(f->paths[0].lease.token == quick);
+    assert_false(f->paths[0].backup.active);
+    assert_false(plan_renew(p, &f->paths[0], 0, slow, 0, TTL + 2, TTL));
+    assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, TTL + 2, TTL));
+    plan_release_worker(p, 1);
+    assert_false(f->paths[0].lease.active);
+}
+
+static void failure_of_a_backup_is_not_the_holders(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    begin(f, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(finds(f, 1, 9000 + 100 * i));
+        plan_release(p, &f->paths[0], back_up(f, 1)->token, true);
+    }
+    assert_int_equal(f->paths[0].lease.failures, 0);
+    assert_true(f->paths[0].lease.active);
+    assert_false(finds(f, 1, 9300)); /* not for ever */
+    assert_int_equal(p->n_failed, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(task_within_its_promise_gets_no_backup, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(progress_that_is_too_slow_is_seen_at_once,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(good_progress_excuses_a_late_beginning, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(small_gains_are_not_worth_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_an_idle_worker_of_the_same_kind_is_asked,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(worker_that_was_never_measured_is_not_asked,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(methods_that_depend_on_the_hour_get_none, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
+        cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(holder_that_went_on_is_left_alone, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(backup_takes_the_place_of_a_lease_that_ends,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(failure_of_a_backup_is_not_the_holders, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

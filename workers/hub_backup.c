@@ -1,0 +1,131 @@
+/* Backup tasks: where nothing is ready, an idle worker begins a task that another is
+ * at, if by all that was measured it will be done well before.
+ *
+ *   promise(w)  seconds for a task: pace of w's finished tasks, and what they took
+ *               besides inner steps
+ *   left        of a lease: by its own progress where two reports of it are there, else
+ *               by its holder's promise. Past that end it is taken to need as long
+ * again as it is late.
+ *
+ * A backup is worth it where left >= 2 promise(idle), and 0.5 s are gained: below that
+ * transfers and the age of reports are as large. Both deliver the same bytes, so homes
+ * need not know: the first counts, the other's are duplicates. */
+#include "workers/hub_parts.h"
+
+enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
+static const double gain_s = 0.5;
+
+static double slots_of(const pl_arm *arm)
+{
+    return (double)arm->inner.tau * arm->inner.batch * arm->inner.context;
+}
+
+static double blend(int n, double old, double fresh)
+{
+    return n == 0 ? fresh : 0.5 * (old + fresh);
+}
+
+void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s)
+{
+    hub_pace *p = &w->pace;
+    if (!(inner_s > 0) || inner_s > 1e9)
+        return;
+    p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
+    if (total_s >= inner_s)
+        p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
+    p->n_tasks++;
+}
+
+/* 0: nothing is known. */
+static double promise(const hub_worker *w, const pl_arm *arm)
+{
+    return w->pace.n_tasks > 0 ? w->pace.slot_s * slots_of(arm) + w->pace.rest_s : 0;
+}
+
+/* By its reports, as a time of the hub's clock in s; 0: there are too few. */
+static double end_by_progress(const plan_lease *l, int steps)
+{
+    if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
+        return 0;
+    double step_s =
+        1e-3 * (double)(l->step_ms - l->first_ms) / (l->step - l->first_step);
+    return 1e-3 * (double)l->step_ms + step_s * (steps - l->step);
+}
+
+static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
+                      int64_t now_ms)
+{
+    double now = 1e-3 * (double)now_ms, end = end_by_progress(l, arm->inner.tau);
+    double promised = promise(&h->workers[l->worker], arm);
+    if (end <= 0 && promised <= 0)
+        return now - 1e-3 * (double)l->granted_ms;
+    if (end <= 0)
+        end = 1e-3 * (double)l->granted_ms + promised;
+    return end > now ? end - now : now - end;
+}
+
+/* Keeps the largest; equal ones in the order in which they came. */
+static void keep(hub *h, plan_task task, double left_s)
+{
+    int at = h->n_slow;
+    while (at > 0 && h->slow[at - 1].left_s < left_s)
+        at--;
+    if (at == HUB_SLOW_MAX)
+        return;
+    if (h->n_slow < HUB_SLOW_MAX)
+        h->n_slow++;
+    memmove(&h->slow[at + 1], &h->slow[at],
+            (size_t)(h->n_slow - 1 - at) * sizeof *h->slow);
+    h->slow[at] = (hub_slow){task, left_s};
+}
+
+static bool may_get_backup(const hub *h, const plan_path *path)
+{
+    return path->lease.active && path->lease.phase == path->phase &&
+           !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
+           path->lease.worker >= 0 && path->lease.worker < h->n_workers;
+}
+
+static void look(hub *h, int64_t now_ms)
+{
+    h->n_slow = 0;
+    h->slow_ms = now_ms;
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        const plan_arm *arm = &h->tasks.arms[a];
+        for (int i = 0; i < arm->n_tasks && plan_may_back_up(arm); i++)
+            if (may_get_backup(h, &arm->paths[i]))
+                keep(h, (plan_task){a, i},
+                     left_of(h, &arm->arm, &arm->paths[i].lease, now_ms));
+    }
+}
+
+/* Equal text of devices means equal bytes. */
+static bool may_do(const hub *h, int worker, const plan_path *path)
+{
+    const hub_worker *own = &h->workers[worker], *other;
+    if (!may_get_backup(h, path) || path->lease.worker == worker)
+        return false;
+    other = &h->workers[path->lease.worker];
+    return h->options->backup == PL_BACKUP_ANY ||
+           strcmp(own->device, other->device) == 0;
+}
+
+bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
+{
+    const hub_worker *w = &h->workers[worker];
+    if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0)
+        return false;
+    if (now_ms - h->slow_ms >= LOOK_MS)
+        look(h, now_ms);
+    for (int i = 0; i < h->n_slow; i++) {
+        plan_task task = h->slow[i].task;
+        const plan_arm *arm = &h->tasks.arms[task.arm];
+        double own_s = promise(w, &arm->arm), left_s = h->slow[i].left_s;
+        if (own_s > 0 && left_s >= 2 * own_s && left_s >= own_s + gain_s &&
+            may_do(h, worker, &arm->paths[task.index])) {
+            *out = task;
+            return true;
+        }
+    }
+    return false;
+}
