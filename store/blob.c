@@ -37,13 +37,19 @@ void blob_name(const blob_record *blob, pl_hash *out)
     pl_hasher_end(&hasher, out);
 }
 
+enum { TOGETHER = 16 }; /* chunks that are hashed, or read, at once */
+
 /* Appends the hashes of its chunks, and gives the blob's name. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
-    for (uint64_t at = 0; at < blob->bytes; at += PL_CHUNK_BYTES) {
-        pl_hash chunk;
-        pl_hash_of("chunk", data + at, chunk_bytes_at(blob->bytes, at), &chunk);
-        pl_buf_append(&blob->chunks, chunk.bytes, sizeof chunk.bytes);
+    pl_piece pieces[TOGETHER];
+    pl_hash hashes[TOGETHER];
+    for (uint64_t at = 0; at < blob->bytes;) {
+        size_t n = 0;
+        for (; n < TOGETHER && at < blob->bytes; at += pieces[n++].len)
+            pieces[n] = (pl_piece){data + at, chunk_bytes_at(blob->bytes, at)};
+        pl_hash_many("chunk", pieces, n, hashes);
+        pl_buf_append(&blob->chunks, hashes, n * sizeof *hashes);
     }
     blob_name(blob, out);
 }

@@ -1,5 +1,6 @@
 /* folder: base; label: unit */
 #include "base/base.h"
+#include "base/hash_lanes.h"
 #include <string.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,6 +57,42 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     }
 }
 
+/* Every length around the ends of blocks, alone and with neighbours of other lengths,
+ * for each set of instructions that this machine has. */
+static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
+{
+    (void)state;
+    enum { LENGTHS = 523, MANY = 11 };
+    static uint8_t data[LENGTHS + 8 * MANY];
+    pl_hash alone, many[MANY];
+    pl_piece pieces[MANY];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 11 + i / 251);
+    for (int kind = LANES_NONE; kind <= (int)hash_lanes_best(); kind++)
+        for (size_t len = 0; len < LENGTHS; len++) {
+            for (size_t i = 0; i < MANY; i++) /* alike: 7, 1, 3 */
+                pieces[i] = (pl_piece){data + 7 * i, i == 7 ? len / 2 : len};
+            hash_many_with((lanes_kind)kind, "chunk", pieces, MANY, many);
+            for (size_t i = 0; i < MANY; i++) {
+                pl_hash_of("chunk", pieces[i].data, pieces[i].len, &alone);
+                assert_true(pl_hash_equal(&alone, &many[i]));
+            }
+        }
+}
+
+static void the_use_counts_for_many_pieces_too(void **state)
+{
+    (void)state;
+    pl_piece pieces[2] = {{"abc", 3}, {"abd", 3}};
+    pl_hash out[2], alone;
+    pl_hash_many("sixteen-bytes-ok", pieces, 2, out);
+    pl_hash_of("sixteen-bytes-ok", "abd", 3, &alone);
+    assert_true(pl_hash_equal(&alone, &out[1]));
+    pl_hash_many("sixteen-bytes-ko", pieces, 2, out);
+    assert_false(pl_hash_equal(&alone, &out[1]));
+    pl_hash_many("chunk", NULL, 0, NULL); /* nothing */
+}
+
 static void a_hash_has_one_spelling(void **state)
 {
     (void)state;
@@ -98,6 +135,8 @@ int main(void)
         cmocka_unit_test(a_hash_is_blake2b_personalised_by_its_use),
         cmocka_unit_test(the_same_bytes_have_another_name_in_another_use),
         cmocka_unit_test(a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment),
+        cmocka_unit_test(many_pieces_have_the_hashes_that_each_has_alone),
+        cmocka_unit_test(the_use_counts_for_many_pieces_too),
         cmocka_unit_test(a_hash_has_one_spelling),
         cmocka_unit_test(the_checksum_is_xxh3_64_however_the_bytes_are_cut),
     };
