@@ -1,33 +1,43 @@
 /* How many workers one hub serves: simulated ones, real protocol, no training.
  *
  *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
+ *            [--burn]
  *
- * This process plays the home, and forks others that play the workers, each with its
+ * This process plays the home and forks another that plays the workers, each with its
  * own connection to a real `pathloom hub`: HELLO, TASK_REQ, RENEW every quarter of a
  * lease's life, DONE. A task lasts 0.5 to 1.5 times --task (10 s; real ones last
  * minutes, so this is more traffic than a training of that size). There are twice as
  * many paths as workers. Without --levels every path has modules of its own, so that a
  * task is always ready, and the time from TASK_REQ to TASK is the hub's alone; with it
  * paths share modules as in a training, and that time contains waiting for others.
+ * --burn: a third process keeps one core busy all the time.
  *
- * Workers look for answers every 3 ms, so latencies are up to 3 ms too long. Printed
- * are those of grants and of renewals, the hub's memory and processor time. */
+ * A question's time ends when the kernel has the answer (SO_TIMESTAMPNS), whenever the
+ * process of the workers comes to look. Printed are the times of grants and of
+ * renewals, and memory and processor time of the hub; it fails if there were none. */
 #include "outer/outer.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    PER_PROCESS = 320, /* ZeroMQ has 1,023 sockets a process: three a connection */
     SAMPLES_MAX = 1 << 18,
     TTL_MS = 2000,
-    WARM_UP_MS = 4000,
-    JOIN_MS = 5,
+    WARM_UP_MS = 2000,
+    JOIN_MS = 1,
     LOOK_MS = 3
 };
 
@@ -37,6 +47,7 @@ typedef struct load {
     char folder[PL_PATH_MAX], home[PL_ADDRESS_MAX], hub[PL_ADDRESS_MAX];
     int64_t begin_ms, end_ms; /* what is counted */
     pid_t hub_pid;
+    bool burn;
 } load;
 
 static void must(pl_status status)
@@ -47,6 +58,160 @@ static void must(pl_status status)
     exit(pl_status_exit_code(status));
 }
 
+/* ---- a worker's line to the hub ---- */
+/* ZMTP 3.0 without encryption (RFC 23), by hand: a process of thousands of ZeroMQ
+ * sockets would need more of the two cores than the hub that is measured. */
+enum { GREETING = 64, HEADER = 64, LINE_MAX = 4096, ZMTP_MORE = 1, ZMTP_LONG = 2 };
+
+typedef struct line {
+    int fd;
+    bool greeted;
+    size_t n_in;
+    int frame; /* of the message that is being read */
+    uint8_t in[LINE_MAX];
+    pl_message message; /* the newest; without data */
+    double arrived;     /* s; when the kernel had it */
+} line;
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "hub_load: %s: %s\n", what, strerror(errno));
+    exit(71);
+}
+
+static void write_all(int fd, const uint8_t *data, size_t n)
+{
+    if (send(fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
+        give_up("a worker cannot send");
+}
+
+/* The clock of the kernel's time stamps. */
+static double wall_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void open_line(line *l, const char *address)
+{
+    static const uint8_t ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+                                   "DEALER";
+    uint8_t hello[GREETING] = {0xff, [9] = 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    const char *colon = strrchr(address, ':');
+    int on = 1;
+    to.sin_port = htons((uint16_t)atoi(colon + 1));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    l->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&to, sizeof to) != 0 ||
+        setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
+        setsockopt(l->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
+        give_up("a worker cannot connect");
+    write_all(l->fd, hello, sizeof hello);
+    write_all(l->fd, ready, sizeof ready - 1);
+}
+
+static void put_number(uint8_t *out, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* PROTOCOL 1.1; the body has at most 255 bytes. */
+static void send_line(line *l, pl_message *m)
+{
+    uint8_t out[2 + HEADER + 2 + 255] = {ZMTP_MORE, HEADER}, *header = out + 2;
+    size_t n = m->body.len;
+    memcpy(header, "PLW1\x01", 5);
+    put_number(header + 6, m->type, 2);
+    put_number(header + 10, HEADER, 2);
+    put_number(header + 12, n, 4);
+    put_number(header + 24, m->request, 8);
+    put_number(header + 40, m->token, 8);
+    pl_piece pieces[] = {{header, HEADER}, {m->body.data, n}};
+    put_number(header + 56, pl_checksum_pieces(pieces, 2), 8);
+    header[HEADER + 1] = (uint8_t)n;
+    memcpy(header + HEADER + 2, m->body.data, n);
+    write_all(l->fd, out, 2 + HEADER + 2 + n);
+    pl_message_destroy(m);
+}
+
+/* Takes what has come, with the time at which the kernel got it. */
+static void fill_line(line *l)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[256];
+    } control;
+    struct iovec to = {l->in + l->n_in, LINE_MAX - l->n_in};
+    struct msghdr m = {.msg_iov = &to,
+                       .msg_iovlen = 1,
+                       .msg_control = control.bytes,
+                       .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(l->fd, &m, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+        give_up("a worker's line has ended");
+    if (n < 0)
+        return;
+    l->n_in += (size_t)n;
+    l->arrived = wall_now();
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+            struct timespec at;
+            memcpy(&at, CMSG_DATA(c), sizeof at);
+            l->arrived = (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+        }
+}
+
+static uint64_t number_at(const uint8_t *in, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes; i-- > 0;)
+        value = value << 8 | in[i];
+    return value;
+}
+
+static void take_frame(line *l, const uint8_t *data, size_t n)
+{
+    pl_message *m = &l->message;
+    if (l->frame == 0 && n == HEADER) {
+        m->type = (uint16_t)number_at(data + 6, 2);
+        m->request = number_at(data + 24, 8);
+        m->token = number_at(data + 40, 8);
+    } else if (l->frame == 1) {
+        pl_buf_clear(&m->body);
+        pl_buf_append(&m->body, data, n);
+    }
+}
+
+/* One whole message out of what has come; false if there is none yet. */
+static bool next_message(line *l)
+{
+    size_t skip = l->greeted ? 0 : GREETING;
+    bool whole = false;
+    while (!whole && l->n_in >= skip + 2) {
+        const uint8_t *at = l->in + skip;
+        bool is_long = at[0] & ZMTP_LONG;
+        size_t head = is_long ? 9 : 2, n = at[1];
+        if (l->n_in < skip + head)
+            break;
+        if (is_long)
+            n = (size_t)at[7] << 8 | at[8];
+        if (l->n_in < skip + head + n)
+            break;
+        if (l->greeted)
+            take_frame(l, at + head, n);
+        whole = l->greeted && !(at[0] & ZMTP_MORE);
+        l->frame = l->greeted && !whole ? l->frame + 1 : 0;
+        l->greeted = true; /* the first is the hub's READY */
+        l->n_in -= skip + head + n;
+        memmove(l->in, at + head + n, l->n_in);
+        skip = 0;
+    }
+    return whole;
+}
+
 /* ---- the workers ---- */
 typedef struct sample {
     float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
@@ -55,20 +220,13 @@ typedef struct sample {
 } sample;
 
 typedef struct player {
-    pl_socket *hub;
+    line hub;
     char name[32], task[PL_MODULE_NAME_MAX];
     uint64_t question, renewal, token;
     int64_t asked_ms, renewed_ms, finish_ms, phase;
     double asked, renewed; /* s */
     bool welcome, works;
 } player;
-
-static void send_hub(player *p, pl_message *m)
-{
-    if (pl_wire_send(p->hub, m) != PL_OK)
-        fprintf(stderr, "hub_load: %s\n", pl_last_error());
-    pl_message_destroy(m);
-}
 
 static void say_hello(player *p, uint64_t pid)
 {
@@ -80,7 +238,7 @@ static void say_hello(player *p, uint64_t pid)
     pl_put_text(&m.body, PL_TAG_DEVICE, "none");
     pl_put_u64(&m.body, PL_TAG_PID, pid);
     p->asked_ms = pl_now_ms();
-    send_hub(p, &m);
+    send_line(&p->hub, &m);
 }
 
 static void ask_task(player *p)
@@ -88,13 +246,13 @@ static void ask_task(player *p)
     pl_message m;
     if (p->question == 0) {
         p->question = pl_wire_next_request();
-        p->asked = pl_now();
+        p->asked = wall_now();
     }
     p->asked_ms = pl_now_ms();
     pl_message_init(&m, PL_MSG_TASK_REQ);
     m.request = p->question;
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
-    send_hub(p, &m);
+    send_line(&p->hub, &m);
 }
 
 static void report(player *p, uint16_t type)
@@ -112,7 +270,7 @@ static void report(player *p, uint16_t type)
         pl_put_f64(&m.body, PL_TAG_RATE, 1e4);
         p->renewal = m.request;
         p->renewed_ms = pl_now_ms();
-        p->renewed = pl_now();
+        p->renewed = wall_now();
     } else {
         pl_put_u64(&m.body, PL_TAG_TOKENS, 1000);
         pl_put_f64(&m.body, PL_TAG_LOSS, 3.5);
@@ -120,7 +278,7 @@ static void report(player *p, uint16_t type)
         pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
         pl_put_f64(&m.body, PL_TAG_IDLE, 0);
     }
-    send_hub(p, &m);
+    send_line(&p->hub, &m);
 }
 
 static bool counts(const load *l)
@@ -129,35 +287,37 @@ static bool counts(const load *l)
     return now >= l->begin_ms && now < l->end_ms;
 }
 
-static void take_task(player *p, const load *l, const pl_message *m, sample *s)
+static void take_task(player *p, const load *l, sample *s)
 {
     pl_reader r;
+    const pl_message *m = &p->hub.message;
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
     p->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, p->task, sizeof p->task);
     must(pl_reader_status(&r));
     if (counts(l) && s->n_grants < SAMPLES_MAX)
-        s->grant_ms[s->n_grants++] = (float)(1e3 * (pl_now() - p->asked));
+        s->grant_ms[s->n_grants++] = (float)(1e3 * (p->hub.arrived - p->asked));
     p->token = m->token;
     p->question = 0;
     p->works = true;
-    p->renewed_ms = pl_now_ms();
+    p->renewed_ms = pl_now_ms() - rand() % (TTL_MS / 4);
     int64_t span = 1000 * l->task_s;
     p->finish_ms = p->renewed_ms + span / 2 + rand() % span;
 }
 
-static void hear(player *p, const load *l, const pl_message *m, sample *s)
+static void hear(player *p, const load *l, sample *s)
 {
+    const pl_message *m = &p->hub.message;
     if (m->type == PL_MSG_WELCOME)
         p->welcome = true;
     else if (m->type == PL_MSG_TASK && m->request == p->question)
-        take_task(p, l, m, s);
+        take_task(p, l, s);
     else if (m->type == PL_MSG_NO_WORK && m->request == p->question) {
         p->question = 0;
         s->n_empty += counts(l);
     } else if (m->type == PL_MSG_RENEWED && m->request == p->renewal) {
         if (counts(l) && s->n_renewals < SAMPLES_MAX)
-            s->renew_ms[s->n_renewals++] = (float)(1e3 * (pl_now() - p->renewed));
+            s->renew_ms[s->n_renewals++] = (float)(1e3 * (p->hub.arrived - p->renewed));
     } else if (m->type == PL_MSG_LEASE_LOST && m->request == p->renewal) {
         p->works = false;
         s->n_lost += counts(l);
@@ -178,9 +338,8 @@ static void finish(player *p, pl_socket *home)
     p->works = false;
 }
 
-static void act(player *p, pl_socket *home, uint64_t pid)
+static void act(player *p, pl_socket *home, uint64_t pid, int64_t now)
 {
-    int64_t now = pl_now_ms();
     if (!p->welcome) {
         if (now - p->asked_ms > 1000)
             say_hello(p, pid);
@@ -193,32 +352,46 @@ static void act(player *p, pl_socket *home, uint64_t pid)
         report(p, PL_MSG_RENEW);
 }
 
-/* One process of workers `first` and on; gives its samples to `out`. */
-static void play(const load *l, int64_t first, int n, int out)
+/* They join one after another, and each says its first word within a second. */
+static player *open_players(const load *l, int watch)
 {
-    player *players = pl_alloc((size_t)n * sizeof *players);
-    pl_socket **sockets = pl_alloc((size_t)n * sizeof *sockets), *home;
-    bool *ready = pl_alloc((size_t)n * sizeof *ready);
-    sample *s = pl_alloc(sizeof *s);
-    pl_message m;
-    pl_message_init(&m, 0);
-    srand((unsigned)first + 1);
-    must(pl_wire_connect(l->home, &home));
-    for (int i = 0; i < n; i++) {
-        snprintf(players[i].name, sizeof players[i].name, "worker-%lld",
-                 (long long)first + i);
-        must(pl_wire_connect(l->hub, &players[i].hub));
-        sockets[i] = players[i].hub;
-        players[i].asked_ms = pl_now_ms() - rand() % 1000; /* not all at once */
+    player *players = pl_alloc((size_t)l->workers * sizeof *players);
+    struct rlimit files = {(rlim_t)l->workers + 100, (rlim_t)l->workers + 100};
+    setrlimit(RLIMIT_NOFILE, &files);
+    for (int i = 0; i < l->workers; i++) {
+        struct epoll_event want = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        snprintf(players[i].name, sizeof players[i].name, "worker-%d", i);
+        open_line(&players[i].hub, l->hub);
+        pl_sleep_ms(JOIN_MS);
+        players[i].asked_ms = pl_now_ms() - rand() % 1000;
+        if (epoll_ctl(watch, EPOLL_CTL_ADD, players[i].hub.fd, &want) != 0)
+            give_up("cannot watch a worker's line");
     }
+    return players;
+}
+
+/* The process of all workers; gives its samples to `out`. */
+static void play(const load *l, int out)
+{
+    int watch = epoll_create1(0);
+    player *players = open_players(l, watch);
+    sample *s = pl_alloc(sizeof *s);
+    struct epoll_event events[256];
+    pl_socket *home;
+    int64_t looked = 0;
+    must(pl_wire_connect(l->home, &home));
     while (pl_now_ms() < l->end_ms) {
-        pl_sleep_ms(LOOK_MS); /* a look at so many sockets costs more than a message */
-        pl_wire_poll(sockets, (size_t)n, NULL, 0, 0, ready);
+        int n = epoll_wait(watch, events, 256, LOOK_MS);
         for (int i = 0; i < n; i++) {
-            while (ready[i] && pl_wire_recv(sockets[i], NULL, &m) == PL_OK)
-                hear(&players[i], l, &m, s);
-            act(&players[i], home, (uint64_t)getpid());
+            player *p = &players[events[i].data.u32];
+            fill_line(&p->hub);
+            while (next_message(&p->hub))
+                hear(p, l, s);
         }
+        int64_t now = pl_now_ms();
+        for (int i = 0; now - looked >= LOOK_MS && i < l->workers; i++)
+            act(&players[i], home, (uint64_t)getpid(), now);
+        looked = now - looked >= LOOK_MS ? now : looked;
     }
     FILE *file = fdopen(out, "wb");
     if (!file || fwrite(s, sizeof *s, 1, file) != 1 || fclose(file) != 0)
@@ -439,6 +612,7 @@ static void start_hub(load *l)
     l->hub_pid = fork();
     if (l->hub_pid == 0) {
         char log[PL_PATH_MAX];
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!freopen(pl_join(log, l->folder, "hub.log"), "w", stderr))
             _exit(74);
         execl(l->pathloom, "pathloom", "hub", "--bind", "tcp://127.0.0.1:*", "--home",
@@ -496,43 +670,39 @@ static void print_hub(const load *l, double cpu_s)
     pl_buf_destroy(&text);
 }
 
-static void collect(const load *l, const int *from, int n)
+/* Whether the hub gave any task at all. */
+static bool collect(const load *l, int from)
 {
-    size_t n_grants = 0, n_renewals = 0;
-    float *grants = NULL, *renewals = NULL;
-    int64_t n_empty = 0, n_lost = 0;
     sample *s = pl_alloc(sizeof *s);
-    for (int i = 0; i < n; i++) {
-        FILE *file = fdopen(from[i], "rb");
-        if (!file || fread(s, sizeof *s, 1, file) != 1) {
-            fprintf(stderr, "hub_load: a process of workers gave nothing\n");
-            continue;
-        }
-        fclose(file);
-        grants = pl_grow(grants, (n_grants + (size_t)s->n_grants + 1) * sizeof *grants);
-        renewals = pl_grow(renewals,
-                           (n_renewals + (size_t)s->n_renewals + 1) * sizeof *renewals);
-        memcpy(grants + n_grants, s->grant_ms,
-               (size_t)s->n_grants * sizeof *s->grant_ms);
-        memcpy(renewals + n_renewals, s->renew_ms,
-               (size_t)s->n_renewals * sizeof *s->renew_ms);
-        n_grants += (size_t)s->n_grants;
-        n_renewals += (size_t)s->n_renewals;
-        n_empty += s->n_empty;
-        n_lost += s->n_lost;
-    }
+    FILE *file = fdopen(from, "rb");
+    if (!file || fread(s, sizeof *s, 1, file) != 1)
+        give_up("the process of the workers gave nothing");
+    fclose(file);
     printf("%lld workers, tasks of %lld s, %lld s counted; without work %lld, leases "
            "lost %lld\n",
            (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
-           (long long)n_empty, (long long)n_lost);
-    print_times("TASK_REQ to TASK", grants, n_grants);
-    print_times("RENEW to RENEWED", renewals, n_renewals);
+           (long long)s->n_empty, (long long)s->n_lost);
+    print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
+    print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
+    bool good = s->n_grants > 0 && s->n_renewals > 0;
+    pl_free(s);
+    return good;
 }
 
-static void run(load *l)
+static pid_t start_burning(void)
+{
+    pid_t child = fork();
+    if (child == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (volatile uint64_t i = 0; child == 0; i++)
+        continue;
+    return child;
+}
+
+static bool run(load *l)
 {
     fake_home h;
-    int from[256], n = 0;
+    int ends[2];
     int64_t start = pl_now_ms();
     l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
     l->end_ms = l->begin_ms + 1000 * l->seconds;
@@ -542,30 +712,27 @@ static void run(load *l)
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         exit(64);
     start_hub(l);
-    for (int64_t first = 0; first < l->workers && n < 256; first += PER_PROCESS, n++) {
-        int ends[2], some = l->workers - first < PER_PROCESS ? (int)(l->workers - first)
-                                                             : PER_PROCESS;
-        if (pipe(ends) != 0)
-            exit(71);
-        if (fork() == 0) {
-            close(ends[0]);
-            play(l, first, some, ends[1]);
-        }
-        close(ends[1]);
-        from[n] = ends[0];
-    }
+    pid_t burner = l->burn ? start_burning() : 0;
+    if (pipe(ends) != 0)
+        give_up("no pipe");
+    if (fork() == 0)
+        play(l, ends[1]);
+    close(ends[1]);
     char bound[PL_ADDRESS_MAX];
     must(pl_wire_bind(l->home, &h.socket, bound));
     serve(&h, l->begin_ms);
     double cpu_s = hub_cpu(l);
     serve(&h, l->end_ms);
     cpu_s = hub_cpu(l) - cpu_s;
-    collect(l, from, n);
+    bool good = collect(l, ends[0]);
+    if (burner > 0)
+        kill(burner, SIGKILL);
     if (h.n_unsent > 0)
         printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
-    while (n-- > 0)
-        waitpid(-1, NULL, WNOHANG);
     print_hub(l, cpu_s);
+    while (waitpid(-1, NULL, 0) > 0)
+        continue;
+    return good;
 }
 
 int main(int argc, char **argv)
@@ -575,6 +742,7 @@ int main(int argc, char **argv)
                                           {"seconds", required_argument, NULL, 's'},
                                           {"task", required_argument, NULL, 't'},
                                           {"levels", required_argument, NULL, 'l'},
+                                          {"burn", no_argument, NULL, 'b'},
                                           {NULL, 0, NULL, 0}};
     load l = {.pathloom = "build/release/pathloom",
               .workers = 64,
@@ -590,6 +758,8 @@ int main(int argc, char **argv)
             l.pathloom = optarg;
         else if (option == 'l')
             l.levels = optarg;
+        else if (option == 'b')
+            l.burn = true;
         else if (!number || pl_parse_int(optarg, number) != PL_OK || *number < 1)
             return 64;
     }
@@ -597,7 +767,7 @@ int main(int argc, char **argv)
     pl_join(l.folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
     if (!mkdtemp(l.folder))
         return 73;
-    run(&l);
+    bool good = run(&l);
     must(pl_remove_tree(l.folder));
-    return 0;
+    return good ? 0 : 1;
 }

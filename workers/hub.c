@@ -1,9 +1,15 @@
-/* The hub's loop: workers ask for tasks and keep their leases alive. A worker for
- * which there is nothing yet waits with its question open, and is answered as soon
- * as a module's new version makes a task ready. */
+/* The hub's loop: workers ask for tasks and keep their leases alive. A worker
+ * for which there is nothing yet waits with its question open, and is answered
+ * as soon as a module's new version makes a task ready. */
 #include "workers/hub_parts.h"
 
-enum { TICK_MS = 50, PARK_MS = 1500, FAILURES_MAX = 3, RELEASE_TEXT_MAX = 1024 };
+enum {
+    TICK_MS = 50,
+    PARK_MS = 1500,
+    FAILURES_MAX = 3,
+    RELEASE_TEXT_MAX = 1024,
+    HEARD_AT_ONCE = 256
+};
 
 static int find_worker(const hub *h, const char *name)
 {
@@ -41,8 +47,8 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
     h->workers[worker].left = false;
 }
 
-/* A name belongs to the key that came with it first: whoever has another cannot take
- * its leases. Without encryption all keys are the same. */
+/* A name belongs to the key that came with it first: whoever has another cannot
+ * take its leases. Without encryption all keys are the same. */
 static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
 {
     if (pl_pubkey_equal(&w->key, &peer->key))
@@ -92,7 +98,8 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     return PL_OK;
 }
 
-/* The key of an invitation may do this one thing: name the key that comes after it. */
+/* The key of an invitation may do this one thing: name the key that comes after
+ * it. */
 static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     char name[PL_KEY_NAME_MAX], text[PL_PUBKEY_TEXT];
@@ -220,8 +227,9 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], task, &path->backup);
 }
 
-/* A ready task, or the next phase of the one that the worker holds, if there is any.
- * Where this one finds no ready task the next will not either: *search becomes false.
+/* A ready task, or the next phase of the one that the worker holds, if there is
+ * any. Where this one finds no ready task the next will not either: *search
+ * becomes false.
  */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
@@ -259,8 +267,9 @@ static bool may_grant(const hub *h, int64_t now_ms)
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
-/* Every waiting worker for which there is a task by now, whoever asked first first.
- * Thousands may wait while nothing happens: then nothing is looked for. */
+/* Every waiting worker for which there is a task by now, whoever asked first
+ * first. Thousands may wait while nothing happens: then nothing is looked for.
+ */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
@@ -356,7 +365,8 @@ static void end_task(hub_worker *w, const report *rep)
         w->task[0] = '\0';
 }
 
-/* A task that is over while it is being sent has arrived: its DONE is under way. */
+/* A task that is over while it is being sent has arrived: its DONE is under
+ * way. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     if (rep->path && !trains && rep->phase < rep->path->phase)
@@ -474,7 +484,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     return rep.path ? end_race(h, &rep, m->token) : PL_OK;
 }
 
-/* The third failure of a task in one phase is the run's, in the worker's words. */
+/* The third failure of a task in one phase is the run's, in the worker's words.
+ */
 static void count_failure(hub *h, const report *rep, pl_status why, const char *text)
 {
     if (rep->path->lease.failures < FAILURES_MAX || h->failure[0] != '\0')
@@ -484,8 +495,8 @@ static void count_failure(hub *h, const report *rep, pl_status why, const char *
              rep->path->name, FAILURES_MAX, (long long)rep->phase, text);
 }
 
-/* A worker goes: nothing that it asked for, or was just given, waits for its lease to
- * run out. It may be here again already as another process. */
+/* A worker goes: nothing that it asked for, or was just given, waits for its
+ * lease to run out. It may be here again already as another process. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     char name[PL_TEXT_MAX];
@@ -599,12 +610,16 @@ static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
     return answer(h, peer, &a);
 }
 
-/* Renewals, which are most of what a hub hears, make no task ready. */
+/* Renewals, which are most of what a hub hears, make no task ready. However
+ * many there are, those who asked for a task are served in between. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
-    pl_status status;
-    while ((status = pl_wire_recv(h->socket, &peer, m)) == PL_OK) {
+    pl_status status = PL_OK;
+    for (int i = 0; i < HEARD_AT_ONCE; i++) {
+        status = pl_wire_recv(h->socket, &peer, m);
+        if (status != PL_OK)
+            break;
         h->stirred = h->stirred || m->type != PL_MSG_RENEW;
         PL_RETURN_IF(handle(h, &peer, m));
     }
@@ -627,6 +642,7 @@ static pl_status serve(hub *h)
     pl_status status = PL_OK;
     pl_message m;
     int n = 1 + h->options->n_homes;
+    bool more = false;
     pl_socket **sockets = pl_alloc((size_t)n * sizeof *sockets);
     bool *ready = pl_alloc((size_t)n * sizeof *ready);
     pl_message_init(&m, 0);
@@ -634,11 +650,12 @@ static pl_status serve(hub *h)
     for (int i = 1; i < n; i++)
         sockets[i] = h->homes[i - 1].socket;
     while (!h->stopping && !(h->options->stop && *h->options->stop)) {
-        pl_wire_poll(sockets, (size_t)n, NULL, 0, TICK_MS, ready);
+        pl_wire_poll(sockets, (size_t)n, NULL, 0, more ? 0 : TICK_MS, ready);
         int64_t now = pl_now_ms();
         PL_TRY(hear_workers(h, &m));
         for (int i = 0; i + 1 < n; i++)
             PL_TRY(hub_hear_home(h, i, now));
+        more = hub_apply_some(h);
         PL_TRY(hub_tend_homes(h, now));
         expire(h, now);
         PL_TRY(serve_waiting(h));

@@ -2,7 +2,7 @@
  * Events may be lost; the state is asked for again every few seconds. */
 #include "workers/hub_parts.h"
 
-enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000 };
+enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000, APPLIED_AT_ONCE = 1024 };
 
 pl_status hub_open_homes(hub *h)
 {
@@ -110,7 +110,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
         }
-        if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS))
+        if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS) ||
+            home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
         PL_RETURN_IF(home->welcome ? ask_state(home, 0) : say_hello(home));
@@ -160,7 +161,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         PL_RETURN_IF(pl_reader_status(&r));
         if (plan_find_arm(&h->tasks, name))
             return PL_OK;
-        h->unknown_arms++;
+        home->unknown_arms++;
         return ask_arm(home, &blob, 0);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_text(&r, PL_TAG_MODULE, 0, name, sizeof name);
@@ -173,23 +174,57 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     return pl_reader_status(&r);
 }
 
-static pl_status apply_state(hub *h, hub_home *home)
+static void note_applied(hub *h, hub_home *home)
 {
-    pl_reader r;
-    pl_reader_open(&r, "STATE_IS", home->state.data, home->state.len);
-    size_t n = pl_field_count(&r, PL_TAG_RECORD);
-    h->unknown_arms = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t len = 0;
-        const uint8_t *record = pl_get_bytes(&r, PL_TAG_RECORD, i, &len);
-        PL_RETURN_IF(apply_record(h, home, record, len));
-    }
-    PL_RETURN_IF(pl_reader_status(&r));
-    if (!home->known && h->unknown_arms == 0) {
-        home->known = true;
-        h->known_ms = pl_now_ms();
-    }
+    if (home->n_applied < home->n_records || home->known || home->unknown_arms > 0)
+        return;
+    home->known = true;
+    h->known_ms = pl_now_ms();
+}
+
+static pl_status begin_state(hub *h, hub_home *home)
+{
+    pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
+    home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
+    home->n_applied = 0;
+    home->unknown_arms = 0;
+    PL_RETURN_IF(pl_reader_status(&home->records));
+    note_applied(h, home); /* a home that has nothing yet */
     return PL_OK;
+}
+
+static pl_status apply_next(hub *h, hub_home *home)
+{
+    size_t len = 0;
+    const uint8_t *record =
+        pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
+    PL_RETURN_IF(apply_record(h, home, record, len));
+    note_applied(h, home);
+    return PL_OK;
+}
+
+static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
+{
+    pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"",
+           (int)(home - h->homes), type, pl_last_error());
+}
+
+/* The state of a large job is tens of thousands of records, once a second: a worker
+ * that asks meanwhile does not wait for all of them. Their order does not matter. */
+bool hub_apply_some(hub *h)
+{
+    bool more = false;
+    for (int i = 0; i < h->options->n_homes; i++) {
+        hub_home *home = &h->homes[i];
+        for (int n = 0; n < APPLIED_AT_ONCE && home->n_applied < home->n_records; n++)
+            if (apply_next(h, home) != PL_OK) {
+                log_nonsense(h, home, PL_MSG_STATE_IS);
+                home->n_applied = home->n_records;
+            }
+        more = more || home->n_applied < home->n_records;
+    }
+    h->stirred = h->stirred || more;
+    return more;
 }
 
 static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
@@ -199,12 +234,13 @@ static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader
     PL_RETURN_IF(pl_reader_status(r));
     if (offset == 0)
         pl_buf_clear(&home->state);
+    home->n_records = home->n_applied = 0; /* what is left of an older one */
     if (offset != home->state.len || m->data.len > total - offset)
         return PL_OK; /* pieces of an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
         return ask_state(home, home->state.len);
-    return apply_state(h, home);
+    return begin_state(h, home);
 }
 
 /* Arm definitions are small: one piece. */
@@ -271,8 +307,7 @@ pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
         h->stirred = true;
         PL_RETURN_IF(note_epoch(h, home, m.epoch));
         if (hear(h, home, &m) != PL_OK)
-            pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"", index,
-                   m.type, pl_last_error());
+            log_nonsense(h, home, m.type);
     }
     pl_message_destroy(&m);
     return status == PL_ERR_TIMEOUT ? PL_OK : status;

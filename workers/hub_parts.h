@@ -58,13 +58,16 @@ typedef struct hub_worker {
 /* The hub's line to one home. */
 typedef struct hub_home {
     pl_socket *socket;
-    uint64_t epoch;   /* of its store; another one means that it has started again */
-    bool known;       /* its whole state has been applied since WELCOME */
-    bool welcome;     /* HELLO answered since the home was last heard of */
-    int64_t heard_ms; /* any message */
-    int64_t asked_ms; /* last HELLO or GET_STATE */
-    pl_buf state;     /* pieces of STATE_IS received so far */
-    pl_buf status;    /* its newest STATUS_IS, JSON */
+    uint64_t epoch;    /* of its store; another one means that it has started again */
+    bool known;        /* its whole state has been applied since WELCOME */
+    bool welcome;      /* HELLO answered since the home was last heard of */
+    int64_t heard_ms;  /* any message */
+    int64_t asked_ms;  /* last HELLO or GET_STATE */
+    pl_buf state;      /* pieces of STATE_IS received so far */
+    pl_reader records; /* of the whole, while it is applied, some at a time */
+    size_t n_records, n_applied; /* equal: nothing is left of it */
+    int unknown_arms;            /* named by it, definition not here yet */
+    pl_buf status;               /* its newest STATUS_IS, JSON */
     int64_t status_ms;
 } hub_home;
 
@@ -84,7 +87,6 @@ typedef struct hub {
     int64_t slow_ms; /* when they were looked for */
     plan tasks;
     int64_t known_ms;   /* when the state of all homes was known */
-    int unknown_arms;   /* named by the state being applied, definition not here yet */
     char failure[1200]; /* why the run cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* with which workers ask each other */
@@ -100,6 +102,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
+/* Some of what homes told of their state; true if more is left. */
+bool hub_apply_some(hub *h);
 
 /* hub_backup.c */
 /* A finished task: `total_s` from its grant, 0 if that is not known. */
