@@ -97,7 +97,7 @@ static void dw(bench *x)
 static void classifier(bench *x)
 {
     x->be->ops->classifier(x->be, x->loss, x->c, x->dw, x->a, x->weight[HEAD],
-                           x->device_tokens, 1e-4f, x->N, x->vocab, x->width);
+                           x->device_tokens, x->rstd, x->N, x->vocab, x->width);
 }
 static void attention_forward(bench *x)
 {

@@ -14,6 +14,7 @@ struct pl_backend {
     const char *name; /* "ref", "cpu", "cuda" */
     char device[96];  /* "cpu bf16 avx512_bf16 onednn 2.6.3": equal text = equal bits
                          expected */
+    char remark[512]; /* what it does otherwise than it should, and why; or "" */
     pl_type act;      /* type of pl_act */
     int n_threads;
     void *self; /* the backend's own state */

@@ -53,7 +53,7 @@ static void extend_runs(pl_model *m, const pl_tensor *tensor)
     if (m->n_runs > 0 && m->runs[m->n_runs - 1].decay == tensor->decay)
         m->runs[m->n_runs - 1].n += n;
     else
-        m->runs[m->n_runs++] = (decay_run){tensor->offset, n, tensor->decay};
+        m->runs[m->n_runs++] = (pl_decay_run){tensor->offset, n, tensor->decay};
 }
 
 static void read_topology(pl_model *m)
@@ -159,6 +159,21 @@ static pl_status create_weights(pl_model *m)
     return add_weight(m, m->at_classifier, s->vocab, s->width);
 }
 
+static pl_status create_update(pl_model *m)
+{
+    const pl_update_plan plan = {.params = m->params,
+                                 .grads = m->grads,
+                                 .moments = m->moments,
+                                 .n_params = m->n_params,
+                                 .runs = m->runs,
+                                 .n_runs = m->n_runs,
+                                 .weights = m->weights,
+                                 .n_weights = m->n_weights,
+                                 .squares = m->acts.squares};
+    return m->options.training ? m->ops->update_create(m->be, &plan, &m->update)
+                               : PL_OK;
+}
+
 pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
                           const pl_model_options *options, pl_model **out)
 {
@@ -176,6 +191,8 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     pl_status status = alloc_blocks(m);
     if (status == PL_OK)
         status = create_weights(m);
+    if (status == PL_OK)
+        status = create_update(m);
     if (status != PL_OK) {
         status = fail_with_plan(m, status);
         pl_model_destroy(&m);
@@ -197,6 +214,8 @@ void pl_model_destroy(pl_model **model)
     pl_model *m = *model;
     if (!m)
         return;
+    m->ops->routine_destroy(m->be, &m->routine);
+    m->ops->update_destroy(m->be, &m->update);
     for (int i = 0; i < m->n_weights; i++)
         m->ops->weight_destroy(m->be, &m->weights[i]);
     pl_free(m->weights);

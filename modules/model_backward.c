@@ -53,22 +53,23 @@ static void backward_attention(pl_model *m, int block, int B, int T)
 
 /* Starts d_stream. A tied classifier adds to the embedding's gradient, to which the
  * embedding itself adds at the end. */
-static void backward_head(pl_model *m, int N, float scale)
+static void backward_head(pl_model *m, int N)
 {
     const model_acts *d = &m->acts;
     int C = m->shape->width;
     size_t stream = (size_t)N * (size_t)C * pl_type_bytes(m->be->act);
     m->ops->classifier(m->be, d->loss, d->d_norm, m->grads + m->at_classifier, d->norm,
-                       model_classifier(m), d->targets, scale, N, m->shape->vocab, C);
+                       model_classifier(m), d->targets, &d->numbers->loss_scale, N,
+                       m->shape->vocab, C);
     m->ops->fill_zero(m->be, d->d_stream, stream);
     m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at_norm, d->d_norm,
                              d->blocks[m->shape->n_blocks - 1].out,
                              m->params + m->at_norm, d->rstd, N, C);
 }
 
-void model_backward(pl_model *m, int B, int T, float scale)
+void model_backward(pl_model *m, int B, int T)
 {
-    backward_head(m, B * T, scale);
+    backward_head(m, B * T);
     for (int b = m->shape->n_blocks - 1; b >= 0; b--) {
         backward_ffn(m, b, B * T);
         backward_attention(m, b, B, T);

@@ -41,6 +41,7 @@ typedef struct model_acts {
     float *rows;               /* [T,C], acts of one sequence as fp32 */
     /* training only: gradients of the buffers above, one each for all blocks */
     double *squares;           /* [1] */
+    pl_step_numbers *numbers;  /* [1] */
     pl_act *d_stream, *d_norm; /* [N,C] */
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
@@ -49,12 +50,6 @@ typedef struct model_acts {
 typedef struct block_params {
     size_t attn_norm, ffn_norm, qkv, o, gate_up, down;
 } block_params;
-
-/* A run of parameters with one weight decay. */
-typedef struct decay_run {
-    size_t offset, n;
-    bool decay;
-} decay_run;
 
 /* The four matrices of a block, in the order of pl_model.weights. */
 enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
@@ -73,9 +68,11 @@ struct pl_model {
     size_t at_embed, at_norm, at_classifier; /* tied: at_classifier = at_embed */
     pl_weight **weights; /* WEIGHTS_PER_BLOCK a block, the classifier last */
     int n_weights;
-    decay_run *runs;
+    pl_decay_run *runs;
     int n_runs;
-    float *host_rows; /* [N] losses or [T,C] features, whichever is larger */
+    pl_update *update;   /* training only */
+    pl_routine *routine; /* a whole step */
+    float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
 };
 
 static inline pl_weight *model_weight(const pl_model *m, int block, int which)
@@ -113,8 +110,8 @@ void model_forward_rest(pl_model *m, int block, int N);
 void model_forward_norm(pl_model *m, int N);
 
 /* Classifier with gradients, then backward through all blocks; d loss / d logit is
- * scaled by `scale`. Gradients accumulate. */
-void model_backward(pl_model *m, int B, int T, float scale);
+ * scaled by the step's loss_scale. Gradients accumulate. */
+void model_backward(pl_model *m, int B, int T);
 
 #ifdef __cplusplus
 }

@@ -92,6 +92,7 @@ static void place_shared_blocks(act_arena *arena, const extents *e, int n_blocks
 static void place_gradients(act_arena *arena, const extents *e, model_acts *acts)
 {
     acts->squares = carve(arena, 1, sizeof(double));
+    acts->numbers = carve(arena, 1, sizeof(pl_step_numbers));
     acts->d_stream = carve_acts(arena, e, e->C);
     acts->d_norm = carve_acts(arena, e, e->C);
     acts->d_qkv = carve_acts(arena, e, e->qkv);

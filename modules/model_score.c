@@ -13,7 +13,7 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
     PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &n_targets));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
-                       model_classifier(m), m->acts.targets, 0.0f, N, m->shape->vocab,
+                       model_classifier(m), m->acts.targets, NULL, N, m->shape->vocab,
                        m->shape->width);
     m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
     return m->ops->sync(m->be);

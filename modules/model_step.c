@@ -1,8 +1,9 @@
 /* Training: a batch in, gradients, one AdamW step.
  *
  * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
- * begins, in the classifier. Clipping scales all gradients by min(1, clip / norm); the
- * optimizer applies that factor while it reads them.
+ * begins, in the classifier. A step is one routine: forward, backward and update, whose
+ * numbers lie in the backend's memory, so that the backend may repeat it without being
+ * asked for each operation. Only the loss and the norm come back.
  */
 #include "modules/model_inside.h"
 #include <math.h>
@@ -54,7 +55,6 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
 static pl_status measure(pl_model *m, int N, pl_step_result *out)
 {
     double squares = 0.0, sum = 0.0;
-    m->ops->sum_squares(m->be, m->acts.squares, m->grads, m->n_params);
     m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
     m->ops->download(m->be, m->host_rows, m->acts.loss, (size_t)N * sizeof(float));
     PL_RETURN_IF(m->ops->sync(m->be));
@@ -71,49 +71,71 @@ static pl_status measure(pl_model *m, int N, pl_step_result *out)
     return PL_OK;
 }
 
+/* 1 - beta^step, the mass of an average so far. */
+static float mass(float beta, int64_t step)
+{
+    return (float)(1.0 - pow((double)beta, (double)step));
+}
+
+/* The batch and the numbers to the device; completes the numbers. */
+static pl_status take_step(pl_model *m, const int32_t *tokens, const int32_t *targets,
+                           int B, int T, pl_step_numbers *numbers, int64_t *n_tokens)
+{
+    if (!m->options.training)
+        return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
+    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, n_tokens));
+    if (*n_tokens == 0)
+        return pl_fail(PL_ERR_DATA, "none of the %d targets of the batch counts",
+                       B * T);
+    numbers->mass1 = mass(numbers->adam.beta1, numbers->adam.step);
+    numbers->mass2 = mass(numbers->adam.beta2, numbers->adam.step);
+    numbers->loss_scale = 1.0f / (float)*n_tokens;
+    m->ops->upload(m->be, m->acts.numbers, numbers, sizeof *numbers);
+    return PL_OK;
+}
+
 pl_status pl_model_gradients(pl_model *m, const int32_t *tokens, const int32_t *targets,
                              int B, int T, pl_step_result *out)
 {
+    pl_step_numbers numbers = {0};
     *out = (pl_step_result){0};
-    if (!m->options.training)
-        return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &out->n_tokens));
-    if (out->n_tokens == 0)
-        return pl_fail(PL_ERR_DATA, "none of the %d targets of the batch counts",
-                       B * T);
+    PL_RETURN_IF(take_step(m, tokens, targets, B, T, &numbers, &out->n_tokens));
     model_forward(m, B, T);
-    model_backward(m, B, T, 1.0f / (float)out->n_tokens);
+    model_backward(m, B, T);
+    m->ops->sum_squares(m->be, m->acts.squares, m->grads, m->n_params);
     pl_status status = measure(m, B * T, out);
     if (status != PL_OK)
         pl_model_zero_gradients(m);
     return status;
 }
 
-/* Norm weights are not decayed: the runs say which stretches are matrices. */
-static void update(pl_model *m, const pl_adamw *adam, float grad_scale)
+typedef struct step_extent {
+    pl_model *m;
+    int B, T;
+} step_extent;
+
+static void work_step(void *context)
 {
-    for (int i = 0; i < m->n_runs; i++) {
-        size_t at = m->runs[i].offset;
-        pl_adamw run = *adam;
-        if (!m->runs[i].decay)
-            run.weight_decay = 0.0f;
-        m->ops->adamw(m->be, m->params + at, m->moments + at,
-                      m->moments + m->n_params + at, m->grads + at, m->runs[i].n,
-                      grad_scale, &run);
-    }
-    m->ops->weights_refresh(m->be, m->weights, m->n_weights);
+    const step_extent *step = context;
+    pl_model *m = step->m;
+    model_forward(m, step->B, step->T);
+    model_backward(m, step->B, step->T);
+    m->ops->update_apply(m->be, m->update, m->acts.loss, step->B * step->T,
+                         m->acts.numbers);
 }
 
 pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
                               const int32_t *targets, int B, int T,
                               const pl_adamw *adam, float clip, pl_step_result *out)
 {
+    step_extent step = {m, B, T};
+    pl_step_numbers numbers = {.adam = *adam, .clip = clip};
+    uint64_t shape = (uint64_t)(uint32_t)B << 32 | (uint32_t)T;
     *out = (pl_step_result){0};
     if (adam->step < 1)
         return pl_fail(PL_ERR_ARG, "AdamW step %lld; steps count from 1",
                        (long long)adam->step);
-    PL_RETURN_IF(pl_model_gradients(m, tokens, targets, B, T, out));
-    bool clipped = clip > 0.0f && out->grad_norm > (double)clip;
-    update(m, adam, clipped ? (float)((double)clip / out->grad_norm) : 1.0f);
-    return m->ops->sync(m->be);
+    PL_RETURN_IF(take_step(m, tokens, targets, B, T, &numbers, &out->n_tokens));
+    m->ops->perform(m->be, &m->routine, shape, work_step, &step);
+    return measure(m, B * T, out);
 }

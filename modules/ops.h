@@ -9,7 +9,9 @@
  *
  * Parameters' gradients accumulate (+=), activations' gradients overwrite
  * unless the operation says otherwise. No operation allocates. All are
- * deterministic for a given thread count. Errors: sizes are checked by the model;
+ * deterministic for a given thread count. What changes from one training step to the
+ * next (pl_step_numbers) lies in memory of the backend, so that a backend can note a
+ * step and do it again. Errors: sizes are checked by the model;
  * an operation returns nothing and a device failure surfaces at `sync`.
  */
 #ifndef PL_MODULES_OPS_H
@@ -27,6 +29,34 @@ typedef struct pl_adamw {
     float lr, beta1, beta2, eps, weight_decay;
     int64_t step; /* 1 for the first: bias correction */
 } pl_adamw;
+
+typedef struct pl_step_numbers {
+    pl_adamw adam;
+    float mass1, mass2; /* 1 - beta1^step, 1 - beta2^step */
+    float clip;         /* largest norm of the gradient; 0: any */
+    float loss_scale;   /* 1 / counted targets */
+} pl_step_numbers;
+
+/* Parameters in their order: all of a run decay, or none. */
+typedef struct pl_decay_run {
+    size_t offset, n;
+    bool decay;
+} pl_decay_run;
+
+/* What the optimizer works on. Vectors are memory of the backend, the lists are the
+ * host's; all are borrowed while the update exists. */
+typedef struct pl_update_plan {
+    float *params, *grads, *moments; /* moments: m [n_params], then v */
+    size_t n_params;
+    const pl_decay_run *runs; /* all parameters */
+    int n_runs;
+    pl_weight *const *weights; /* their masters are in params */
+    int n_weights;
+    double *squares; /* [1] */
+} pl_update_plan;
+
+typedef struct pl_update pl_update;   /* made once, applied at each step */
+typedef struct pl_routine pl_routine; /* noted work */
 
 typedef struct pl_ops {
     /* ---- memory (device memory of the backend) ---- */
@@ -103,10 +133,11 @@ typedef struct pl_ops {
 
     /* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
      *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
-     * When `dx` is given also d(scale * sum loss): dx overwritten, dw += (fp32). */
+     * When `dx` is given also d(*scale * sum loss): dx overwritten, dw += (fp32).
+     * `scale` is memory of the backend; without dx it may be NULL. */
     void (*classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw,
                        const pl_act *x, const pl_weight *w, const int32_t *targets,
-                       float scale, int N, int V, int C);
+                       const float *scale, int N, int V, int C);
     /* logits [N,V] fp32, for sampling */
     void (*logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w,
                    int N, int V, int C);
@@ -122,7 +153,36 @@ typedef struct pl_ops {
      * then g is set to zero. */
     void (*adamw)(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
                   float grad_scale, const pl_adamw *adam);
+
+    /* ---- a whole step ---- */
+    /* The optimizer on a whole path: squares = sum g^2, gradients scaled to the norm
+     * `clip`, adamw with weight decay where a run has it, compute copies refreshed,
+     * gradients zero. If squares or one of loss[N] is not finite, squares is not
+     * either, gradients are zero, and nothing else changes. */
+    pl_status (*update_create)(pl_backend *be, const pl_update_plan *plan,
+                               pl_update **out);
+    void (*update_destroy)(pl_backend *be, pl_update **update);
+    void (*update_apply)(pl_backend *be, pl_update *update, const float *loss, int N,
+                         const pl_step_numbers *numbers);
+    /* Does what `work` asks for: operations of this backend, with equal arguments at
+     * each call with the same routine and `shape`. A backend may note them at an early
+     * call and repeat them at later ones without calling. *routine is NULL at first and
+     * belongs to the caller. */
+    void (*perform)(pl_backend *be, pl_routine **routine, uint64_t shape,
+                    void (*work)(void *context), void *context);
+    void (*routine_destroy)(pl_backend *be, pl_routine **routine);
 } pl_ops;
+
+/* update and perform where memory is the host's: operation by operation. */
+PL_MUST_CHECK pl_status pl_host_update_create(pl_backend *be,
+                                              const pl_update_plan *plan,
+                                              pl_update **out);
+void pl_host_update_destroy(pl_backend *be, pl_update **update);
+void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
+                          const pl_step_numbers *numbers);
+void pl_host_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
+                     void (*work)(void *context), void *context);
+void pl_host_routine_destroy(pl_backend *be, pl_routine **routine);
 
 #ifdef __cplusplus
 }

@@ -345,6 +345,7 @@ static void decoding_matches_at_the_first_and_last_position(void **state)
 static void check_classifier(pl_backend *be, pl_backend *ref)
 {
     enum { N = 300, V = 101, C = 40 };
+    const float half = 0.5f;
     float *x = floats(N * C, 1), *w = floats(V * C, 0.3f), *dw = floats(V * C, 1);
     int32_t targets[N];
     for (int n = 0; n < N; n++)
@@ -361,9 +362,9 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         loss[i] = pl_alloc(N * sizeof(float));
         dws[i] = pl_alloc(V * C * sizeof(float));
         memcpy(dws[i], dw, V * C * sizeof(float));
-        b->ops->classifier(b, loss[i], dx[i], dws[i], xs, weight, targets, 0.5f, N, V,
+        b->ops->classifier(b, loss[i], dx[i], dws[i], xs, weight, targets, &half, N, V,
                            C);
-        b->ops->classifier(b, alone, NULL, NULL, xs, weight, targets, 0.5f, N, V, C);
+        b->ops->classifier(b, alone, NULL, NULL, xs, weight, targets, NULL, N, V, C);
         assert_memory_equal(alone, loss[i], sizeof alone);
         assert_float_equal(loss[i][0], 0, 0);
         b->ops->weight_destroy(b, &weight);

@@ -281,6 +281,61 @@ static void host_memory_in_a_kernel_is_found(void **)
     cudaFree(out);
 }
 
+static void a_copy_reads_page_locked_memory_when_the_stream_gets_there(void **)
+{
+    cudaStream_t stream;
+    cudaEvent_t passed;
+    int *pinned, *device, back = 0, plain = 5;
+    cudaMalloc(&device, sizeof(int));
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaEventCreate(&passed);
+    cudaMallocHost((void **)&pinned, sizeof(int));
+    *pinned = 1;
+    cudaMemcpyAsync(device, pinned, sizeof(int), cudaMemcpyHostToDevice, stream);
+    *pinned = 2; /* too early */
+    cudaMemcpyAsync(&back, device, sizeof(int), cudaMemcpyDeviceToHost, stream);
+    assert_int_equal(back, 2);
+    *pinned = 3;
+    cudaMemcpyAsync(device, pinned, sizeof(int), cudaMemcpyHostToDevice, stream);
+    cudaEventRecord(passed, stream);
+    cudaEventSynchronize(passed);
+    *pinned = 4;
+    cudaMemcpyAsync(&back, device, sizeof(int), cudaMemcpyDeviceToHost, stream);
+    assert_int_equal(back, 3);
+    cudaMemcpyAsync(device, &plain, sizeof(int), cudaMemcpyHostToDevice, stream);
+    plain = 6;
+    cudaMemcpyAsync(pinned, device, sizeof(int), cudaMemcpyDeviceToHost, stream);
+    assert_int_equal(*pinned, 4);
+    cudaStreamSynchronize(stream);
+    assert_int_equal(*pinned, 5);
+    cudaFree(device);
+    cudaFreeHost(pinned);
+    cudaEventDestroy(passed);
+    cudaStreamDestroy(stream);
+    expect_no_finding();
+}
+
+static void waiting_or_allocating_spoils_a_capture(void **)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    void *memory;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    for (int i = 0; i < 3; i++) {
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+        assert_int_equal(i == 0   ? cudaMalloc(&memory, 4)
+                         : i == 1 ? cudaStreamSynchronize(stream)
+                                  : cudaFree(NULL),
+                         cudaErrorStreamCaptureUnsupported);
+        assert_int_equal(cudaStreamEndCapture(stream, &graph),
+                         cudaErrorStreamCaptureInvalidated);
+        assert_null(graph);
+    }
+    cudaStreamDestroy(stream);
+    (void)cudaGetLastError();
+    expect_no_finding();
+}
+
 static void freed_memory_in_a_kernel_is_found(void **)
 {
     int *out = zeros<int>(32), *freed = zeros<int>(32);
@@ -568,6 +623,8 @@ int main(void)
         cmocka_unit_test(a_captured_stream_runs_when_its_graph_does),
         cmocka_unit_test(a_write_past_an_allocation_is_found),
         cmocka_unit_test(host_memory_in_a_kernel_is_found),
+        cmocka_unit_test(a_copy_reads_page_locked_memory_when_the_stream_gets_there),
+        cmocka_unit_test(waiting_or_allocating_spoils_a_capture),
         cmocka_unit_test(freed_memory_in_a_kernel_is_found),
         cmocka_unit_test(memory_that_nobody_wrote_is_found),
         cmocka_unit_test(a_vector_that_is_not_aligned_is_found),

@@ -473,11 +473,15 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
         targets[n] = n % 4 == 3 ? -1 : (n * 7919 + V - 1) % V;
     void *device = new_buffer(be, (size_t)N * sizeof *targets);
     be->ops->upload(be, device, targets, (size_t)N * sizeof *targets);
+    const float eighth = 0.125f;
+    void *scale = new_buffer(be, sizeof eighth);
+    be->ops->upload(be, scale, &eighth, sizeof eighth);
     be->ops->classifier(be, loss->at[side], dx ? dx->at[side] : NULL,
                         dw ? dw->at[side] : NULL, x->at[side], w->handle[side], device,
-                        dx ? 0.125f : 0.0f, N, V, C);
+                        dx ? scale : NULL, N, V, C);
     assert_int_equal(be->ops->sync(be), PL_OK);
     be->ops->release(be, device);
+    be->ops->release(be, scale);
     free(targets);
 }
 

@@ -420,15 +420,16 @@ static void classifier_and_its_gradients_match_formula_and_differences(void **st
 {
     (void)state;
     enum { N = CLS_N, V = CLS_V, C = CLS_C };
-    const double scale = 0.25, seed[N] = {scale, scale, scale, scale, scale};
+    const float factor = 0.25f;
+    const double scale = (double)factor, seed[N] = {scale, scale, scale, scale, scale};
     probe p = {.run = run_classifier, .n_out = N, .seed = seed};
     p.a = naive_randoms(N * C, 1, 1.0), p.b = naive_randoms(V * C, 2, 1.0);
     p.out = naive_zeros(N);
     float *x = naive_floats(p.a, N * C), *w = naive_floats(p.b, V * C);
     float loss[N], *dx = filled(N * C, 9.0f), *dw = filled(V * C, -1.0f);
     pl_weight *weight = weight_of(w, V, C);
-    be->ops->classifier(be, loss, act(dx), dw, act(x), weight, cls_targets,
-                        (float)scale, N, V, C);
+    be->ops->classifier(be, loss, act(dx), dw, act(x), weight, cls_targets, &factor, N,
+                        V, C);
     run_classifier(&p);
     expect_close(loss, p.out, N, value_error);
     expect_slopes(&p, p.a, dx, 0.0, N * C);
@@ -444,8 +445,9 @@ static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
     double *x = naive_randoms(N * C, 1, 1.0), *w = naive_randoms(V * C, 2, 1.0);
     float *fx = naive_floats(x, N * C), *fw = naive_floats(w, V * C);
     float loss[N], *dx = filled(N * C, 9.0f), *dw = filled(V * C, 0.0f);
+    const float one = 1.0f;
     pl_weight *weight = weight_of(fw, V, C);
-    be->ops->classifier(be, loss, act(dx), dw, act(fx), weight, cls_targets, 1.0f, N, V,
+    be->ops->classifier(be, loss, act(dx), dw, act(fx), weight, cls_targets, &one, N, V,
                         C);
     for (int n = 0; n < N; n++)
         if (cls_targets[n] < 0) {
@@ -454,7 +456,7 @@ static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
                 assert_true(dx[n * C + c] == 0.0f);
         }
     float only_loss[N];
-    be->ops->classifier(be, only_loss, NULL, NULL, act(fx), weight, cls_targets, 0.0f,
+    be->ops->classifier(be, only_loss, NULL, NULL, act(fx), weight, cls_targets, NULL,
                         N, V, C);
     assert_memory_equal(only_loss, loss, sizeof loss);
     be->ops->weight_destroy(be, &weight);

@@ -35,7 +35,7 @@ function foreign(header, owner) {
 
 BEGIN {
     n = split(layers, names, " ")
-    seam = "^modules/cuda/(device\\.h|warp\\.cuh)$" # what all kernels are written with
+    seam = "^modules/cuda/(device\\.h|warp\\.cuh|transit\\.cuh)$" # what all kernels are written with
     for (i = 1; i <= n; i++) rank[names[i]] = i
     foreign("^zmq", "^base/(wire|gate)\\.c$")
     foreign("^zstd", "^base/zip\\.c$")

@@ -68,8 +68,8 @@ static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
 }
 
 void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
-                    const pl_weight *w, const int32_t *targets, float scale, int N,
-                    int V, int C)
+                    const pl_weight *w, const int32_t *targets, const float *scale,
+                    int N, int V, int C)
 {
     cpu_state *self = cpu_self(be);
     const size_t logits_bytes = (size_t)ROWS * (size_t)V * sizeof(float);
@@ -84,8 +84,8 @@ void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         cpu_logits(be, logits, act_in(x, at, be->act), w, rows, V, C);
 #pragma omp parallel for schedule(static) num_threads(be->n_threads)
         for (int n = 0; n < rows; n++)
-            softmax_row(loss + n0 + n, dlogits, logits, n, targets[n0 + n], scale, V,
-                        be->act);
+            softmax_row(loss + n0 + n, dlogits, logits, n, targets[n0 + n],
+                        dx != NULL ? *scale : 0.0f, V, be->act);
         if (dx == NULL)
             continue;
         cpu_matmul_dx(be, act_at(dx, at, be->act), dlogits, w, rows, V, C, false);

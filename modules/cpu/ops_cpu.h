@@ -53,8 +53,8 @@ void OP(swiglu_forward)(pl_backend *be, pl_act *out, const pl_act *gu, int N, in
 void OP(swiglu_backward)(pl_backend *be, pl_act *dgu, const pl_act *dout,
                          const pl_act *gu, int N, int F);
 void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
-                    const pl_weight *w, const int32_t *targets, float scale, int N,
-                    int V, int C);
+                    const pl_weight *w, const int32_t *targets, const float *scale,
+                    int N, int V, int C);
 void OP(matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
                         const pl_weight *w, int N, int O, int I);
 void OP(logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,

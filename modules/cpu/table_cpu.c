@@ -30,4 +30,9 @@ const pl_ops OP(cpu_ops) = {
     .logits = OP(logits),
     .sum_squares = OP(sum_squares),
     .adamw = OP(adamw),
+    .update_create = pl_host_update_create,
+    .update_destroy = pl_host_update_destroy,
+    .update_apply = pl_host_update_apply,
+    .perform = pl_host_perform,
+    .routine_destroy = pl_host_routine_destroy,
 };

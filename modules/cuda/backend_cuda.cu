@@ -44,21 +44,18 @@ static void cuda_release(pl_backend *be, void *memory)
     note_device(be, cudaFree(memory), "a release");
 }
 
-/* From pageable memory: the caller's bytes are taken when this returns. */
 static void cuda_upload(pl_backend *be, void *device, const void *host, size_t bytes)
 {
-    note_device(
-        be,
-        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_stream(be)),
-        "an upload");
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(
+        self, transit_upload(&self->transit, self->stream, device, host, bytes));
 }
 
 static void cuda_download(pl_backend *be, void *host, const void *device, size_t bytes)
 {
-    note_device(
-        be,
-        cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda_stream(be)),
-        "a download");
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(
+        self, transit_download(&self->transit, self->stream, host, device, bytes));
 }
 
 static void cuda_fill_zero(pl_backend *be, void *device, size_t bytes)
@@ -73,6 +70,7 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
     (void)cudaFree(self->scratch);
     self->scratch = NULL;
     self->scratch_bytes = 0;
+    self->generation++;
     const pl_status status =
         device_check(cudaMalloc(&self->scratch, bytes), "the operations' scratch");
     cuda_note_failure(self, status);
@@ -139,6 +137,11 @@ static pl_ops make_table()
     ops.logits = cuda_logits;
     ops.sum_squares = cuda_sum_squares;
     ops.adamw = cuda_adamw;
+    ops.update_create = cuda_update_create;
+    ops.update_destroy = cuda_update_destroy;
+    ops.update_apply = cuda_update_apply;
+    ops.perform = cuda_perform;
+    ops.routine_destroy = cuda_routine_destroy;
     return ops;
 }
 
@@ -173,6 +176,7 @@ static pl_status start(cuda_state *self)
     PL_RETURN_IF(device_check(cudaSetDevice(self->device), "the choice of a device"));
     PL_RETURN_IF(device_check(
         cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
+    PL_RETURN_IF(transit_open(&self->transit));
     return gemm_cuda_open(&self->gemm);
 }
 
@@ -218,6 +222,7 @@ void cuda_backend_destroy(pl_backend **backend)
     if (self->stream)
         (void)cudaStreamSynchronize(self->stream);
     gemm_cuda_close(&self->gemm);
+    transit_close(&self->transit);
     (void)cudaFree(self->scratch);
     (void)cudaFree(self->rope);
     if (self->stream)

@@ -27,10 +27,10 @@ static __device__ float row_log_sum(const float *row, int V)
     return top + logf(block_sum<THREADS>(sum, sums));
 }
 
-/* loss[n], and with dlogits d(scale * loss) / d logits. */
+/* loss[n], and with dlogits d(*scale * loss) / d logits. */
 static __global__ void __launch_bounds__(THREADS)
     classifier_kernel(float *loss, act *dlogits, const float *logits,
-                      const int32_t *targets, float scale, int V)
+                      const int32_t *targets, const float *scale, int V)
 {
     const size_t row = (size_t)blockIdx.x * (size_t)V;
     const int target = targets[blockIdx.x];
@@ -39,10 +39,11 @@ static __global__ void __launch_bounds__(THREADS)
         loss[blockIdx.x] = target < 0 ? 0.0f : lse - logits[row + (size_t)target];
     if (!dlogits)
         return;
+    const float factor = *scale;
     for (int v = (int)threadIdx.x; v < V; v += THREADS) {
         const size_t at = row + (size_t)v;
         const float p = expf(logits[at] - lse) - (v == target ? 1.0f : 0.0f);
-        dlogits[at] = __float2bfloat16_rn(target < 0 ? 0.0f : scale * p);
+        dlogits[at] = __float2bfloat16_rn(target < 0 ? 0.0f : factor * p);
     }
 }
 
@@ -57,7 +58,7 @@ static size_t rows_of_chunk(int N, int V, bool gradients)
 
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
-                     float scale, int N, int V, int C)
+                     const float *scale, int N, int V, int C)
 {
     const size_t chunk = rows_of_chunk(N, V, dx != NULL);
     const size_t logit_bytes = cuda_lines(chunk * (size_t)V * sizeof(float));

@@ -5,6 +5,7 @@
 #include "modules/backend.h"
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/gemm_cuda.h"
+#include "modules/cuda/transit.cuh"
 
 struct pl_weight {
     const float *master; /* [O,I] */
@@ -25,6 +26,11 @@ struct cuda_state {
     float *rope;
     int rope_positions, rope_size;
     double rope_theta;
+    /* Page-locked memory through which copies pass, and whether it has passed. */
+    device_transit transit;
+    /* How often memory that operations keep was replaced: noted work that names the
+     * old one must not be done again. */
+    uint64_t generation;
     /* The first failure of an operation, reported by sync. */
     pl_status failure;
     char failure_text[512];
@@ -92,11 +98,19 @@ void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
                           const pl_act *gu, int N, int F);
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
-                     float scale, int N, int V, int C);
+                     const float *scale, int N, int V, int C);
 void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
                  int V, int C);
 void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
 void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
                 float grad_scale, const pl_adamw *adam);
+pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
+                             pl_update **out);
+void cuda_update_destroy(pl_backend *be, pl_update **update);
+void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
+                       const pl_step_numbers *numbers);
+void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
+                  void (*work)(void *context), void *context);
+void cuda_routine_destroy(pl_backend *be, pl_routine **routine);
 
 #endif

@@ -58,16 +58,14 @@ static pl_status make_table(cuda_state *self, int n_positions, int D, double the
     (void)cudaFree(self->rope);
     self->rope = NULL;
     self->rope_positions = 0;
+    self->generation++;
     PL_RETURN_IF(device_check(cudaMalloc(&self->rope, bytes), "the rotary table"));
     PL_RETURN_IF(pl_try_alloc(bytes, "the rotary table", &host));
     fill_table(static_cast<float *>(host), n_positions, D, theta);
-    const pl_status status = device_check(
-        cudaMemcpyAsync(self->rope, host, bytes, cudaMemcpyHostToDevice, self->stream),
-        "the rotary table");
-    const pl_status done = device_sync(self->stream, "the rotary table");
+    const pl_status status =
+        transit_upload(&self->transit, self->stream, self->rope, host, bytes);
     pl_free_aligned(host);
     PL_RETURN_IF(status);
-    PL_RETURN_IF(done);
     self->rope_positions = n_positions;
     self->rope_size = D;
     self->rope_theta = theta;

@@ -42,8 +42,8 @@ static void row_backward(float *dx, float *dw, const float *x, const float *w,
 }
 
 void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
-                    const pl_weight *w, const int32_t *targets, float scale, int N,
-                    int V, int C)
+                    const pl_weight *w, const int32_t *targets, const float *scale,
+                    int N, int V, int C)
 {
     (void)be;
     const float *matrix = ref_master(w), *row = ref_view(x);
@@ -59,7 +59,7 @@ void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         loss[n] = (float)(lse - logit);
         if (to)
             row_backward(to + (size_t)n * (size_t)C, dw, row, matrix, targets[n], lse,
-                         scale, V, C);
+                         *scale, V, C);
     }
 }
 

@@ -103,6 +103,11 @@ static const pl_ops ref_ops = {
     .logits = ref_logits,
     .sum_squares = ref_sum_squares,
     .adamw = ref_adamw,
+    .update_create = pl_host_update_create,
+    .update_destroy = pl_host_update_destroy,
+    .update_apply = pl_host_update_apply,
+    .perform = pl_host_perform,
+    .routine_destroy = pl_host_routine_destroy,
 };
 
 pl_status ref_backend_create(const pl_backend_options *options, pl_backend **out)

@@ -64,8 +64,8 @@ void ref_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, in
 void ref_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
                          const pl_act *gu, int N, int F);
 void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
-                    const pl_weight *w, const int32_t *targets, float scale, int N,
-                    int V, int C);
+                    const pl_weight *w, const int32_t *targets, const float *scale,
+                    int N, int V, int C);
 void ref_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
                 int V, int C);
 void ref_sum_squares(pl_backend *be, double *out, const float *g, size_t n);

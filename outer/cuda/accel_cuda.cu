@@ -25,21 +25,6 @@ static pl_status check_device(int ordinal, pl_accel *accel)
     return PL_OK;
 }
 
-static pl_status make_stages(pl_accel *accel)
-{
-    for (int i = 0; i < ACCEL_STAGES; i++) {
-        void *stage = NULL;
-        PL_RETURN_IF(
-            device_check(cudaHostAlloc(&stage, ACCEL_STAGE_BYTES, cudaHostAllocDefault),
-                         "page-locked memory"));
-        accel->stages[i] = static_cast<uint8_t *>(stage);
-        PL_RETURN_IF(device_check(
-            cudaEventCreateWithFlags(&accel->passed[i], cudaEventDisableTiming),
-            "an event"));
-    }
-    return PL_OK;
-}
-
 static pl_status open_on(pl_accel *accel, int ordinal)
 {
     void *flag = NULL;
@@ -50,7 +35,7 @@ static pl_status open_on(pl_accel *accel, int ordinal)
             "a stream"));
         accel->owns_stream = true;
     }
-    PL_RETURN_IF(make_stages(accel));
+    PL_RETURN_IF(transit_open(&accel->transit));
     PL_RETURN_IF(device_check(cudaMalloc(&flag, sizeof(unsigned)), "a flag"));
     accel->first_bad = static_cast<unsigned *>(flag);
     return PL_OK;
@@ -78,12 +63,7 @@ void pl_accel_close(pl_accel **out)
         (void)cudaStreamSynchronize(accel->stream);
     (void)cudaFree(accel->scratch);
     (void)cudaFree(accel->first_bad);
-    for (int i = 0; i < ACCEL_STAGES; i++) {
-        if (accel->passed[i])
-            (void)cudaEventDestroy(accel->passed[i]);
-        if (accel->stages[i])
-            (void)cudaFreeHost(accel->stages[i]);
-    }
+    transit_close(&accel->transit);
     if (accel->owns_stream)
         (void)cudaStreamDestroy(accel->stream);
     pl_free(accel);
@@ -127,70 +107,15 @@ pl_status accel_scratch(pl_accel *accel, size_t bytes, uint8_t **out)
 
 /* ---- copies ---- */
 
-static size_t piece_at(size_t bytes, size_t piece)
-{
-    const size_t left = bytes - piece * ACCEL_STAGE_BYTES;
-    return left < ACCEL_STAGE_BYTES ? left : (size_t)ACCEL_STAGE_BYTES;
-}
-
-static size_t pieces_of(size_t bytes)
-{
-    return (bytes + ACCEL_STAGE_BYTES - 1) / ACCEL_STAGE_BYTES;
-}
-
 pl_status pl_accel_upload(pl_accel *accel, void *device, const void *host, size_t bytes)
 {
-    uint8_t *to = static_cast<uint8_t *>(device);
-    const uint8_t *from = static_cast<const uint8_t *>(host);
-    for (size_t i = 0; i < pieces_of(bytes); i++) {
-        const size_t at = i * ACCEL_STAGE_BYTES, n = piece_at(bytes, i);
-        uint8_t *stage = accel->stages[i % ACCEL_STAGES];
-        const cudaEvent_t passed = accel->passed[i % ACCEL_STAGES];
-        PL_RETURN_IF(device_check(cudaEventSynchronize(passed), "an upload"));
-        memcpy(stage, from + at, n);
-        PL_RETURN_IF(device_check(
-            cudaMemcpyAsync(to + at, stage, n, cudaMemcpyHostToDevice, accel->stream),
-            "an upload"));
-        PL_RETURN_IF(device_check(cudaEventRecord(passed, accel->stream), "an upload"));
-    }
-    return PL_OK;
-}
-
-/* Piece i of a download onto its way, and off it. */
-static pl_status send_piece(pl_accel *accel, const uint8_t *from, size_t bytes,
-                            size_t i)
-{
-    const cudaEvent_t passed = accel->passed[i % ACCEL_STAGES];
-    PL_RETURN_IF(device_check(cudaEventSynchronize(passed), "a download"));
-    PL_RETURN_IF(device_check(
-        cudaMemcpyAsync(accel->stages[i % ACCEL_STAGES], from + i * ACCEL_STAGE_BYTES,
-                        piece_at(bytes, i), cudaMemcpyDeviceToHost, accel->stream),
-        "a download"));
-    return device_check(cudaEventRecord(passed, accel->stream), "a download");
-}
-
-static pl_status take_piece(pl_accel *accel, uint8_t *to, size_t bytes, size_t i)
-{
-    PL_RETURN_IF(device_check(cudaEventSynchronize(accel->passed[i % ACCEL_STAGES]),
-                              "a download"));
-    memcpy(to + i * ACCEL_STAGE_BYTES, accel->stages[i % ACCEL_STAGES],
-           piece_at(bytes, i));
-    return PL_OK;
+    return transit_upload(&accel->transit, accel->stream, device, host, bytes);
 }
 
 pl_status pl_accel_download(pl_accel *accel, void *host, const void *device,
                             size_t bytes)
 {
-    uint8_t *to = static_cast<uint8_t *>(host);
-    const uint8_t *from = static_cast<const uint8_t *>(device);
-    const size_t n = pieces_of(bytes);
-    for (size_t i = 0; i <= n; i++) {
-        if (i < n)
-            PL_RETURN_IF(send_piece(accel, from, bytes, i));
-        if (i > 0)
-            PL_RETURN_IF(take_piece(accel, to, bytes, i - 1));
-    }
-    return PL_OK;
+    return transit_download(&accel->transit, accel->stream, host, device, bytes);
 }
 
 pl_status pl_accel_sync(pl_accel *accel)

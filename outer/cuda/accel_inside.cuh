@@ -1,10 +1,8 @@
 /* Private to outer/cuda: an accelerator, its scratch memory, and its flags. */
 #ifndef PL_OUTER_CUDA_ACCEL_INSIDE_CUH
 #define PL_OUTER_CUDA_ACCEL_INSIDE_CUH
-#include "modules/cuda/device.h"
+#include "modules/cuda/transit.cuh"
 #include "outer/accel.h"
-
-enum { ACCEL_STAGES = 2, ACCEL_STAGE_BYTES = 4 << 20 };
 
 struct pl_accel {
     cudaStream_t stream;
@@ -13,10 +11,7 @@ struct pl_accel {
     /* Device memory of one call; grows and stays. */
     uint8_t *scratch;
     size_t scratch_bytes;
-    /* Page-locked memory through which copies pass: while one half is filled or
-     * emptied, the other is on its way. */
-    uint8_t *stages[ACCEL_STAGES];
-    cudaEvent_t passed[ACCEL_STAGES];
+    device_transit transit;
     /* The first tile in which a kernel found what must not be, on the device. */
     unsigned *first_bad;
 };

@@ -1,6 +1,7 @@
 # Steps and codecs on a GPU (outer/cuda), emulated; and the same tests on a real one
 # where nvcc compiled them (label gpu: without a device they say so and pass).
-set(accel_sources ${PL_ACCEL_SOURCES} ${CMAKE_SOURCE_DIR}/modules/cuda/device.cu)
+set(accel_sources ${PL_ACCEL_SOURCES} ${CMAKE_SOURCE_DIR}/modules/cuda/device.cu
+  ${CMAKE_SOURCE_DIR}/modules/cuda/transit.cu)
 set_source_files_properties(${accel_sources} PROPERTIES LANGUAGE CXX)
 add_library(pl_accel_emulated OBJECT ${accel_sources})
 target_link_libraries(pl_accel_emulated PUBLIC pl_emulation)

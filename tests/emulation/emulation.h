@@ -20,13 +20,15 @@
  *     them (between blocks nothing is a barrier)
  *   - a barrier or warp operation that only some threads reach
  *   - launches that a device would refuse
+ *   - what must not happen while a stream is captured
  *   - host code that touches device memory (it faults)
  *
  * A finding ends the kernel and is the device's sticky error, as on a device:
  * cudaGetErrorString gives the sentence, which names kernel, block, thread, address.
  *
  * What depends on the order of threads is found by running in several orders and
- * comparing bytes.
+ * comparing bytes. What depends on a stream having got far enough is found because a
+ * stream does nothing before somebody waits for it (runtime.cc).
  */
 #ifndef PL_TESTS_EMULATION_EMULATION_H
 #define PL_TESTS_EMULATION_EMULATION_H
@@ -56,6 +58,9 @@ const char *emulation_take_finding(void);
  * arguments; i < emulation_n_kernels(). */
 size_t emulation_n_kernels(void);
 const char *emulation_kernel(size_t i);
+
+/* From now on no stream can be captured, as with a driver that cannot. */
+void emulation_refuse_captures(bool refuse);
 
 /* Allocations of device memory that were not freed, and the bytes of all. */
 size_t emulation_n_allocations(size_t *bytes);

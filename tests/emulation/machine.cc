@@ -339,6 +339,7 @@ void machine_find(bool place, const char *format, ...)
 
 const char *emulation_take_finding(void)
 {
+    runtime_finish();
     taken.swap(finding);
     finding.clear();
     (void)cudaGetLastError();

@@ -23,8 +23,10 @@ const char *machine_running_kernel(void); /* NULL between kernels */
 
 /* ---- runtime.cc ---- */
 
-/* Does `step` now, or at each launch of the graph that the stream is noted into. */
+/* Does `step` when the stream gets there, or at each launch of the graph that the
+ * stream is noted into. */
 cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
+void runtime_finish(void); /* all streams to their end */
 
 /* ---- memory.cc ---- */
 

@@ -1,8 +1,17 @@
-/* The CUDA runtime on the host: one device, everything done at once, except between
- * cudaStreamBeginCapture and cudaStreamEndCapture, where it is noted and done by each
- * cudaGraphLaunch. */
+/* The CUDA runtime on the host: one device, and streams that do nothing before somebody
+ * waits for them. So what a device would do late happens as late as it may: a copy from
+ * page-locked memory reads it when the stream gets there, and who overwrites it before,
+ * or reads a result before it waited, sees what a device might show. From other memory
+ * the bytes are taken at the call, to other memory they are there when it returns, as
+ * the runtime's documentation has it.
+ *
+ * Between cudaStreamBeginCapture and cudaStreamEndCapture all is noted only, and done
+ * by each cudaGraphLaunch. What must not happen meanwhile spoils the capture. */
 #include "tests/emulation/machine.h"
+#include <algorithm>
+#include <deque>
 #include <map>
+#include <set>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string>
@@ -13,16 +22,24 @@ struct emulated_graph {
 };
 struct emulated_stream {
     emulated_graph *capture;
+    bool spoilt;   /* the capture */
+    bool blocking; /* in turns with the default stream */
+    std::deque<std::function<void()>> pending;
+    uint64_t issued, done; /* steps so far */
 };
 struct emulated_event {
-    int unused;
+    emulated_stream *stream; /* NULL before it is recorded */
+    uint64_t issued;
 };
 
 namespace
 {
 cudaError_t last_error;
 emulated_stream default_stream;
+std::set<emulated_stream *> streams = {&default_stream};
 std::map<const void *, int> shared_limits;
+std::map<const uint8_t *, size_t> page_locked;
+bool captures_refused;
 
 cudaError_t note(cudaError_t error)
 {
@@ -34,6 +51,55 @@ cudaError_t note(cudaError_t error)
 emulated_stream *stream_of(cudaStream_t stream)
 {
     return stream ? stream : &default_stream;
+}
+
+/* Does what the stream was asked for, up to its step number `until`. */
+void drain(emulated_stream *stream, uint64_t until)
+{
+    while (stream->done < until && !stream->pending.empty() && !machine_has_finding()) {
+        const std::function<void()> step = stream->pending.front();
+        stream->pending.pop_front();
+        step();
+        stream->done++;
+    }
+    if (machine_has_finding()) { /* a device does nothing after its first failure */
+        stream->pending.clear();
+        stream->done = stream->issued;
+    }
+}
+
+void drain_all(void)
+{
+    for (emulated_stream *stream : streams)
+        drain(stream, stream->issued);
+}
+
+/* Streams made without cudaStreamNonBlocking and the default stream wait for each
+ * other. */
+void take_turns(emulated_stream *stream)
+{
+    for (emulated_stream *other : streams)
+        if (other != stream &&
+            (stream == &default_stream ? other->blocking
+                                       : stream->blocking && other == &default_stream))
+            drain(other, other->issued);
+}
+
+/* Calls that wait, or touch memory behind a stream's back: not within a capture. */
+bool spoils_capture(void)
+{
+    bool found = false;
+    for (emulated_stream *stream : streams)
+        if (stream->capture)
+            found = stream->spoilt = true;
+    return found;
+}
+
+bool is_page_locked(const void *memory)
+{
+    const uint8_t *at = static_cast<const uint8_t *>(memory);
+    auto i = page_locked.upper_bound(at);
+    return i != page_locked.begin() && at < std::prev(i)->first + std::prev(i)->second;
 }
 
 void copy(void *to, const void *from, size_t bytes)
@@ -66,11 +132,20 @@ cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &s
 {
     if (machine_has_finding())
         return note(cudaErrorLaunchFailure);
-    if (stream_of(stream)->capture)
-        stream_of(stream)->capture->steps.push_back(step);
-    else
-        step();
-    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
+    emulated_stream *s = stream_of(stream);
+    if (s->capture) {
+        s->capture->steps.push_back(step);
+        return cudaSuccess;
+    }
+    take_turns(s);
+    s->pending.push_back(step);
+    s->issued++;
+    return cudaSuccess;
+}
+
+void runtime_finish(void)
+{
+    drain_all();
 }
 
 /* ---- device ---- */
@@ -131,6 +206,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 }
 cudaError_t cudaDeviceSynchronize(void)
 {
+    if (spoils_capture())
+        return note(cudaErrorStreamCaptureUnsupported);
+    drain_all();
     return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
@@ -166,8 +244,11 @@ const char *cudaGetErrorString(cudaError_t error)
     case cudaErrorInvalidValue:
     case cudaErrorNoDevice:
     case cudaErrorNotSupported:
-    case cudaErrorStreamCaptureUnsupported:
         break;
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+        return "operation failed due to a previous error during capture";
     }
     return "an emulated error";
 }
@@ -176,18 +257,27 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+    *memory = NULL;
+    if (spoils_capture())
+        return note(cudaErrorStreamCaptureUnsupported);
     *memory = memory_allocate(bytes ? bytes : 1);
     return *memory ? cudaSuccess : note(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void *memory)
 {
+    if (spoils_capture())
+        return note(cudaErrorStreamCaptureUnsupported);
+    drain_all();
     return !memory || memory_free(memory) ? cudaSuccess : note(cudaErrorInvalidValue);
 }
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     (void)flags;
     *memory = malloc(bytes ? bytes : 1);
-    return *memory ? cudaSuccess : note(cudaErrorMemoryAllocation);
+    if (!*memory)
+        return note(cudaErrorMemoryAllocation);
+    page_locked[static_cast<const uint8_t *>(*memory)] = bytes ? bytes : 1;
+    return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void **memory, size_t bytes)
 {
@@ -195,6 +285,8 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 }
 cudaError_t cudaFreeHost(void *memory)
 {
+    drain_all();
+    page_locked.erase(static_cast<const uint8_t *>(memory));
     free(memory);
     return cudaSuccess;
 }
@@ -206,11 +298,25 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                      bytes, from, to);
         return note(cudaErrorInvalidValue);
     }
-    return runtime_in_order(stream, [=] { copy(to, from, bytes); });
+    const bool pageable_from = !memory_is_device(from) && !is_page_locked(from);
+    const bool pageable_to = !memory_is_device(to) && !is_page_locked(to);
+    if ((pageable_from || pageable_to) && spoils_capture()) {
+        machine_find(false, "a copy of %zu bytes of pageable memory in a capture",
+                     bytes);
+        return note(cudaErrorStreamCaptureUnsupported);
+    }
+    if (pageable_from) {
+        const std::string taken(static_cast<const char *>(from), bytes);
+        (void)runtime_in_order(stream, [=] { copy(to, taken.data(), bytes); });
+    } else {
+        (void)runtime_in_order(stream, [=] { copy(to, from, bytes); });
+    }
+    return pageable_to ? cudaStreamSynchronize(stream) : cudaSuccess;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
-    return cudaMemcpyAsync(to, from, bytes, kind, NULL);
+    const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, NULL);
+    return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
 }
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
@@ -228,8 +334,9 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
-    (void)flags;
     *stream = new emulated_stream();
+    (*stream)->blocking = !(flags & cudaStreamNonBlocking);
+    streams.insert(*stream);
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
@@ -238,18 +345,25 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream)
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    drain(stream, stream->issued);
+    streams.erase(stream);
     delete stream;
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    if (stream_of(stream)->capture)
+    if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
-    return cudaDeviceSynchronize();
+    drain(stream_of(stream), stream_of(stream)->issued);
+    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
-    return cudaSuccess;
+    const emulated_event until = *event;
+    return runtime_in_order(stream, [=] {
+        if (until.stream && streams.count(until.stream))
+            drain(until.stream, until.issued);
+    });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
@@ -266,13 +380,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     delete event;
     return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    *event = emulated_event{stream_of(stream), stream_of(stream)->issued};
     return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t)
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    return cudaDeviceSynchronize();
+    if (spoils_capture())
+        return note(cudaErrorStreamCaptureUnsupported);
+    if (event->stream && streams.count(event->stream))
+        drain(event->stream, event->issued);
+    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t, cudaEvent_t)
 {
@@ -282,11 +401,17 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t, cudaEvent_t)
 
 /* ---- graphs ---- */
 
+void emulation_refuse_captures(bool refuse)
+{
+    captures_refused = refuse;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
-    if (!stream || stream->capture)
+    if (!stream || stream->capture || captures_refused)
         return note(cudaErrorStreamCaptureUnsupported);
     stream->capture = new emulated_graph();
+    stream->spoilt = false;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
@@ -295,7 +420,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     if (!*graph)
         return note(cudaErrorInvalidValue);
     stream->capture = NULL;
-    return cudaSuccess;
+    if (!stream->spoilt)
+        return cudaSuccess;
+    delete *graph;
+    *graph = NULL;
+    return note(cudaErrorStreamCaptureInvalidated);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long)
@@ -303,12 +432,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
     *exec = new emulated_graph(*graph);
     return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t)
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     for (const std::function<void()> &step : exec->steps)
-        if (!machine_has_finding())
-            step();
-    return cudaDeviceSynchronize();
+        (void)runtime_in_order(stream, step);
+    return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {

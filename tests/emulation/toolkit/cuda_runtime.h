@@ -20,7 +20,8 @@ typedef enum cudaError {
     cudaErrorInvalidDevice = 101,
     cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
-    cudaErrorStreamCaptureUnsupported = 900
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901
 } cudaError_t;
 
 typedef struct emulated_stream *cudaStream_t;

@@ -1,0 +1,100 @@
+/* A whole step as one CUDA graph.
+ *
+ * The first call of a routine does its work as it is: cuBLASLt chooses algorithms,
+ * scratch grows, kernels get their shared memory. The second one is captured instead,
+ * and what was captured is launched; later ones launch it again: one call of the driver
+ * instead of hundreds. When memory that the graph names was replaced since, or the
+ * shape is another one, it begins anew.
+ *
+ * Where the driver refuses to capture, the routine goes on without; the backend's
+ * remark says why.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+
+struct pl_routine {
+    uint64_t shape, generation;
+    int n_calls;
+    bool refused;
+    cudaGraphExec_t exec;
+};
+
+static void forget_graph(pl_routine *r)
+{
+    if (r->exec)
+        (void)cudaGraphExecDestroy(r->exec);
+    r->exec = NULL;
+    r->n_calls = 0;
+}
+
+/* What the stream was asked for by `work`, as a graph; nothing of it is done. */
+static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
+                         cudaGraphExec_t *out)
+{
+    cudaGraph_t graph = NULL;
+    PL_RETURN_IF(device_check(
+        cudaStreamBeginCapture(self->stream, cudaStreamCaptureModeThreadLocal),
+        "the beginning of a capture"));
+    work(context);
+    pl_status status = device_check(cudaStreamEndCapture(self->stream, &graph),
+                                    "the end of a capture");
+    if (status == PL_OK)
+        status = device_check(cudaGraphInstantiate(out, graph, 0), "making a graph");
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+/* A failure within the capture is the capture's: the work is done without it then. */
+static void make_graph(pl_backend *be, pl_routine *r, void (*work)(void *),
+                       void *context)
+{
+    cuda_state *self = cuda_self(be);
+    const pl_status before = self->failure;
+    pl_status status = capture(self, work, context, &r->exec);
+    if (before == PL_OK && self->failure != PL_OK) {
+        status = pl_fail(self->failure, "%s", self->failure_text);
+        self->failure = PL_OK;
+    }
+    if (status == PL_OK)
+        return;
+    forget_graph(r);
+    r->refused = true;
+    snprintf(be->remark, sizeof be->remark, "steps run without a CUDA graph: %.400s",
+             pl_last_error());
+}
+
+static bool is_current(const cuda_state *self, const pl_routine *r, uint64_t shape)
+{
+    return r->shape == shape && r->generation == self->generation;
+}
+
+void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
+                  void (*work)(void *context), void *context)
+{
+    cuda_state *self = cuda_self(be);
+    if (!*routine)
+        *routine = static_cast<pl_routine *>(pl_alloc(sizeof **routine));
+    pl_routine *r = *routine;
+    if (!is_current(self, r, shape))
+        forget_graph(r);
+    if (r->n_calls == 1 && !r->refused)
+        make_graph(be, r, work, context);
+    if (r->exec)
+        cuda_note_failure(
+            self, device_check(cudaGraphLaunch(r->exec, self->stream), "a graph"));
+    else
+        work(context);
+    r->n_calls++;
+    r->shape = shape;
+    r->generation = self->generation;
+}
+
+void cuda_routine_destroy(pl_backend *be, pl_routine **routine)
+{
+    if (!*routine)
+        return;
+    (void)cudaStreamSynchronize(cuda_stream(be));
+    forget_graph(*routine);
+    pl_free(*routine);
+    *routine = NULL;
+}

@@ -1,0 +1,99 @@
+/* Copies in pieces; the halves take turns, also from one copy to the next. */
+#include "modules/cuda/transit.cuh"
+
+pl_status transit_open(device_transit *transit)
+{
+    for (int i = 0; i < TRANSIT_HALVES; i++) {
+        void *memory = NULL;
+        PL_RETURN_IF(device_check(
+            cudaHostAlloc(&memory, TRANSIT_PIECE_BYTES, cudaHostAllocDefault),
+            "page-locked memory"));
+        transit->memory[i] = static_cast<uint8_t *>(memory);
+        PL_RETURN_IF(device_check(
+            cudaEventCreateWithFlags(&transit->passed[i], cudaEventDisableTiming),
+            "an event"));
+    }
+    return PL_OK;
+}
+
+void transit_close(device_transit *transit)
+{
+    for (int i = 0; i < TRANSIT_HALVES; i++) {
+        if (transit->passed[i])
+            (void)cudaEventDestroy(transit->passed[i]);
+        if (transit->memory[i])
+            (void)cudaFreeHost(transit->memory[i]);
+    }
+    *transit = device_transit{};
+}
+
+/* A half whose last copy has passed. */
+static pl_status take_half(device_transit *transit, const char *what, int *out)
+{
+    *out = (int)(transit->next++ % TRANSIT_HALVES);
+    return device_check(cudaEventSynchronize(transit->passed[*out]), what);
+}
+
+static size_t piece_at(size_t bytes, size_t at)
+{
+    return bytes - at < TRANSIT_PIECE_BYTES ? bytes - at : (size_t)TRANSIT_PIECE_BYTES;
+}
+
+pl_status transit_upload(device_transit *transit, cudaStream_t stream, void *device,
+                         const void *host, size_t bytes)
+{
+    static const char what[] = "an upload";
+    uint8_t *to = static_cast<uint8_t *>(device);
+    const uint8_t *from = static_cast<const uint8_t *>(host);
+    for (size_t at = 0; at < bytes; at += TRANSIT_PIECE_BYTES) {
+        const size_t n = piece_at(bytes, at);
+        int half;
+        PL_RETURN_IF(take_half(transit, what, &half));
+        memcpy(transit->memory[half], from + at, n);
+        PL_RETURN_IF(device_check(cudaMemcpyAsync(to + at, transit->memory[half], n,
+                                                  cudaMemcpyHostToDevice, stream),
+                                  what));
+        PL_RETURN_IF(
+            device_check(cudaEventRecord(transit->passed[half], stream), what));
+    }
+    return PL_OK;
+}
+
+/* A piece that is on its way, and where it goes. */
+struct arrival {
+    int half;
+    uint8_t *to;
+    size_t bytes;
+};
+
+static pl_status take_arrival(const device_transit *transit, const arrival *piece,
+                              const char *what)
+{
+    PL_RETURN_IF(
+        device_check(cudaEventSynchronize(transit->passed[piece->half]), what));
+    memcpy(piece->to, transit->memory[piece->half], piece->bytes);
+    return PL_OK;
+}
+
+pl_status transit_download(device_transit *transit, cudaStream_t stream, void *host,
+                           const void *device, size_t bytes)
+{
+    static const char what[] = "a download";
+    uint8_t *to = static_cast<uint8_t *>(host);
+    const uint8_t *from = static_cast<const uint8_t *>(device);
+    arrival last = {};
+    for (size_t at = 0; at < bytes; at += TRANSIT_PIECE_BYTES) {
+        arrival piece = {0, to + at, piece_at(bytes, at)};
+        PL_RETURN_IF(take_half(transit, what, &piece.half));
+        PL_RETURN_IF(
+            device_check(cudaMemcpyAsync(transit->memory[piece.half], from + at,
+                                         piece.bytes, cudaMemcpyDeviceToHost, stream),
+                         what));
+        PL_RETURN_IF(
+            device_check(cudaEventRecord(transit->passed[piece.half], stream), what));
+        if (last.to)
+            PL_RETURN_IF(take_arrival(transit, &last, what));
+        last = piece;
+    }
+    return last.to ? take_arrival(transit, &last, what) : PL_OK;
+}

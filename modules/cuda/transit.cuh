@@ -1,0 +1,27 @@
+/* Page-locked memory through which copies between host and device pass, in pieces:
+ * while one half is filled or emptied by the host, the other is on its way.
+ *
+ * An upload returns as soon as the host's bytes are taken; the device works on what it
+ * was told before. A download returns when its bytes are there.
+ */
+#ifndef PL_MODULES_CUDA_TRANSIT_CUH
+#define PL_MODULES_CUDA_TRANSIT_CUH
+#include "modules/cuda/device.h"
+
+enum { TRANSIT_HALVES = 2, TRANSIT_PIECE_BYTES = 8 << 20 };
+
+struct device_transit {
+    uint8_t *memory[TRANSIT_HALVES];
+    cudaEvent_t passed[TRANSIT_HALVES];
+    unsigned next; /* half */
+};
+
+/* Closing is allowed after a failed opening; the stream must have come to its end. */
+PL_MUST_CHECK pl_status transit_open(device_transit *transit);
+void transit_close(device_transit *transit);
+PL_MUST_CHECK pl_status transit_upload(device_transit *transit, cudaStream_t stream,
+                                       void *device, const void *host, size_t bytes);
+PL_MUST_CHECK pl_status transit_download(device_transit *transit, cudaStream_t stream,
+                                         void *host, const void *device, size_t bytes);
+
+#endif

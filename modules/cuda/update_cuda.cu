@@ -1,0 +1,240 @@
+/* The optimizer's step on a whole path in two launches (modules/ops.h, update_apply).
+ *
+ *   squares   a fixed number of blocks, each over the gradients that are its turn; its
+ *             sum becomes NaN if a loss that is its turn is not finite
+ *   update    every block adds up those sums again, in the same order, and so knows the
+ *             clipping factor; then it steps one piece of the parameters, writes their
+ *             compute copies and clears the gradients: 34 bytes a parameter, once
+ *
+ * Each rounding is the reference's, so that its bytes are too, but for the order of the
+ * sum of squares.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+#include "modules/cuda/warp.cuh"
+#include <math.h>
+
+enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = 512 };
+enum { PIECE = THREADS * ACTS_WIDE * 4 };
+
+/* A stretch of parameters of one kind: what one block steps. */
+struct update_piece {
+    size_t at;
+    unsigned n;
+    bool decay, wide; /* wide: ACTS_WIDE at a time */
+    act *copy;        /* of its first parameter; or NULL */
+};
+
+struct pl_update {
+    float *params, *grads, *moments;
+    size_t n_params;
+    double *squares, *parts; /* parts [SUM_BLOCKS] */
+    update_piece *pieces;
+    unsigned n_pieces;
+};
+
+/* ---- kernels ---- */
+
+static __global__ void __launch_bounds__(THREADS)
+    update_squares_kernel(double *parts, const float *g, size_t n, const float *loss,
+                          int N)
+{
+    __shared__ double scratch[WARPS];
+    const size_t stride = (size_t)gridDim.x * THREADS;
+    const size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    double sum = 0.0;
+    for (size_t i = first; i < n; i += stride)
+        sum += (double)g[i] * (double)g[i];
+    for (size_t i = first; i < (size_t)N; i += stride)
+        if (!isfinite(loss[i]))
+            sum = nan("");
+    sum = block_sum<THREADS>(sum, scratch);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = sum;
+}
+
+/* The reference's step (ref/adamw_ref.c) of one parameter. */
+static __device__ __forceinline__ void step_one(float *p, float *m, float *v, float g,
+                                                const pl_step_numbers *s, float decay)
+{
+    const float b1 = s->adam.beta1, b2 = s->adam.beta2;
+    *m = b1 * *m + (1.0f - b1) * g;
+    *v = b2 * *v + (1.0f - b2) * g * g;
+    const float step = (*m / s->mass1) / (sqrtf(*v / s->mass2) + s->adam.eps);
+    *p = *p - s->adam.lr * (step + decay * *p);
+}
+
+/* V parameters from the piece's i-th on. */
+template <int V>
+static __device__ __forceinline__ void step_some(const pl_update *u,
+                                                 const update_piece *piece, unsigned i,
+                                                 const pl_step_numbers *s, float factor)
+{
+    const size_t at = piece->at + i;
+    const float decay = piece->decay ? s->adam.weight_decay : 0.0f;
+    float p[V], m[V], v[V], g[V];
+    load_floats<V>(p, u->params + at);
+    load_floats<V>(m, u->moments + at);
+    load_floats<V>(v, u->moments + u->n_params + at);
+    load_floats<V>(g, u->grads + at);
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        step_one(&p[k], &m[k], &v[k], g[k] * factor, s, decay);
+        g[k] = 0.0f;
+    }
+    store_floats<V>(u->params + at, p);
+    store_floats<V>(u->moments + at, m);
+    store_floats<V>(u->moments + u->n_params + at, v);
+    store_floats<V>(u->grads + at, g);
+    if (piece->copy)
+        store_acts<V>(piece->copy + i, p);
+}
+
+static __device__ void clear_piece(float *g, unsigned n)
+{
+    for (unsigned i = threadIdx.x; i < n; i += THREADS)
+        g[i] = 0.0f;
+}
+
+/* As pl_host_update_apply's clip_factor. */
+static __device__ float clip_factor(double squares, float clip)
+{
+    const double norm = sqrt(squares);
+    return clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    update_step_kernel(pl_update u, unsigned n_parts, const pl_step_numbers *numbers)
+{
+    __shared__ double scratch[WARPS];
+    double sum = 0.0;
+    for (unsigned i = threadIdx.x; i < n_parts; i += THREADS)
+        sum += u.parts[i];
+    sum = block_sum<THREADS>(sum, scratch);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *u.squares = sum;
+    const update_piece piece = u.pieces[blockIdx.x];
+    if (!isfinite(sum)) {
+        clear_piece(u.grads + piece.at, piece.n);
+        return; /* all blocks */
+    }
+    const pl_step_numbers s = *numbers;
+    const float factor = clip_factor(sum, s.clip);
+    if (piece.wide)
+        for (unsigned i = threadIdx.x * ACTS_WIDE; i < piece.n;
+             i += THREADS * ACTS_WIDE)
+            step_some<ACTS_WIDE>(&u, &piece, i, &s, factor);
+    else
+        for (unsigned i = threadIdx.x; i < piece.n; i += THREADS)
+            step_some<1>(&u, &piece, i, &s, factor);
+}
+
+/* ---- pieces ---- */
+
+/* The weight that begins at or holds parameter `at`; else NULL, and *end becomes the
+ * next one's beginning if that is nearer. */
+static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t *end)
+{
+    for (int i = 0; i < plan->n_weights; i++) {
+        const pl_weight *w = plan->weights[i];
+        const size_t start = (size_t)(w->master - plan->params);
+        if (at >= start && at < start + w->n) {
+            *end = min(*end, start + w->n);
+            return w;
+        }
+        if (start > at)
+            *end = min(*end, start);
+    }
+    return NULL;
+}
+
+/* The piece that begins at `at`, in a run that ends at `end`. */
+static update_piece cut_piece(const pl_update_plan *plan, const pl_decay_run *run,
+                              size_t at)
+{
+    size_t end = run->offset + run->n;
+    const pl_weight *w = weight_at(plan, at, &end);
+    update_piece piece = {};
+    piece.at = at;
+    piece.n = (unsigned)min(end - at, (size_t)PIECE);
+    piece.decay = run->decay;
+    piece.copy = w ? w->copy + (at - (size_t)(w->master - plan->params)) : NULL;
+    piece.wide = (at | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
+                 reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
+    return piece;
+}
+
+/* How many there are; they go to `out` unless it is NULL. */
+static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
+{
+    unsigned n = 0;
+    for (int r = 0; r < plan->n_runs; r++) {
+        const pl_decay_run *run = &plan->runs[r];
+        for (size_t at = run->offset; at < run->offset + run->n; n++) {
+            const update_piece piece = cut_piece(plan, run, at);
+            at += piece.n;
+            if (out)
+                out[n] = piece;
+        }
+    }
+    return n;
+}
+
+/* ---- the door ---- */
+
+/* The sums and the pieces are one block of device memory. */
+static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *u)
+{
+    const size_t sums = cuda_lines(SUM_BLOCKS * sizeof(double));
+    void *memory = NULL, *host = NULL;
+    u->n_pieces = cut_pieces(plan, NULL);
+    const size_t bytes = u->n_pieces * sizeof(update_piece);
+    PL_RETURN_IF(
+        device_check(cudaMalloc(&memory, sums + bytes), "the optimizer's list"));
+    u->parts = static_cast<double *>(memory);
+    u->pieces = reinterpret_cast<update_piece *>(static_cast<uint8_t *>(memory) + sums);
+    PL_RETURN_IF(pl_try_alloc(bytes, "the optimizer's list", &host));
+    memset(host, 0, bytes);
+    cut_pieces(plan, static_cast<update_piece *>(host));
+    const pl_status status =
+        transit_upload(&self->transit, self->stream, u->pieces, host, bytes);
+    pl_free_aligned(host);
+    return status;
+}
+
+pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
+                             pl_update **out)
+{
+    *out = NULL;
+    pl_update *u = static_cast<pl_update *>(pl_alloc(sizeof *u));
+    u->params = plan->params;
+    u->grads = plan->grads;
+    u->moments = plan->moments;
+    u->n_params = plan->n_params;
+    u->squares = plan->squares;
+    const pl_status status = place(cuda_self(be), plan, u);
+    if (status != PL_OK)
+        cuda_update_destroy(be, &u);
+    *out = u;
+    return status;
+}
+
+void cuda_update_destroy(pl_backend *be, pl_update **update)
+{
+    if (!*update)
+        return;
+    cuda_note_failure(cuda_self(be),
+                      device_check(cudaFree((*update)->parts), "a release"));
+    pl_free(*update);
+    *update = NULL;
+}
+
+void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
+                       const pl_step_numbers *numbers)
+{
+    const unsigned blocks =
+        min((unsigned)SUM_BLOCKS, blocks_for(update->n_params, THREADS));
+    PL_LAUNCH(update_squares_kernel, blocks, THREADS, 0, cuda_stream(be), update->parts,
+              update->grads, update->n_params, loss, N);
+    PL_LAUNCH(update_step_kernel, update->n_pieces, THREADS, 0, cuda_stream(be),
+              *update, blocks, numbers);
+}
