@@ -21,6 +21,7 @@ int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int store_explain(int argc, char **argv); /* argv[0] is "store" */
+int cmd_audit(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_hub(int argc, char **argv);

@@ -109,15 +109,26 @@ static pl_status read_gate(const process *p, double *out)
                    p->norm_gate);
 }
 
+static pl_status read_audit(const process *p, double *out)
+{
+    *out = 0;
+    if (!p->audit || (pl_parse_real(p->audit, out) == PL_OK && *out >= 0 && *out <= 1))
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--audit takes a share of tasks, 0 to 1, not `%s`",
+                   p->audit);
+}
+
 int cmd_home(int argc, char **argv)
 {
-    double gate = 0;
+    double gate = 0, audit = 0;
     process p;
     pl_status status = process_open(argc, argv, "home", &p);
     if (status == PL_OK)
         status = needs(p.store, "home needs --run FOLDER, or --store FOLDER");
     if (status == PL_OK)
         status = read_gate(&p, &gate);
+    if (status == PL_OK)
+        status = read_audit(&p, &audit);
     if (status != PL_OK)
         return cli_fail(status);
     pl_home_options options = {.store = p.store,
@@ -127,6 +138,7 @@ int cmd_home(int argc, char **argv)
                                .keep_momentum = p.keep_momentum,
                                .compress = p.compress,
                                .norm_gate = gate,
+                               .audit = audit,
                                .staging_bytes = (uint64_t)p.staging,
                                .stop = cli_stop_flag(false)};
     return process_ended(pl_home_run(&options));

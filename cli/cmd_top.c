@@ -102,6 +102,19 @@ static void show(const screen *s)
 }
 
 /* ---- what stands on it ---- */
+static void put_audits(screen *s, const pl_json *status)
+{
+    const pl_json *fenced = pl_json_get(status, "fenced");
+    double agreed = number(status, "audits_agreed"),
+           differed = number(status, "audits_differed"),
+           open = number(status, "audits_open");
+    if (agreed + differed + open > 0)
+        put(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
+            differed, number(status, "audits_void"), open);
+    for (size_t i = 0; i < pl_json_count(fenced); i++)
+        put(s, "FENCED   %s", word(pl_json_at(fenced, i), "reason"));
+}
+
 static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");
@@ -124,6 +137,7 @@ static void put_head(screen *s, const pl_json *status)
         pl_human_count(rate, tokens), busy, here, number(status, "leases_granted"),
         number(status, "leases_expired"), number(status, "tasks_failed"),
         number(status, "backups_granted"), number(status, "backups_won"));
+    put_audits(s, status);
     if (word(status, "failure")[0])
         put(s, "FAILED   %s", word(status, "failure"));
 }

@@ -58,6 +58,7 @@ typedef struct config {
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging;
     config_text backup;
+    double audit;
     config_text hub_bind, home_bind, encrypt, advertise, metrics;
     bool attach, local_workers;
 } config;

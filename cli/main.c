@@ -50,6 +50,10 @@ static const char import_options[] =
     "  --out FILE.yaml     configuration of a run that begins with it\n"
     "  --set KEY=VALUE     any key but the model's shape\n"
     "  --json              one JSON object on one line\n";
+static const char audit_options[] =
+    "  WORKER              versions that it contributed to, and how to undo them\n"
+    "  --run RUN           folder of the run (pathloom-run); it may be training\n"
+    "  --json              one JSON object a line\n";
 static const char top_options[] =
     "  --run RUN           folder of the run (pathloom-run)\n"
     "  --hub ADDRESS       of a job elsewhere, with --key FILE of an inspector\n"
@@ -117,6 +121,9 @@ static const char hub_options[] =
     "  --home ADDRESS      of a home; once for each\n" LISTEN_OPTIONS
     "  --ttl-ms N          a lease that is not renewed so long is given to others "
     "(2000)\n"
+    "  --backup WORD       an idle worker begins what another is slow at: off, auto "
+    "(the\n"
+    "                      same kind of device) or any (auto)\n"
     "  --metrics HOST:PORT answers Prometheus at /metrics\n" LOG_OPTIONS;
 static const char home_options[] =
     "  --run RUN           takes keys, store and place of the address from this "
@@ -125,6 +132,7 @@ static const char home_options[] =
     "  --store FOLDER      its store, made if it is not there\n" LISTEN_OPTIONS
     "  --staging-bytes N   of uploads in memory (1073741824)\n"
     "  --keep-updates      keep merged updates\n"
+    "  --audit X           share of tasks that a second worker does again (0)\n"
     "  --norm-gate X       refuse updates longer than X times the usual; 0: none (10)\n"
     "  --keep-momentum     keep the outer momentum of old versions\n"
     "  --compress          make old versions smaller while nothing else is to "
@@ -177,6 +185,9 @@ const verb verbs[] = {
     {"data", "data coverage [ARM] --run RUN [--json]",
      "which samples the paths were trained on: none lost, none twice", status_options,
      cmd_data, false},
+    {"audit", "audit [WORKER] --run RUN [--json]",
+     "tasks that were done twice, who is fenced, and what a worker contributed to",
+     audit_options, cmd_audit, false},
     {"status", "status --run RUN [--json]", "what a running job does", status_options,
      cmd_status, false},
     {"top", "top --run RUN", "watch a running job on one screen", top_options, cmd_top,

@@ -34,6 +34,7 @@
     X("expect", NUMBER, expect)                                                        \
     X("wait-ms", NUMBER, wait_ms)                                                      \
     X("norm-gate", TEXT, norm_gate)                                                    \
+    X("audit", TEXT, audit)                                                            \
     X("backup", TEXT, backup)                                                          \
     X("part", TEXT, part)                                                              \
     X("keep-updates", FLAG, keep_updates)                                              \

@@ -8,6 +8,7 @@ typedef struct process {
     const char *key, *keys, *advertise, *run, *offer, *metrics, *token_file;
     const char *part;      /* which of several homes of a run: "2/3" */
     const char *norm_gate; /* a number; NULL: the usual one */
+    const char *audit;     /* a number; NULL: none */
     const char *backup;    /* off, auto, any; NULL: auto */
     const char *homes[PL_HOMES_MAX];
     int n_homes;

@@ -53,9 +53,9 @@ static char *home_store(const run *r, int i, char out[PL_PATH_MAX])
 static pl_status start_home(run *r, int index)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
-        gate[32];
+        gate[32], audit[32];
     key_words k;
-    const char *argv[24] = {"pathloom", "home", "--bind", r->cfg.home_bind};
+    const char *argv[28] = {"pathloom", "home", "--bind", r->cfg.home_bind};
     int n = 4;
     snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
     snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
@@ -73,6 +73,9 @@ static pl_status start_home(run *r, int index)
     snprintf(gate, sizeof gate, "%g", r->cfg.norm_gate);
     argv[n++] = "--norm-gate";
     argv[n++] = gate;
+    snprintf(audit, sizeof audit, "%g", r->cfg.audit);
+    argv[n++] = "--audit";
+    argv[n++] = audit;
     if (strcmp(r->cfg.compress, "auto") == 0)
         argv[n++] = "--compress";
     add_keys(r, PL_AS_HOME, &k, argv, n);

@@ -117,6 +117,7 @@ typedef struct update_search {
     int64_t round, path, replica;
     const char *module;
     pl_hash found;
+    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
 } update_search;
 
 static pl_status match_update(void *context, const char *module,
@@ -124,8 +125,11 @@ static pl_status match_update(void *context, const char *module,
 {
     update_search *s = context;
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
-        c->replica == s->replica)
+        c->replica == s->replica) {
         s->found = c->update;
+        pl_copy_text(s->worker, sizeof s->worker, c->worker);
+        pl_copy_text(s->device, sizeof s->device, c->device);
+    }
     return PL_OK;
 }
 
@@ -152,6 +156,8 @@ static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
                        (long long)s.path, (long long)s.replica, name,
                        (long long)s.round);
     a->type = PL_MSG_UPDATE_IS;
+    pl_put_text(&a->body, PL_TAG_NAME, s.worker);
+    pl_put_text(&a->body, PL_TAG_DEVICE, s.device);
     pl_put_hash(&a->body, PL_TAG_BLOB, &s.found);
     return PL_OK;
 }
@@ -274,8 +280,10 @@ static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
     PL_RETURN_IF(pl_reader_status(r));
-    if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS))
-        return pl_fail(PL_ERR_NOPERM, "names below sys/ and meet/ are the home's: %s",
+    if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS) ||
+        pl_starts_with(name, PL_AUDIT_REFS) || pl_starts_with(name, PL_FENCED_REFS))
+        return pl_fail(PL_ERR_NOPERM,
+                       "names below sys/, meet/, audit/ and fenced/ are the home's: %s",
                        name);
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
@@ -365,6 +373,10 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         return on_get_state(h, peer, &r, a);
     case PL_MSG_FENCE:
         return on_fence(h, m, &r, a);
+    case PL_MSG_PUT_AUDIT:
+        return home_put_audit(h, &r, a);
+    case PL_MSG_FENCE_WORKER:
+        return home_fence_worker(h, &r, a);
     case PL_MSG_PUT_OBJECT:
         return on_put_object(h, &r, a);
     case PL_MSG_PUT_REF:

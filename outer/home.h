@@ -22,6 +22,7 @@ typedef struct pl_home_options {
     bool compress;               /* code old versions while nothing else is to do */
     double norm_gate;            /* an update longer than so many times its module's
                                     usual is refused; 0: none is */
+    double audit;                /* share of tasks that a second worker does again */
     uint64_t staging_bytes;      /* most bytes of uploads that no record names yet */
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;

@@ -2,6 +2,7 @@
 #ifndef PL_OUTER_HOME_PARTS_H
 #define PL_OUTER_HOME_PARTS_H
 #include "outer/arm.h"
+#include "outer/audit_row.h"
 #include "outer/home.h"
 #include "outer/messages.h"
 #include "outer/norm_gate.h"
@@ -39,6 +40,7 @@ typedef struct home_path {
     int64_t phase; /* finished */
     uint64_t n_tokens;
     double loss, seconds;
+    pl_hash state;  /* blob of what it carries; none: nothing */
     uint64_t fence; /* submissions with a lower token are refused */
 } home_path;
 
@@ -49,6 +51,8 @@ typedef struct home_arm {
     home_module *modules; /* [M] */
     home_path *paths;     /* [P*R] */
 } home_arm;
+
+typedef struct home_audit home_audit;
 
 /* An answer that waits for the commit of its group. */
 typedef struct home_answer {
@@ -61,7 +65,8 @@ enum { HOME_RESULTS = PL_SUBMIT_REJECTED + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
     uint64_t results[HOME_RESULTS], n_versions, store_bytes, free_bytes;
-    char rejection[256]; /* the last one's reason */
+    char rejection[256];               /* the last one's reason */
+    uint64_t audits[PL_VERDICT_COUNT]; /* closed, by verdict */
 } home_counts;
 
 typedef struct home {
@@ -79,6 +84,9 @@ typedef struct home {
     pl_buf state; /* snapshot being read by the hub */
     uint64_t hub_epoch;
     home_counts counts;
+    home_audit *audits; /* open ones */
+    struct home_fenced *fenced;
+    size_t n_audits, n_fenced;
     bool stopping;
     bool tidies; /* codes old versions while nothing else is to do */
 } home;
@@ -114,6 +122,7 @@ void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
 void home_tell_path(home *h, const home_path *path);
 void home_tell_arm(home *h, const home_arm *arm);
+void home_tell(home *h, pl_message *event); /* takes its body */
 
 /* home_status.c */
 void home_status_json(home *h, pl_buf *out);
@@ -135,6 +144,20 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
 /* In the group that makes version round + 1: what nobody asks any more goes. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
+
+/* home_audit.c */
+/* In the group that ends the path's phase: if the task is drawn, it gets a row. */
+pl_status home_draw_audit(home *h, const home_arm *arm, int index,
+                          const pl_path_state *after);
+pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
+pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
+/* ERR_NOPERM with the reason: nothing is taken from it. */
+pl_status home_check_fenced(const home *h, const pl_peer *peer, const char *worker);
+void home_audit_records(const home *h, pl_buf *out); /* for the hub */
+/* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
+pl_status home_load_audit(void *context, const char *name, const char *target);
+pl_status home_load_fenced(void *context, const char *name, const char *target);
+void home_forget_audits(home *h);
 
 /* home_merge.c */
 pl_status home_merge_ready(home *h); /* every module whose contributors are all in */

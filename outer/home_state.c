@@ -108,6 +108,7 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     p->phase = state.phase;
     p->n_tokens = state.n_tokens;
     p->loss = state.loss;
+    p->state = state.moments;
     p->seconds = state.seconds;
     return PL_OK;
 }
@@ -222,11 +223,14 @@ pl_status home_load(home *h)
     PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
     PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
     return pl_store_each_ref(h->store, "sys/", on_ref, h);
 }
 
 void home_unload(home *h)
 {
+    home_forget_audits(h);
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
     pl_free(h->arms);
@@ -284,10 +288,11 @@ void home_snapshot(home *h, pl_buf *out)
         }
     }
     pl_buf_destroy(&inner);
+    home_audit_records(h, out);
 }
 
 /* Events leave with the answers of their group: after the commit. */
-static void tell(home *h, pl_message *event)
+void home_tell(home *h, pl_message *event)
 {
     if (h->hub.len > 0)
         home_answer_later(h, &h->hub, event);
@@ -301,7 +306,7 @@ void home_tell_version(home *h, const home_module *module)
     h->counts.n_versions++;
     pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
-    tell(h, &event);
+    home_tell(h, &event);
 }
 
 void home_tell_path(home *h, const home_path *path)
@@ -309,7 +314,7 @@ void home_tell_path(home *h, const home_path *path)
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
     path_record(path, &event.body);
-    tell(h, &event);
+    home_tell(h, &event);
 }
 
 void home_tell_arm(home *h, const home_arm *arm)
@@ -317,5 +322,5 @@ void home_tell_arm(home *h, const home_arm *arm)
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
     arm_record(arm, &event.body);
-    tell(h, &event);
+    home_tell(h, &event);
 }

@@ -305,6 +305,8 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     place p = {0};
     char reason[256];
     PL_TRY(submission_read(m, &s));
+    for (int i = 0; i < s.n; i++)
+        PL_TRY(home_check_fenced(h, peer, s.contributors[i].worker));
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
     pl_submit_result result = judge(h, &p, &s);
@@ -387,6 +389,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     home_arm *arm = NULL;
     int index = 0;
     PL_RETURN_IF(read_path(m, &state));
+    PL_RETURN_IF(home_check_fenced(h, peer, state.worker));
     PL_RETURN_IF(home_find_path(h, state.name, &arm, &index));
     home_path *path = &arm->paths[index];
     if (state.phase <= path->phase) {
@@ -413,8 +416,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     }
     PL_RETURN_IF(check_state(h, arm, &state));
     PL_RETURN_IF(is_empty ? home_write(h) : home_adopt_blob(h, &state.moments));
+    PL_RETURN_IF(home_draw_audit(h, arm, index, &state));
     PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
     path->phase = state.phase;
+    path->state = state.moments;
     path->n_tokens = state.n_tokens;
     path->loss = state.loss;
     path->seconds = state.seconds;

@@ -57,7 +57,9 @@ typedef enum pl_message_type {
     PL_MSG_GET_UPDATE = 60, /* -> UPDATE_IS */
     PL_MSG_UPDATE_IS = 61,
     PL_MSG_MEET = 62, /* noloco with a deadline: does a pair meet? -> MEETING_IS */
-    PL_MSG_MEETING_IS = 63
+    PL_MSG_MEETING_IS = 63,
+    PL_MSG_PUT_AUDIT = 70,   /* hub: what came of an audit -> OK */
+    PL_MSG_FENCE_WORKER = 71 /* hub: nothing is taken from it any more -> OK */
 } pl_message_type;
 
 /* Field tags, the same in every message. */
@@ -109,7 +111,10 @@ typedef enum pl_tag {
     PL_TAG_PEER = 54,     /* repeated: ADDRESS of who offers the phase of TASK */
     PL_TAG_MEETING = 57,  /* pl_meeting: what is wished, what was decided */
     PL_TAG_LATE = 58,     /* of TASK: mates that are not there need not be waited for */
-    PL_TAG_RECORD = 60    /* repeated: nested records of STATE_IS and SUBMIT */
+    PL_TAG_RECORD = 60,   /* repeated: nested records of STATE_IS and SUBMIT */
+    PL_TAG_AUDIT =
+        70, /* of TASK, DONE: an audit; of a record: TEXT is an audit's row */
+    PL_TAG_FENCED = 71 /* of a record: NAME is a fenced worker, TEXT says why */
 } pl_tag;
 
 /* Results of SUBMIT and SUBMIT_PATH. */
@@ -120,6 +125,9 @@ typedef enum pl_submit_result {
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
     PL_SUBMIT_REJECTED = 4      /* PL_TAG_TEXT says why */
 } pl_submit_result;
+
+/* Why a worker is fenced; one sentence. */
+enum { PL_FENCED_TEXT_MAX = 400 };
 
 /* What becomes of a pair. Decided once, by whoever asks first. */
 typedef enum pl_meeting {

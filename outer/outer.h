@@ -8,13 +8,15 @@
  * step_method, step, step_overlap and gossip (the outer step of every method), change
  * (how its version travels), messages (the protocol), roles (who may send what), client
  * (who asks), home (who answers: home.c loop, home_upload, home_submit, home_merge,
- * home_state), relay (who stands between), coverage (what the record says), accel
- * (steps and codecs on a GPU; a library of its own, pl_accel).
+ * home_state, home_audit with audit_row: tasks done twice), relay (who stands between),
+ * coverage (what the record says), accel (steps and codecs on a GPU; a library of its
+ * own, pl_accel).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/accel.h"
 #include "outer/arm.h"
+#include "outer/audit_row.h"
 #include "outer/change.h"
 #include "outer/client.h"
 #include "outer/codec.h"

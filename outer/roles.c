@@ -39,6 +39,8 @@ static const struct {
     {PL_MSG_CREATE_MODULE, ADMIN},
     {PL_MSG_GET_STATE, HUB},
     {PL_MSG_FENCE, HUB},
+    {PL_MSG_PUT_AUDIT, HUB},
+    {PL_MSG_FENCE_WORKER, HUB},
 };
 
 bool pl_role_allows(pl_key_role role, uint16_t type)

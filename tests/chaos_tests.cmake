@@ -22,6 +22,7 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_backup "fault;workers" fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
+pl_job_test(fault_audit "fault;workers" fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
 pl_job_test(fault_points "fault;base" fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
 add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/interpose.c)

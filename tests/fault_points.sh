@@ -63,6 +63,7 @@ worker.submit.before worker 2
 worker.submit.after worker 2
 worker.done.before worker 2
 worker.done.after worker 2
+worker.update.wrong - 0
 key.write.before - 0
 key.write.after - 0
 TABLE

@@ -94,6 +94,48 @@ static void submissions_below_the_fence_are_refused(void **state)
     close_job(&f);
 }
 
+static void fence_worker(fixture *f, const char *name, const char *reason)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_FENCE_WORKER);
+    pl_put_text(&q.body, PL_TAG_TEXT, reason);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_OK);
+    pl_message_destroy(&a);
+}
+
+static pl_status submit_as(fixture *f, const char *name)
+{
+    worker w = {.job = f, .path = PATH};
+    char module[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, 0, module, &bytes, &s);
+    pl_copy_text(s.contribution.worker, sizeof s.contribution.worker, name);
+    pl_status status = pl_client_submit(f->client, &s, &result, text);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    fence_worker(&f, "liar", "liar is fenced: it lied");
+    fence_worker(&f, "liar", "said again");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(submit_as(&f, "liar"), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "liar is fenced: it lied"));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    assert_int_equal(submit_as(&f, "honest"), PL_OK);
+    close_job(&f);
+}
+
 static void the_epoch_of_hubs_rises_also_over_a_killed_home(void **state)
 {
     (void)state;
@@ -111,6 +153,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(submissions_below_the_fence_are_refused),
+        cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
         cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
     };
     if (argc > 1)

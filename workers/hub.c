@@ -51,6 +51,8 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
  * take its leases. Without encryption all keys are the same. */
 static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
 {
+    if (w->fenced[0])
+        return pl_fail(PL_ERR_NOPERM, "%s", w->fenced);
     if (pl_pubkey_equal(&w->key, &peer->key))
         return PL_OK;
     return pl_fail(
@@ -60,12 +62,27 @@ static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-static void free_held(hub *h, int worker)
+void hub_free_held(hub *h, int worker)
 {
+    hub_release_audits(h, worker);
     plan_release_worker(&h->tasks, worker);
     plan_withdraw(&h->tasks, worker);
     h->workers[worker].task[0] = '\0';
     h->workers[worker].waiting = false;
+}
+
+/* The key of the job's own workers stands in the list under a name of its own. */
+static void know_key(const hub *h, hub_worker *w, const pl_peer *peer)
+{
+    pl_key_list list = {0};
+    w->key = peer->key;
+    w->own_key = peer->role == PL_AS_LOCAL;
+    if (w->own_key || !h->options->keys || !h->options->keys[0] ||
+        pl_key_list_load(h->options->keys, &list) != PL_OK)
+        return;
+    const pl_key_entry *entry = pl_key_list_find(&list, &peer->key, 0);
+    w->own_key = entry && pl_starts_with(entry->name, "own-");
+    pl_key_list_clear(&list);
 }
 
 /* ---- questions ---- */
@@ -80,11 +97,12 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     PL_RETURN_IF(pl_reader_status(r));
     int w = know_worker(h, name);
     if (h->workers[w].pid == 0)
-        h->workers[w].key = peer->key;
+        know_key(h, &h->workers[w], peer);
+    hub_mark_fenced(h, &h->workers[w]);
     PL_RETURN_IF(check_owner(&h->workers[w], peer));
     note_peer(h, w, peer);
     if (h->workers[w].pid != pid) /* a new process: what the old one held is free */
-        free_held(h, w);
+        hub_free_held(h, w);
     h->workers[w].pid = pid;
     pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
     pl_copy_text(h->workers[w].offers_at, sizeof h->workers[w].offers_at, address);
@@ -153,6 +171,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     plan_arm *arm = &h->tasks.arms[w->given.arm];
     plan_path *path = &arm->paths[w->given.index];
     int replicas = pl_topology_n_replicas(arm->topology);
+    const hub_audit *audit = hub_audit_of(h, w->given_token);
     pl_message a;
     pl_message_init(&a, PL_MSG_TASK);
     a.request = w->answered;
@@ -162,11 +181,15 @@ static pl_status send_task(hub *h, hub_worker *w)
     pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
     pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)w->given_phase);
     pl_put_text(&a.body, PL_TAG_TASK, path->name);
+    if (audit)
+        pl_put_hash(&a.body, PL_TAG_BLOB, &audit->row.before);
     if (w->given_steps > 0)
         pl_put_u64(&a.body, PL_TAG_STEP, (uint64_t)w->given_steps);
     put_peers(h, arm, w->given.index, w->given_phase, &a.body);
     if (plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms()))
         pl_put_u64(&a.body, PL_TAG_LATE, 1);
+    if (audit)
+        pl_put_u64(&a.body, PL_TAG_AUDIT, 1);
     return answer(h, &w->peer, &a);
 }
 
@@ -211,6 +234,15 @@ static pl_status give_task(hub *h, int worker, plan_task task)
         PL_RETURN_IF(hub_fence(h, path));
     PL_RETURN_IF(pl_failpoint("hub.fence.after"));
     return note_given(h, &h->workers[worker], task, &path->lease);
+}
+
+static pl_status give_audit(hub *h, int worker, int64_t now_ms)
+{
+    hub_audit *audit = hub_find_audit(h, worker);
+    if (!audit)
+        return PL_OK;
+    hub_grant_audit(h, audit, worker, now_ms);
+    return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
 /* No fence: both may deliver, and what they deliver is the same. */
@@ -277,6 +309,8 @@ static pl_status serve_waiting(hub *h)
     int n_left = 0;
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
+        if (w->waiting && may && h->n_audits > 0)
+            PL_RETURN_IF(give_audit(h, h->queue[q], now));
         if (w->waiting && may && (search || w->held_token != 0))
             PL_RETURN_IF(serve_worker(h, h->queue[q], now, &search));
         if (w->waiting && may && !search)
@@ -299,6 +333,8 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return say_no_work(h, w);
     plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
     const plan_lease *lease = plan_lease_of(path, w->given_token);
+    if (hub_audit_of(h, w->given_token))
+        return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
     w->given_token = 0; /* that lease is over: the next question gets another */
@@ -375,6 +411,7 @@ static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
     return PL_MSG_LEASE_LOST;
 }
 
+/* What a worker says of the task that it trains; `lease` may be an audit's. */
 static void note_progress(plan_lease *lease, int step, double loss)
 {
     lease->step = step;
@@ -401,8 +438,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
-    if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
-                                 pl_now_ms(), h->options->ttl_ms)) {
+    hub_audit *audit = hub_audit_of(h, m->token);
+    if (audit)
+        audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
+    else if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token,
+                                      rep.worker, pl_now_ms(), h->options->ttl_ms)) {
         a->type = refuse_renewal(h, &rep, trains);
         return PL_OK;
     }
@@ -410,7 +450,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     if (!trains) /* it was fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
-    note_progress(plan_lease_of(rep.path, m->token), (int)step, loss);
+    note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token), (int)step,
+                  loss);
     w->step = (int)step;
     w->rate = rate;
     w->phase = rep.phase;
@@ -460,6 +501,10 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
     double idle = pl_get_f64(r, PL_TAG_IDLE, 0);
     double waited = pl_get_f64(r, PL_TAG_WAITED, 0);
+    bool again = pl_field_count(r, PL_TAG_AUDIT) > 0;
+    pl_hash digest = {{0}};
+    if (again)
+        digest = pl_get_hash(r, PL_TAG_BLOB, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
     end_task(w, &rep);
@@ -472,6 +517,10 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     if (inner > 0)
         w->rate = (double)tokens / inner;
     note_pace(h, w, &rep, m->token, inner);
+    a->type = PL_MSG_OK;
+    hub_audit *audit = hub_audit_of(h, m->token);
+    if (again)
+        return audit ? hub_audit_done(h, audit, rep.worker, &digest) : PL_OK;
     /* The homes have the last word; this spares waiting for their news. */
     if (rep.path && rep.phase == rep.path->phase && plan_lease_of(rep.path, m->token)) {
         rep.path->loss = loss;
@@ -480,7 +529,6 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", rep.path->name,
                (long long)rep.phase, w->name, loss, inner);
     }
-    a->type = PL_MSG_OK;
     return rep.path ? end_race(h, &rep, m->token) : PL_OK;
 }
 
@@ -508,7 +556,7 @@ static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     if (w < 0 || h->workers[w].pid != pid)
         return PL_OK;
     PL_RETURN_IF(check_owner(&h->workers[w], peer));
-    free_held(h, w);
+    hub_free_held(h, w);
     h->workers[w].left = true;
     pl_log(PL_LOG_INFO, "worker.left", "worker=%s", name);
     return PL_OK;
@@ -531,7 +579,10 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
                        (unsigned long long)why);
     end_task(&h->workers[rep.worker], &rep);
     a->type = PL_MSG_OK;
-    if (!rep.path)
+    hub_audit *audit = hub_audit_of(h, m->token);
+    if (audit)
+        hub_audit_release(h, audit, why != PL_OK ? text : NULL);
+    if (!rep.path || audit)
         return PL_OK;
     if (rep.phase > rep.path->phase) {
         plan_shorten(rep.path, m->token);
@@ -658,6 +709,7 @@ static pl_status serve(hub *h)
         more = hub_apply_some(h);
         PL_TRY(hub_tend_homes(h, now));
         expire(h, now);
+        PL_TRY(hub_tend_audits(h, now));
         PL_TRY(serve_waiting(h));
     }
 done:
@@ -684,6 +736,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
 done:
     pl_keypair_wipe(&h.mates);
     hub_close_homes(&h);
+    hub_clear_audits(&h);
     plan_clear(&h.tasks);
     pl_name_table_destroy(&h.worker_names);
     pl_free(h.workers);

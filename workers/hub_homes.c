@@ -31,9 +31,10 @@ bool hub_homes_ready(const hub *h)
     return true;
 }
 
-static pl_status send_home(hub_home *home, pl_message *m)
+pl_status hub_send_home(hub_home *home, pl_message *m)
 {
-    m->request = pl_wire_next_request();
+    if (m->request == 0)
+        m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(home->socket, m);
     pl_message_destroy(m);
     return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
@@ -44,7 +45,7 @@ static pl_status say_hello(hub_home *home)
     pl_message m;
     pl_message_init(&m, PL_MSG_HELLO);
     pl_put_text(&m.body, PL_TAG_ROLE, "hub");
-    return send_home(home, &m);
+    return hub_send_home(home, &m);
 }
 
 static pl_status ask_state(hub_home *home, uint64_t offset)
@@ -52,14 +53,14 @@ static pl_status ask_state(hub_home *home, uint64_t offset)
     pl_message m;
     pl_message_init(&m, PL_MSG_GET_STATE);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
-    return send_home(home, &m);
+    return hub_send_home(home, &m);
 }
 
 static pl_status ask_status(hub_home *home)
 {
     pl_message m;
     pl_message_init(&m, PL_MSG_STATUS);
-    return send_home(home, &m);
+    return hub_send_home(home, &m);
 }
 
 /* Only shown; an older home that does not know the question answers with an error. */
@@ -76,7 +77,7 @@ static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
     pl_message_init(&m, PL_MSG_GET_BLOB);
     pl_put_hash(&m.body, PL_TAG_BLOB, blob);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
-    return send_home(home, &m);
+    return hub_send_home(home, &m);
 }
 
 pl_status hub_fence(hub *h, const plan_path *path)
@@ -86,7 +87,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
         pl_message_init(&m, PL_MSG_FENCE);
         m.token = path->lease.token;
         pl_put_text(&m.body, PL_TAG_NAME, path->name);
-        PL_RETURN_IF(send_home(&h->homes[i], &m));
+        PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
     }
     return PL_OK;
 }
@@ -129,6 +130,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
     PL_RETURN_IF(fence_all(h));
+    PL_RETURN_IF(hub_repeat_fenced(h));
     return ask_state(home, 0);
 }
 
@@ -155,6 +157,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     pl_reader r;
     char name[PL_MODULE_NAME_MAX];
     pl_reader_open(&r, "state of a home", data, len);
+    if (hub_is_audit_record(&r))
+        return hub_take_audit_record(h, (int)(home - h->homes), &r);
     if (pl_field_count(&r, PL_TAG_ARM) > 0) {
         pl_get_text(&r, PL_TAG_ARM, 0, name, sizeof name);
         pl_hash blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
@@ -176,7 +180,10 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
 
 static void note_applied(hub *h, hub_home *home)
 {
-    if (home->n_applied < home->n_records || home->known || home->unknown_arms > 0)
+    if (home->n_applied < home->n_records)
+        return;
+    hub_end_rows(h, (int)(home - h->homes));
+    if (home->known || home->unknown_arms > 0)
         return;
     home->known = true;
     h->known_ms = pl_now_ms();
@@ -189,6 +196,7 @@ static pl_status begin_state(hub *h, hub_home *home)
     home->n_applied = 0;
     home->unknown_arms = 0;
     PL_RETURN_IF(pl_reader_status(&home->records));
+    hub_begin_rows(h, (int)(home - h->homes));
     note_applied(h, home); /* a home that has nothing yet */
     return PL_OK;
 }
@@ -274,6 +282,8 @@ static pl_status hear(hub *h, hub_home *home, const pl_message *m)
         return apply_record(h, home, m->body.data, m->body.len);
     case PL_MSG_BLOB:
         return on_arm_blob(h, home, m, &r);
+    case PL_MSG_UPDATE_IS:
+        return hub_hear_update(h, m);
     case PL_MSG_STATUS_IS:
         keep_status(home, m, pl_now_ms());
         return PL_OK;

@@ -20,6 +20,26 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
+/* A task that is to be done again (hub_audit.c). */
+typedef struct hub_audit {
+    pl_audit row;
+    plan_task task;
+    int home;         /* that has the row */
+    int n_there;      /* results that it has in it */
+    plan_lease lease; /* of who does it now */
+    int failures;
+    int n_slots;
+    pl_hash *hashes; /* [n_slots] of the updates that the homes took; none: not known */
+    uint64_t *requests; /* [n_slots] that ask for them */
+    int64_t asked_ms, told_ms;
+    bool listed, was_listed; /* in the home's newest state, and the one before */
+} hub_audit;
+
+typedef struct hub_fenced {
+    char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
+    pl_pubkey key; /* all zero: the name alone is refused */
+} hub_fenced;
+
 /* A worker as the hub knows it. Entries are never removed: a worker that comes
  * back under its name is the same worker. */
 typedef struct hub_worker {
@@ -27,6 +47,8 @@ typedef struct hub_worker {
     char offers_at[PL_ADDRESS_MAX]; /* where other workers get its updates */
     uint64_t pid;
     pl_pubkey key; /* that the name came with */
+    bool own_key;  /* of the job's own machine, where many may have it */
+    char fenced[PL_FENCED_TEXT_MAX]; /* why nothing is taken from it; "": it is */
     pl_peer peer;
     int64_t seen_ms;
     bool left;         /* it said goodbye */
@@ -86,7 +108,11 @@ typedef struct hub {
     int n_slow;
     int64_t slow_ms; /* when they were looked for */
     plan tasks;
-    int64_t known_ms;   /* when the state of all homes was known */
+    hub_audit *audits;
+    hub_fenced *fenced;
+    size_t n_audits, n_fenced;
+    uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub began */
+    int64_t known_ms;                      /* when the state of all homes was known */
     char failure[1200]; /* why the run cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* with which workers ask each other */
@@ -104,6 +130,32 @@ pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
 /* Some of what homes told of their state; true if more is left. */
 bool hub_apply_some(hub *h);
+/* Takes the body; gives the message a request number unless it has one. */
+pl_status hub_send_home(hub_home *home, pl_message *m);
+
+/* hub.c */
+void hub_free_held(hub *h, int worker); /* whatever this worker has is others' */
+
+/* hub_audit.c */
+hub_audit *hub_audit_of(hub *h, uint64_t token); /* being done under it; or NULL */
+hub_audit *hub_find_audit(hub *h, int worker);   /* that it may do; or NULL */
+void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest);
+/* Given back; `reason` not NULL: it failed there. */
+void hub_audit_release(hub *h, hub_audit *a, const char *reason);
+void hub_release_audits(hub *h, int worker);
+bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
+void hub_mark_fenced(hub *h, hub_worker *w);
+/* Homes: the rows of one state stand between begin and end; events come alone. */
+void hub_begin_rows(hub *h, int home);
+bool hub_is_audit_record(pl_reader *r);
+pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
+void hub_end_rows(hub *h, int home);
+pl_status hub_hear_update(hub *h, const pl_message *m);
+pl_status hub_tend_audits(hub *h, int64_t now_ms);
+pl_status hub_repeat_fenced(hub *h);
+void hub_clear_audits(hub *h);
+void hub_audit_json(const hub *h, pl_json *out);
 
 /* hub_backup.c */
 /* A finished task: `total_s` from its grant, 0 if that is not known. */
@@ -113,6 +165,7 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
 
 /* hub_status.c */
+bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);
 void hub_status_json(hub *h, pl_buf *out);
 
 #endif

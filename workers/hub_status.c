@@ -35,8 +35,9 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     return o;
 }
 
-static pl_json *arm_json(const hub *h, const plan_arm *arm, int64_t now_ms)
+static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
 {
+    const plan_arm *arm = &h->tasks.arms[index];
     pl_json *o = pl_json_object(), *paths = pl_json_array();
     int64_t done = 0;
     for (int i = 0; i < arm->n_tasks; i++) {
@@ -48,19 +49,29 @@ static pl_json *arm_json(const hub *h, const plan_arm *arm, int64_t now_ms)
     pl_json_set_int(o, "tau", arm->arm.inner.tau);
     pl_json_set_int(o, "tasks_done", done);
     pl_json_set_int(o, "tasks", (int64_t)arm->n_tasks * arm->arm.inner.phases);
-    pl_json_set_bool(o, "finished", plan_arm_finished(arm));
+    pl_json_set_bool(o, "finished",
+                     plan_arm_finished(arm) && !hub_audits_wait(h, index, now_ms));
     pl_json_set(o, "paths", paths);
     return o;
+}
+
+bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms)
+{
+    return w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
 }
 
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
-    bool away = w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
+    bool away = hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)w->pid);
-    pl_json_set_text(o, "state", away ? "away" : w->task[0] ? "busy" : "idle");
+    pl_json_set_text(o, "state",
+                     w->fenced[0] ? "fenced"
+                     : away       ? "away"
+                     : w->task[0] ? "busy"
+                                  : "idle");
     pl_json_set_text(o, "task", w->task);
     pl_json_set_int(o, "phase", w->phase);
     pl_json_set_int(o, "step", w->step);
@@ -112,7 +123,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json *o = pl_json_object(), *arms = pl_json_array(), *workers = pl_json_array(),
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
-        pl_json_push(arms, arm_json(h, &h->tasks.arms[a], now));
+        pl_json_push(arms, arm_json(h, a, now));
     for (int i = 0; i < n_workers; i++)
         pl_json_push(workers, worker_json(h, &h->workers[i], now));
     for (int i = 0; i < h->options->n_homes; i++)
@@ -124,6 +135,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set_int(o, "tasks_failed", (int64_t)h->tasks.n_failed);
     pl_json_set_int(o, "backups_granted", (int64_t)h->tasks.n_backups);
     pl_json_set_int(o, "backups_won", (int64_t)h->tasks.n_backups_won);
+    hub_audit_json(h, o);
     pl_json_set_text(o, "failure", h->failure);
     pl_json_set_int(o, "failure_status", h->failure_status);
     pl_json_set(o, "homes", homes);

@@ -118,6 +118,9 @@ static pl_status read_task(const worker *w, const pl_message *m, worker_task *ta
     uint64_t steps = pl_get_u64_or(&r, PL_TAG_STEP, 0);
     task->steps = steps < INT32_MAX ? (int)steps : 0;
     task->late = pl_get_u64_or(&r, PL_TAG_LATE, 0) != 0;
+    task->again = pl_get_u64_or(&r, PL_TAG_AUDIT, 0) != 0;
+    if (task->again)
+        task->before = pl_get_hash(&r, PL_TAG_BLOB, 0);
     PL_RETURN_IF(pl_reader_status(&r));
     PL_RETURN_IF(read_peers(w, &r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)

@@ -240,6 +240,10 @@ static pl_status fetch_state(worker *w, worker_task *task)
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
+    if (task->again) { /* the path has gone on since */
+        state.phase = task->phase;
+        state.moments = task->before;
+    }
     if (state.phase != task->phase)
         return pl_fail(PL_ERR_STALE, "%s has finished phase %lld already", task->name,
                        (long long)state.phase);

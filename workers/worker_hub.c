@@ -186,12 +186,16 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     pl_message m;
     pl_message_init(&m, PL_MSG_DONE);
     put_report(w, task, &m);
+    if (task->again)
+        pl_put_hash(&m.body, PL_TAG_BLOB, &task->digest);
     pl_put_u64(&m.body, PL_TAG_TOKENS, task->job.n_tokens);
     pl_put_f64(&m.body, PL_TAG_LOSS, task->job.loss);
     pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);
     pl_put_f64(&m.body, PL_TAG_OVERHEAD, task->exposed_s);
     pl_put_f64(&m.body, PL_TAG_IDLE, task->idle_s);
     pl_put_f64(&m.body, PL_TAG_WAITED, task->waited_s);
+    if (task->again)
+        pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
     PL_RETURN_IF(pl_failpoint("worker.done.before"));
     PL_RETURN_IF(send_hub(w, &m));
     return pl_failpoint("worker.done.after");

@@ -55,7 +55,10 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
-    bool late;    /* mates that are not there need not be waited for */
+    bool again;     /* an audit: only compared, nothing is sent to the homes */
+    pl_hash before; /* and its path's state then; none: it had none */
+    pl_hash digest; /* of what came out (outer/audit_row.h) */
+    bool late;      /* mates that are not there need not be waited for */
     float *other; /* [2, n_params] what else a slot's beginning needs: a mate's update,
                      a mean */
     bool *has_other;

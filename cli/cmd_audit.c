@@ -1,0 +1,180 @@
+/* pathloom audit: which tasks were done twice and what came of it, who is fenced, and
+ * what a worker has contributed to, with the commands that go back before that. */
+#include "cli/run.h"
+#include "cli/store_names.h"
+#include "cli/store_print.h"
+
+typedef struct audit_call {
+    const char *dir, *worker; /* worker NULL: all audits */
+    bool json;
+    pl_store *store;
+    int64_t counts[PL_VERDICT_COUNT];
+    int64_t n_fenced;
+    /* of one worker: the versions of one module, and of one arm */
+    char arm[PL_MODULE_NAME_MAX];
+    uint64_t arm_first;
+    uint64_t first, last, n;
+    int64_t n_modules;
+} audit_call;
+
+/* ---- all audits ---- */
+static void print_row(const pl_audit *a)
+{
+    say("%-9s %s phase %lld: %s made it first", pl_verdict_name(a->verdict), a->path,
+        (long long)a->phase, a->results[0].worker);
+    for (int i = 1; i < a->n; i++) {
+        bool equal = pl_hash_equal(&a->results[i].digest, &a->results[0].digest);
+        say("          %s made %s", a->results[i].worker,
+            equal ? "the same" : "something else");
+    }
+    if (a->verdict == PL_VERDICT_SETTLED)
+        say("          odd is %s", a->results[a->odd].worker);
+    if (a->reason[0])
+        say("          %s", a->reason);
+}
+
+/* What agreed is counted only: there may be thousands. */
+static pl_status on_row(void *context, const char *name, const char *target)
+{
+    audit_call *call = context;
+    pl_audit a;
+    pl_json *row = NULL;
+    if (pl_audit_read(target, &a) != PL_OK)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit", name);
+    call->counts[a.verdict]++;
+    if (call->json) {
+        PL_RETURN_IF(pl_json_parse(target, strlen(target), &row));
+        say_json(row);
+    } else if (a.verdict != PL_VERDICT_AGREED) {
+        print_row(&a);
+    }
+    return PL_OK;
+}
+
+static pl_status on_fenced(void *context, const char *name, const char *target)
+{
+    audit_call *call = context;
+    const char *worker = name + strlen(PL_FENCED_REFS), *blank = strchr(target, ' ');
+    const char *reason = blank ? blank + 1 : target;
+    call->n_fenced++;
+    if (call->json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "fenced", worker);
+        pl_json_set_text(o, "reason", reason);
+        say_json(o);
+    } else {
+        say("fenced    %s: %s", worker, reason);
+        say("          what it contributed to: pathloom audit %s --run %s", worker,
+            call->dir);
+    }
+    return PL_OK;
+}
+
+static pl_status list_all(audit_call *call)
+{
+    PL_RETURN_IF(pl_store_each_ref(call->store, PL_AUDIT_REFS, on_row, call));
+    PL_RETURN_IF(pl_store_each_ref(call->store, PL_FENCED_REFS, on_fenced, call));
+    if (call->json)
+        return PL_OK;
+    say("%lld agreed, %lld settled, %lld undecided, %lld void, %lld open; %lld workers "
+        "fenced",
+        (long long)call->counts[PL_VERDICT_AGREED],
+        (long long)call->counts[PL_VERDICT_SETTLED],
+        (long long)call->counts[PL_VERDICT_UNDECIDED],
+        (long long)call->counts[PL_VERDICT_VOID],
+        (long long)call->counts[PL_VERDICT_OPEN], (long long)call->n_fenced);
+    return PL_OK;
+}
+
+/* ---- one worker ---- */
+static pl_status on_version(void *context, const pl_version *v)
+{
+    audit_call *call = context;
+    bool is_in = false;
+    for (int i = 0; i < v->n_contributions; i++)
+        is_in = is_in || strcmp(v->contributions[i].worker, call->worker) == 0;
+    if (!is_in)
+        return PL_OK;
+    if (call->n++ == 0)
+        call->first = v->number;
+    call->last = v->number;
+    return PL_OK;
+}
+
+static void print_module(const audit_call *call, const char *module)
+{
+    if (call->json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "module", module);
+        pl_json_set_text(o, "worker", call->worker);
+        print_set_count(o, "first", call->first);
+        print_set_count(o, "last", call->last);
+        print_set_count(o, "versions", call->n);
+        say_json(o);
+    } else {
+        say("%-20s %llu versions from %llu to %llu", module,
+            (unsigned long long)call->n, (unsigned long long)call->first,
+            (unsigned long long)call->last);
+    }
+}
+
+/* One step back for the whole arm: its modules were trained together. */
+static void print_remedy(const audit_call *call)
+{
+    if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)
+        return;
+    say("  before all of it, when the job is stopped:");
+    say("  pathloom store rollback %s --to %llu --run %s", call->arm,
+        (unsigned long long)(call->arm_first - 1), call->dir);
+}
+
+static pl_status on_head(void *context, const pl_version *head)
+{
+    audit_call *call = context;
+    char arm[PL_MODULE_NAME_MAX];
+    names_arm_of(head->module, arm);
+    if (strcmp(arm, call->arm) != 0) {
+        print_remedy(call);
+        pl_copy_text(call->arm, sizeof call->arm, arm);
+        call->arm_first = UINT64_MAX;
+    }
+    call->n = 0;
+    PL_RETURN_IF(pl_store_each_version(call->store, head->module, on_version, call));
+    if (call->n == 0)
+        return PL_OK;
+    call->n_modules++;
+    call->arm_first = call->first < call->arm_first ? call->first : call->arm_first;
+    print_module(call, head->module);
+    return PL_OK;
+}
+
+static pl_status list_worker(audit_call *call)
+{
+    PL_RETURN_IF(pl_store_each_head(call->store, "", on_head, call));
+    print_remedy(call);
+    if (call->n_modules > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "no version in %s has a contribution of %s; `pathloom store blame "
+                   "MODULE --history` names who has contributed",
+                   call->dir, call->worker);
+}
+
+int cmd_audit(int argc, char **argv)
+{
+    cli_options o;
+    audit_call call = {0};
+    pl_status status = cli_parse(argc, argv, &o);
+    if (status == PL_OK && o.n_rest > 1)
+        status =
+            pl_fail(PL_ERR_USAGE, "audit takes one worker, not `%s` too", o.rest[1]);
+    call.dir = o.run ? o.run : "pathloom-run";
+    call.worker = o.n_rest > 0 ? o.rest[0] : NULL;
+    call.json = o.json;
+    if (status == PL_OK)
+        status = store_open_run(call.dir, &call.store);
+    if (status == PL_OK)
+        status = call.worker ? list_worker(&call) : list_all(&call);
+    pl_store_close(&call.store);
+    return status == PL_OK ? 0 : cli_fail(status);
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Audits (fleet.audit): a worker whose results are wrong is found, fenced and told so;
+# honest ones never are.
+#
+# usage: fault_audit.sh PATHLOOM LEDGER WORKFOLDER
+#
+# 1. undisturbed, without audits
+# 2. every task is done twice: the same versions, no difference
+# 3. a fourth worker makes one wrong update (fail point worker.update.wrong), while hub
+#    and home are killed: it is fenced, says why, may not come back; the others end the
+#    job, and its versions are listed
+set -u
+pathloom=$1
+ledger=$2
+work=$3
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work"
+. tests/chaos_job.sh
+job=
+odd=
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work"/*.out
+    grep -h 'audit\.\|fenced' "$work"/*/log/*.log | tail -n 20
+    [ -z "$job" ] || kill "$job" 2>/dev/null
+    [ -z "$odd" ] || kill "$odd" 2>/dev/null
+    exit 1
+}
+
+run_job() { # folder, options; in a subshell or the background
+    tiny_job "$@" --set train.tau=20
+}
+
+count() { # pattern, folder
+    cat "$work/$2"/log/hub.log | grep -c "$1"
+}
+
+make_corpus
+echo "1. without audits"
+(run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+facts calm || fail "its record"
+
+echo "2. every task twice"
+take_data calm twice
+(run_job twice --set fleet.audit=1) >"$work/twice.out" 2>&1 || fail "the audited run"
+agreed=$(count 'audit.closed .*verdict=agreed' twice)
+[ "$agreed" -ge 20 ] || fail "only $agreed audits"
+[ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
+grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
+facts twice || fail "its record"
+grep -v '^object audit/\|^ref audit/' "$work/twice.facts" | cmp -s - "$work/plain.facts" ||
+    fail "audits change versions"
+fsck_is_clean twice || fail "fsck"
+echo "$agreed tasks were done twice, all equal"
+
+echo "3. a wrong update"
+take_data calm wrong
+run_job wrong --set fleet.audit=1 --set train.phases=12 >"$work/wrong.out" 2>&1 &
+job=$!
+tries=600
+until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "no task of the mixture begins"
+    sleep 0.05
+done
+PATHLOOM_FAILPOINT=worker.update.wrong:error:30 "$pathloom" worker --run "$work/wrong" \
+    --name odd >"$work/odd.out" 2>&1 &
+odd=$!
+tries=1200
+until grep -q 'worker.fenced worker=odd' "$work/wrong/log/hub.log"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "nobody finds the wrong update"
+    kill -0 "$job" 2>/dev/null || fail "the job ends before anybody is fenced"
+    case $tries in
+    1196 | 1180) pkill -KILL -P "$job" -f 'pathloom hub' ;;
+    1188) pkill -KILL -P "$job" -f 'pathloom home' ;;
+    esac
+    sleep 0.05
+done
+wait "$odd" && fail "the fenced worker ends as if all were well"
+odd=
+grep -q 'worker odd is fenced' "$work/odd.out" || fail "its owner is not told why"
+"$pathloom" worker --run "$work/wrong" --name odd >"$work/odd2.out" 2>&1 &&
+    fail "a fenced worker comes back"
+grep -q 'worker odd is fenced' "$work/odd2.out" || fail "nor why it may not come back"
+wait "$job" || fail "the job"
+job=
+[ "$(cat "$work/wrong/log/hub.log" "$work/wrong/log/home.log" |
+    grep 'worker.fenced' | grep -vc 'worker=odd')" -eq 0 ] ||
+    fail "an honest worker is fenced"
+"$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
+grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
+grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
+"$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
+    fail "pathloom audit odd"
+fix=$(sed -n 's/^ *pathloom store rollback/store rollback/p' "$work/worker.out" | head -n 1)
+[ -n "$fix" ] || fail "no command undoes what it did"
+# shellcheck disable=SC2086 # several words
+"$pathloom" $fix >"$work/fix.out" 2>&1 || fail "$fix"
+fsck_is_clean wrong || fail "fsck"
+echo "a wrong update was found; then: pathloom $fix"
+rm -rf "$work"

@@ -1,0 +1,188 @@
+/* folder: outer; label: unit
+ *
+ * Audits on paper: which tasks are drawn, what a row says, and who is odd. */
+#include "outer/audit_row.h"
+#include "tests/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static pl_arm arm_of(const char *name, uint64_t seed)
+{
+    pl_arm arm;
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, name);
+    arm.seed = seed;
+    return arm;
+}
+
+static int n_drawn(const pl_arm *arm, double share)
+{
+    int n = 0;
+    for (int path = 0; path < 40; path++)
+        for (int64_t phase = 0; phase < 100; phase++)
+            n += pl_audit_draws(arm, path, path % 3, phase, share);
+    return n;
+}
+
+static void share_of_tasks_is_drawn(void **state)
+{
+    (void)state;
+    pl_arm arm = arm_of("mix", 7);
+    assert_int_equal(n_drawn(&arm, 0), 0);
+    assert_int_equal(n_drawn(&arm, 1), 4000);
+    assert_in_range(n_drawn(&arm, 0.1), 330, 470);
+}
+
+static void draw_depends_on_seed_and_task_alone(void **state)
+{
+    (void)state;
+    pl_arm arm = arm_of("mix", 7), again = arm_of("mix", 7), other = arm_of("mix", 8);
+    int n_same = 0;
+    for (int64_t phase = 0; phase < 200; phase++) {
+        bool drawn = pl_audit_draws(&arm, 3, 1, phase, 0.5);
+        assert_int_equal(drawn, pl_audit_draws(&again, 3, 1, phase, 0.5));
+        if (drawn) /* a larger share has all of a smaller one */
+            assert_true(pl_audit_draws(&arm, 3, 1, phase, 0.7));
+        n_same += drawn == pl_audit_draws(&other, 3, 1, phase, 0.5);
+    }
+    assert_in_range(n_same, 60, 140);
+}
+
+static void methods_that_depend_on_the_hour_are_left_out(void **state)
+{
+    (void)state;
+    static const pl_method out[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV,
+                                    PL_METHOD_EAGER};
+    pl_arm arm = arm_of("mix", 7);
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
+        arm.outer.method.method = out[i];
+        assert_int_equal(n_drawn(&arm, 1), 0);
+    }
+    arm.outer.method.method = PL_METHOD_CO2;
+    assert_int_equal(n_drawn(&arm, 1), 4000);
+    arm.outer.state = PL_STATE_LOCAL;
+    assert_int_equal(n_drawn(&arm, 1), 0);
+}
+
+static pl_audit_result result_of(const char *worker, char what)
+{
+    pl_audit_result r;
+    memset(&r, 0, sizeof r);
+    pl_copy_text(r.worker, sizeof r.worker, worker);
+    pl_copy_text(r.device, sizeof r.device, "cpu \"bf16\"");
+    pl_hash_of("audit", &what, 1, &r.digest);
+    return r;
+}
+
+/* Workers a, b, c with these results, one after the other. */
+static pl_audit judged(const char *results)
+{
+    pl_audit a;
+    memset(&a, 0, sizeof a);
+    pl_copy_text(a.path, sizeof a.path, "mix/p01.r0");
+    a.phase = 4;
+    a.results[0] = result_of("a", results[0]);
+    a.n = 1;
+    for (int i = 1; results[i]; i++) {
+        pl_audit_result r = result_of(i == 1 ? "b" : "c", results[i]);
+        pl_audit_judge(&a, &r);
+    }
+    return a;
+}
+
+static void verdict_follows_from_the_results(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *results;
+        pl_verdict verdict;
+        int odd;
+    } rows[] = {
+        {"x", PL_VERDICT_OPEN, 0},      {"xx", PL_VERDICT_AGREED, 0},
+        {"xy", PL_VERDICT_OPEN, 0},     {"xyx", PL_VERDICT_SETTLED, 1},
+        {"xyy", PL_VERDICT_SETTLED, 0}, {"xyz", PL_VERDICT_UNDECIDED, 0},
+        {"xxy", PL_VERDICT_AGREED, 0},  {"xyxx", PL_VERDICT_SETTLED, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_audit a = judged(rows[i].results);
+        assert_int_equal(a.verdict, rows[i].verdict);
+        assert_int_equal(a.odd, rows[i].odd);
+    }
+}
+
+static void row_says_all_of_it(void **state)
+{
+    (void)state;
+    static const char *const results[] = {"x", "xx", "xy", "xyy", "xyz"};
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
+        pl_audit a = judged(results[i]), b;
+        pl_buf text = {0};
+        pl_copy_text(a.reason, sizeof a.reason, "because \\ \"so\"");
+        pl_hash_of("blob", "s", 1, &a.after);
+        pl_audit_write(&a, &text);
+        assert_true(text.len < PL_AUDIT_TEXT_MAX);
+        assert_int_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
+        assert_memory_equal(&a, &b, sizeof a);
+        pl_buf_destroy(&text);
+    }
+}
+
+static void longest_row_fits(void **state)
+{
+    (void)state;
+    pl_audit a = judged("xyz"), b;
+    pl_buf text = {0};
+    memset(a.path, 'p', sizeof a.path - 1);
+    memset(a.reason, '"', sizeof a.reason - 1);
+    for (int i = 0; i < PL_AUDIT_RESULTS; i++) {
+        memset(a.results[i].worker, '\\', sizeof a.results[i].worker - 1);
+        memset(a.results[i].device, '"', sizeof a.results[i].device - 1);
+    }
+    pl_hash_of("blob", "s", 1, &a.before);
+    pl_audit_write(&a, &text);
+    assert_true(text.len < PL_AUDIT_TEXT_MAX);
+    assert_int_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
+    pl_buf_destroy(&text);
+}
+
+static void other_texts_are_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"path\":\"a\",\"phase\":0,\"verdict\":\"open\",\"results\":[]}",
+        "{\"path\":\"a\",\"phase\":-1,\"verdict\":\"open\",\"results\":[{\"worker\":"
+        "\"w\",\"device\":\"\"}]}",
+        "{\"path\":\"a\",\"phase\":0,\"verdict\":\"fine\",\"results\":[{\"worker\":"
+        "\"w\",\"device\":\"\"}]}",
+        "{\"path\":\"a\",\"phase\":0,\"verdict\":\"settled\",\"odd\":\"q\",\"results\":"
+        "[{\"worker\":\"w\",\"device\":\"\"}]}",
+        "{\"path\":\"a\",\"phase\":0,\"verdict\":\"open\",\"after\":\"zz\",\"results\":"
+        "[{\"worker\":\"w\",\"device\":\"\"}]}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        pl_audit a;
+        assert_int_not_equal(pl_audit_read(texts[i], &a), PL_OK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(share_of_tasks_is_drawn),
+        cmocka_unit_test(draw_depends_on_seed_and_task_alone),
+        cmocka_unit_test(methods_that_depend_on_the_hour_are_left_out),
+        cmocka_unit_test(verdict_follows_from_the_results),
+        cmocka_unit_test(row_says_all_of_it),
+        cmocka_unit_test(longest_row_fits),
+        cmocka_unit_test(other_texts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

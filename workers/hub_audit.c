@@ -1,0 +1,477 @@
+/* Audits: a share of tasks is done again by a second worker, and by a third where the
+ * two differ (outer/audit_row.h). Homes draw the tasks and keep the rows; the hub gives
+ * them out, compares, and says what came of it. It keeps nothing: after a restart it
+ * has the open rows from the homes again.
+ *
+ * The merge never waits for an audit. So a wrong update may be in versions before it is
+ * found; which ones is on record, and `pathloom audit` lists them.
+ *
+ * Nobody is given the task of a result that is its own, under this name or key. Before
+ * a task is given out, the homes are asked what they took of it: what a worker says of
+ * its own updates counts for nothing. */
+#include "workers/hub_parts.h"
+
+enum { ASK_MS = 1000, FAILURES_MAX = 3 };
+
+/* ---- which ---- */
+hub_audit *hub_audit_of(hub *h, uint64_t token)
+{
+    for (size_t i = 0; token != 0 && i < h->n_audits; i++)
+        if (h->audits[i].lease.active && h->audits[i].lease.token == token)
+            return &h->audits[i];
+    return NULL;
+}
+
+static hub_audit *find_row(hub *h, const pl_audit *row)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (strcmp(h->audits[i].row.path, row->path) == 0 &&
+            h->audits[i].row.phase == row->phase)
+            return &h->audits[i];
+    return NULL;
+}
+
+static void clear(hub_audit *a)
+{
+    pl_free(a->hashes);
+    pl_free(a->requests);
+    memset(a, 0, sizeof *a);
+}
+
+void hub_clear_audits(hub *h)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        clear(&h->audits[i]);
+    pl_free(h->audits);
+    pl_free(h->fenced);
+    h->audits = NULL;
+    h->fenced = NULL;
+    h->n_audits = h->n_fenced = 0;
+}
+
+/* ---- saying what came of it ---- */
+static pl_status tell_home(hub *h, hub_audit *a, int64_t now_ms)
+{
+    pl_message m;
+    pl_buf text = {0};
+    a->told_ms = now_ms;
+    pl_audit_write(&a->row, &text);
+    pl_message_init(&m, PL_MSG_PUT_AUDIT);
+    pl_put_text(&m.body, PL_TAG_TEXT, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    return hub_send_home(&h->homes[a->home], &m);
+}
+
+static void give_up(hub_audit *a, const char *reason)
+{
+    a->row.verdict = PL_VERDICT_VOID;
+    a->lease.active = false;
+    pl_copy_text(a->row.reason, sizeof a->row.reason, reason);
+}
+
+static void count(hub *h, const hub_audit *a)
+{
+    h->n_verdicts[a->row.verdict]++;
+    pl_log(PL_LOG_INFO, "audit.closed",
+           "task=%s phase=%lld verdict=%s worker=%s reason=\"%s\"", a->row.path,
+           (long long)a->row.phase, pl_verdict_name(a->row.verdict),
+           a->row.results[0].worker, a->row.reason);
+}
+
+/* ---- whom nobody listens to ---- */
+static hub_fenced *find_fenced(hub *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_fenced; i++)
+        if (strcmp(h->fenced[i].name, name) == 0)
+            return &h->fenced[i];
+    return NULL;
+}
+
+static bool has_key(const hub_fenced *f)
+{
+    pl_pubkey none;
+    memset(&none, 0, sizeof none);
+    return !pl_pubkey_equal(&f->key, &none);
+}
+
+void hub_mark_fenced(hub *h, hub_worker *w)
+{
+    for (size_t i = 0; i < h->n_fenced; i++) {
+        const hub_fenced *f = &h->fenced[i];
+        if (strcmp(f->name, w->name) == 0 ||
+            (has_key(f) && pl_pubkey_equal(&f->key, &w->key)))
+            pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
+    }
+}
+
+static void add_fenced(hub *h, const hub_fenced *f)
+{
+    if (find_fenced(h, f->name))
+        return;
+    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
+    h->fenced[h->n_fenced++] = *f;
+    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", f->name,
+           f->reason);
+    for (int i = 0; i < h->n_workers; i++) {
+        hub_mark_fenced(h, &h->workers[i]);
+        if (h->workers[i].fenced[0])
+            hub_free_held(h, i);
+    }
+}
+
+static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_FENCE_WORKER);
+    pl_put_text(&m.body, PL_TAG_TEXT, f->reason);
+    pl_put_text(&m.body, PL_TAG_NAME, f->name);
+    if (has_key(f))
+        pl_put_bytes(&m.body, PL_TAG_KEY, f->key.bytes, sizeof f->key.bytes);
+    return hub_send_home(&h->homes[home], &m);
+}
+
+/* The workers of the job's own machine may share a key: that is not refused. */
+static pl_status fence_odd(hub *h, const hub_audit *a)
+{
+    const pl_audit *row = &a->row;
+    const char *name = row->results[row->odd].worker;
+    int others[2], n = 0, w = pl_name_table_get(h->worker_names, name);
+    hub_fenced f;
+    memset(&f, 0, sizeof f);
+    pl_copy_text(f.name, sizeof f.name, name);
+    if (w >= 0 && !h->workers[w].own_key)
+        f.key = h->workers[w].key;
+    for (int i = 0; i < PL_AUDIT_RESULTS; i++)
+        if (i != row->odd)
+            others[n++] = i;
+    snprintf(f.reason, sizeof f.reason,
+             "worker %.60s is fenced: what it made of %.40s in phase %lld differs from "
+             "what %.60s and %.60s made, which is equal; look at its machine's memory "
+             "and its build, then join with another name and key",
+             name, row->path, (long long)row->phase, row->results[others[0]].worker,
+             row->results[others[1]].worker);
+    add_fenced(h, &f);
+    for (int i = 0; i < h->options->n_homes; i++)
+        PL_RETURN_IF(tell_fenced(h, &f, i));
+    return PL_OK;
+}
+
+/* ---- what the homes took ---- */
+/* Each home is asked for all: where modules lie may change while a job trains. */
+static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
+{
+    const plan_arm *arm = &h->tasks.arms[a->task.arm];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    int path = a->task.index / replicas;
+    char name[PL_MODULE_NAME_MAX];
+    a->asked_ms = now_ms;
+    for (int slot = 0; slot < a->n_slots; slot++) {
+        int module = pl_topology_module_of_path(arm->topology, slot, path);
+        int64_t round = pl_round_of(&arm->arm, arm->topology, module, a->row.phase);
+        if (round < 0 || !pl_hash_none(&a->hashes[slot]))
+            continue;
+        pl_arm_module_name(&arm->arm, arm->topology, module, name);
+        a->requests[slot] = pl_wire_next_request();
+        for (int i = 0; i < h->options->n_homes; i++) {
+            pl_message m;
+            pl_message_init(&m, PL_MSG_GET_UPDATE);
+            m.request = a->requests[slot];
+            pl_put_text(&m.body, PL_TAG_NAME, name);
+            pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)path);
+            pl_put_u64(&m.body, PL_TAG_REPLICA, (uint64_t)(a->task.index % replicas));
+            pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
+            PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
+        }
+    }
+    return PL_OK;
+}
+
+static bool sends(const hub *h, const hub_audit *a, int slot)
+{
+    const plan_arm *arm = &h->tasks.arms[a->task.arm];
+    int path = a->task.index / pl_topology_n_replicas(arm->topology);
+    int module = pl_topology_module_of_path(arm->topology, slot, path);
+    return pl_round_of(&arm->arm, arm->topology, module, a->row.phase) >= 0;
+}
+
+/* What the first made, once all of it is known. */
+static void gather(hub *h, hub_audit *a)
+{
+    pl_hasher hasher;
+    pl_hasher_init(&hasher, "audit");
+    for (int slot = 0; slot < a->n_slots; slot++) {
+        if (!sends(h, a, slot))
+            continue;
+        if (pl_hash_none(&a->hashes[slot]))
+            return;
+        pl_hasher_add(&hasher, a->hashes[slot].bytes, sizeof a->hashes[slot].bytes);
+    }
+    pl_hasher_add(&hasher, a->row.after.bytes, sizeof a->row.after.bytes);
+    pl_hasher_end(&hasher, &a->row.results[0].digest);
+}
+
+/* A task that changed hands between two of its updates is nobody's. */
+static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
+{
+    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_get_text(r, PL_TAG_NAME, 0, worker, sizeof worker);
+    pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    pl_audit_result *first = &a->row.results[0];
+    if (pl_reader_status(r) != PL_OK || a->row.verdict != PL_VERDICT_OPEN)
+        return;
+    if (strcmp(worker, first->worker) != 0 ||
+        (first->device[0] && strcmp(device, first->device) != 0)) {
+        give_up(a, "its updates came from several workers");
+        count(h, a);
+        return;
+    }
+    pl_copy_text(first->device, sizeof first->device, device);
+    a->hashes[slot] = hash;
+    gather(h, a);
+}
+
+pl_status hub_hear_update(hub *h, const pl_message *m)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        for (int slot = 0; slot < h->audits[i].n_slots; slot++)
+            if (h->audits[i].requests[slot] == m->request) {
+                pl_reader r;
+                pl_reader_open(&r, "UPDATE_IS", m->body.data, m->body.len);
+                h->audits[i].requests[slot] = 0;
+                note_update(h, &h->audits[i], slot, &r);
+                return pl_reader_status(&r);
+            }
+    return PL_OK;
+}
+
+/* ---- what a home has ---- */
+static pl_status take_row(hub *h, int home, const char *text)
+{
+    pl_audit row;
+    plan_task task;
+    PL_RETURN_IF(pl_audit_read(text, &row));
+    hub_audit *a = find_row(h, &row);
+    if (!a) {
+        if (!plan_find_task(&h->tasks, row.path, &task))
+            return PL_OK; /* its arm is not known yet; the row is told again */
+        h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
+        a = &h->audits[h->n_audits++];
+        memset(a, 0, sizeof *a);
+        a->row = row;
+        a->task = task;
+        a->home = home;
+        a->n_slots = pl_topology_n_slots(h->tasks.arms[task.arm].topology);
+        a->hashes = pl_alloc((size_t)a->n_slots * sizeof *a->hashes);
+        a->requests = pl_alloc((size_t)a->n_slots * sizeof *a->requests);
+        h->stirred = true;
+    }
+    a->listed = true;
+    a->home = home;
+    a->n_there = row.n;
+    return PL_OK;
+}
+
+static pl_status take_fenced(hub *h, pl_reader *r)
+{
+    hub_fenced f;
+    size_t len = 0;
+    memset(&f, 0, sizeof f);
+    pl_get_text(r, PL_TAG_TEXT, 0, f.reason, sizeof f.reason);
+    pl_get_text(r, PL_TAG_NAME, 0, f.name, sizeof f.name);
+    if (pl_field_count(r, PL_TAG_KEY) > 0) {
+        const uint8_t *key = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
+        if (len != sizeof f.key.bytes)
+            return pl_fail(PL_ERR_PROTO, "a fenced key has %zu bytes", len);
+        memcpy(f.key.bytes, key, len);
+    }
+    PL_RETURN_IF(pl_reader_status(r));
+    add_fenced(h, &f);
+    return PL_OK;
+}
+
+bool hub_is_audit_record(pl_reader *r)
+{
+    return pl_field_count(r, PL_TAG_AUDIT) > 0 || pl_field_count(r, PL_TAG_FENCED) > 0;
+}
+
+pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
+{
+    char text[PL_AUDIT_TEXT_MAX];
+    if (pl_field_count(r, PL_TAG_FENCED) > 0)
+        return take_fenced(h, r);
+    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    return take_row(h, home, text);
+}
+
+void hub_begin_rows(hub *h, int home)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (h->audits[i].home == home) {
+            h->audits[i].was_listed = h->audits[i].listed;
+            h->audits[i].listed = false;
+        }
+}
+
+/* A closed row that the home does not list as open any more is on its disk. One that
+ * came by an event may be missing in a state that is older. */
+void hub_end_rows(hub *h, int home)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->n_audits; i++) {
+        hub_audit *a = &h->audits[i];
+        bool closed = a->row.verdict != PL_VERDICT_OPEN;
+        if (a->home == home && !a->listed && (closed || a->was_listed))
+            clear(a);
+        else
+            h->audits[n++] = *a;
+    }
+    h->n_audits = n;
+}
+
+/* ---- who does it ---- */
+static bool may_audit(const hub *h, const hub_audit *a, int worker)
+{
+    const hub_worker *w = &h->workers[worker];
+    if (w->fenced[0] || strcmp(w->device, a->row.results[0].device) != 0)
+        return false;
+    for (int i = 0; i < a->row.n; i++) {
+        const char *name = a->row.results[i].worker;
+        int other = pl_name_table_get(h->worker_names, name);
+        bool shares = other >= 0 && pl_gate_is_open() && !w->own_key &&
+                      pl_pubkey_equal(&h->workers[other].key, &w->key);
+        if (strcmp(name, w->name) == 0 || shares)
+            return false;
+    }
+    return true;
+}
+
+static bool is_open(const hub_audit *a)
+{
+    return a->row.verdict == PL_VERDICT_OPEN && !a->lease.active &&
+           !pl_hash_none(&a->row.results[0].digest);
+}
+
+hub_audit *hub_find_audit(hub *h, int worker)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (is_open(&h->audits[i]) && may_audit(h, &h->audits[i], worker))
+            return &h->audits[i];
+    return NULL;
+}
+
+void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
+{
+    plan *p = &h->tasks;
+    a->lease = (plan_lease){.active = true,
+                            .token = (p->epoch << 32) | ++p->counter,
+                            .phase = a->row.phase,
+                            .deadline_ms = now_ms + h->options->ttl_ms,
+                            .granted_ms = now_ms,
+                            .worker = worker};
+    p->n_granted++;
+}
+
+/* Whether a job that has trained all of the arm should wait: somebody can do it. */
+bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
+{
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const hub_audit *a = &h->audits[i];
+        if (a->task.arm != arm)
+            continue;
+        if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active)
+            return true;
+        for (int w = 0; w < h->n_workers; w++)
+            if (!hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w))
+                return true;
+    }
+    return false;
+}
+
+/* ---- the second's, or third's, result ---- */
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest)
+{
+    pl_audit_result result;
+    memset(&result, 0, sizeof result);
+    pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
+    pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
+    result.digest = *digest;
+    a->lease.active = false;
+    h->stirred = true;
+    pl_audit_judge(&a->row, &result);
+    if (a->row.verdict != PL_VERDICT_OPEN)
+        count(h, a);
+    else
+        pl_log(PL_LOG_WARN, "audit.differs", "task=%s phase=%lld first=%s second=%s",
+               a->row.path, (long long)a->row.phase, a->row.results[0].worker,
+               result.worker);
+    if (a->row.verdict == PL_VERDICT_SETTLED)
+        PL_RETURN_IF(fence_odd(h, a));
+    return tell_home(h, a, pl_now_ms());
+}
+
+void hub_audit_release(hub *h, hub_audit *a, const char *reason)
+{
+    a->lease.active = false;
+    h->stirred = true;
+    if (!reason || ++a->failures < FAILURES_MAX)
+        return;
+    give_up(a, reason);
+    count(h, a);
+}
+
+void hub_release_audits(hub *h, int worker)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
+            hub_audit_release(h, &h->audits[i], NULL);
+}
+
+/* What a home may not have heard is said again; what is missing is asked for again. */
+pl_status hub_tend_audits(hub *h, int64_t now_ms)
+{
+    for (size_t i = 0; i < h->n_audits; i++) {
+        hub_audit *a = &h->audits[i];
+        bool closed = a->row.verdict != PL_VERDICT_OPEN;
+        if (a->lease.active && a->lease.deadline_ms <= now_ms)
+            hub_audit_release(h, a, NULL);
+        if (!closed && pl_hash_none(&a->row.results[0].digest) &&
+            now_ms - a->asked_ms > ASK_MS)
+            PL_RETURN_IF(ask_updates(h, a, now_ms));
+        if ((closed || a->row.n > a->n_there) && now_ms - a->told_ms > ASK_MS)
+            PL_RETURN_IF(tell_home(h, a, now_ms));
+    }
+    return PL_OK;
+}
+
+pl_status hub_repeat_fenced(hub *h)
+{
+    for (size_t i = 0; i < h->n_fenced; i++)
+        for (int home = 0; home < h->options->n_homes; home++)
+            PL_RETURN_IF(tell_fenced(h, &h->fenced[i], home));
+    return PL_OK;
+}
+
+/* ---- for show ---- */
+void hub_audit_json(const hub *h, pl_json *o)
+{
+    pl_json *fenced = pl_json_array();
+    int64_t open = 0;
+    for (size_t i = 0; i < h->n_audits; i++)
+        open += h->audits[i].row.verdict == PL_VERDICT_OPEN;
+    for (size_t i = 0; i < h->n_fenced; i++) {
+        pl_json *one = pl_json_object();
+        pl_json_set_text(one, "worker", h->fenced[i].name);
+        pl_json_set_text(one, "reason", h->fenced[i].reason);
+        pl_json_push(fenced, one);
+    }
+    pl_json_set_int(o, "audits_open", open);
+    pl_json_set_int(o, "audits_agreed", (int64_t)h->n_verdicts[PL_VERDICT_AGREED]);
+    pl_json_set_int(o, "audits_differed",
+                    (int64_t)(h->n_verdicts[PL_VERDICT_SETTLED] +
+                              h->n_verdicts[PL_VERDICT_UNDECIDED]));
+    pl_json_set_int(o, "audits_void", (int64_t)h->n_verdicts[PL_VERDICT_VOID]);
+    pl_json_set_int(o, "workers_fenced", (int64_t)h->n_fenced);
+    pl_json_set(o, "fenced", fenced);
+}
