@@ -15,4 +15,7 @@ pl_status bench_outer(bool json);
 pl_status bench_codec_cuda(bool json, const char *folder);
 pl_status bench_outer_cuda(bool json);
 
+/* Reading a prompt and writing tokens; has options of its own (argv[0]: generate). */
+pl_status bench_generate(int argc, char **argv);
+
 #endif

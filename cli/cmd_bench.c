@@ -15,7 +15,7 @@ static const struct option longs[] = {{"json", no_argument, NULL, OPT_JSON},
                                       {"device", required_argument, NULL, OPT_DEVICE},
                                       {NULL, 0, NULL, 0}};
 
-static const char *const subjects[] = {"codec", "outer"};
+static const char *const subjects[] = {"codec", "outer", "generate"};
 enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static pl_status check_subject(const char *subject)
@@ -75,6 +75,10 @@ static pl_status measure(const request *r)
 int cmd_bench(int argc, char **argv)
 {
     request r;
+    if (argc > 1 && strcmp(argv[1], "generate") == 0) {
+        pl_status generated = bench_generate(argc - 1, argv + 1);
+        return generated == PL_OK ? 0 : cli_fail(generated);
+    }
     pl_status status = parse(argc, argv, &r);
     if (status == PL_OK)
         status = measure(&r);

@@ -22,13 +22,18 @@ static void cuda_backend_destroy(pl_backend **backend)
 }
 #endif
 
-static pl_status check_precision(const char *precision)
+static pl_status check_precision(const pl_backend_options *options)
 {
-    static const char *const known[] = {"auto", "f32", "bf16"};
+    static const char *const known[] = {"auto", "f32", "bf16", "int8"};
+    const char *precision = options->precision, *name = options->name;
+    const bool has_int8 = strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0;
+    if (precision && strcmp(precision, "int8") == 0 && !has_int8)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the %s backend has no int8; choose backend cpu", name);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (!precision || strcmp(precision, known[i]) == 0)
             return PL_OK;
-    return pl_fail(PL_ERR_CONFIG, "precision \"%s\" is none of auto, f32, bf16",
+    return pl_fail(PL_ERR_CONFIG, "precision \"%s\" is none of auto, f32, bf16, int8",
                    precision);
 }
 
@@ -40,7 +45,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
         return pl_fail(PL_ERR_CONFIG,
                        "the backend is to run %d threads; give at least 1",
                        options->n_threads);
-    PL_RETURN_IF(check_precision(options->precision));
+    PL_RETURN_IF(check_precision(options));
     if (strcmp(name, "ref") == 0)
         return ref_backend_create(options, out);
     if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)

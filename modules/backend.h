@@ -17,7 +17,8 @@ struct pl_backend {
     char remark[512]; /* what it does otherwise than it should, and why; or "" */
     pl_type act;      /* type of pl_act */
     int n_threads;
-    void *self; /* the backend's own state */
+    bool decode_only; /* weights of one byte: no training, no losses */
+    void *self;       /* the backend's own state */
 };
 
 static inline size_t pl_type_bytes(pl_type type)
@@ -29,7 +30,7 @@ typedef struct pl_backend_options {
     const char *name; /* "ref", "cpu", "cuda", "auto" (the best this machine has) */
     int n_threads;    /* >= 1; ignored by cuda */
     int device;       /* CUDA ordinal */
-    const char *precision; /* "auto", "f32", "bf16" */
+    const char *precision; /* "auto", "f32", "bf16"; "int8": cpu, to decode only */
 } pl_backend_options;
 
 /* ERR_UNSUPPORTED names what this build or machine lacks. */

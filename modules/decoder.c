@@ -1,21 +1,25 @@
-/* Decoding one sequence with a cache of keys and values.
+/* Decoding with caches of keys and values.
  *
- * The cache holds, for each block, keys and values [S, G*D] in the backend's act
- * type, S being the model's context. A prompt at position 0 runs through the batched
- * forward pass, whose keys and values are copied; later tokens go one at a time. The
- * model's activations are used only while feeding, so that several decoders may
- * share a model, one after another.
+ * For each block the cache holds keys, then values, [slots, S, G*D] each in the
+ * backend's act type, S being the model's context. What is fed are rows: a token, its
+ * slot, its position. A prompt is rows of one slot at rising positions, a step of
+ * decoding rows of different slots; both go through the same operations, except that
+ * a prompt at position 0 attends within itself by the batched kernel. The model's
+ * activations are used only while feeding, so that several decoders may share a model,
+ * one after another.
  */
 #include "modules/model_inside.h"
+#include <string.h>
 
 struct pl_decoder {
     pl_model *m;
-    int position;
-    void *block;              /* everything below */
-    pl_act *cache;            /* [n_blocks, 2, S, G*D]: keys, values */
-    float *logits;            /* [V] */
-    float *row;               /* [2*G*D], one position's k and v on their way */
-    int32_t *device_position; /* [1] */
+    int n_slots;
+    int length[PL_DECODER_SLOTS_MAX];
+    int32_t *places; /* [2,S] of the rows that are fed: slots, then positions */
+    void *block;     /* everything below */
+    pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
+    float *logits;   /* [slots, V] */
+    int32_t *device_slots, *device_positions; /* [S] */
 };
 
 enum { LINE = 64 };
@@ -25,48 +29,67 @@ static size_t whole_lines(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-static size_t kv_width(const pl_model *m)
-{
-    return (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
-}
-
 /* Acts in the keys (or values) of one block. */
-static size_t cache_stride(const pl_model *m)
+static size_t cache_stride(const pl_decoder *d)
 {
-    return (size_t)m->options.context * kv_width(m);
+    const pl_shape *s = d->m->shape;
+    return (size_t)d->n_slots * (size_t)d->m->options.context * (size_t)s->n_kv_heads *
+           (size_t)s->head_size;
 }
 
 static pl_act *cache_keys(const pl_decoder *d, int block)
 {
-    return model_act_at(d->m, d->cache, 2 * (size_t)block * cache_stride(d->m));
+    return model_act_at(d->m, d->cache, 2 * (size_t)block * cache_stride(d));
 }
 
 static pl_act *cache_values(const pl_decoder *d, int block)
 {
-    return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d->m));
+    return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
+}
+
+/* The block is laid out as its views stand in the struct. */
+static pl_status alloc_block(pl_decoder *d)
+{
+    const pl_model *m = d->m;
+    size_t cache = whole_lines(2 * (size_t)m->shape->n_blocks * cache_stride(d) *
+                               pl_type_bytes(m->be->act));
+    size_t logits =
+        whole_lines((size_t)d->n_slots * (size_t)m->shape->vocab * sizeof(float));
+    size_t places = whole_lines((size_t)m->options.context * sizeof(int32_t));
+    PL_RETURN_IF(m->ops->alloc(m->be, cache + logits + 2 * places,
+                               "the decoder's caches", &d->block));
+    uint8_t *at = d->block;
+    d->cache = (pl_act *)at;
+    d->logits = (float *)(at + cache);
+    d->device_slots = (int32_t *)(at + cache + logits);
+    d->device_positions = (int32_t *)(at + cache + logits + places);
+    return PL_OK;
+}
+
+pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
+{
+    *out = NULL;
+    if (n_slots < 1 || n_slots > PL_DECODER_SLOTS_MAX || n_slots > m->options.context)
+        return pl_fail(PL_ERR_ARG,
+                       "a decoder for %d sequences; give 1 to %d, and at most the "
+                       "context of %d",
+                       n_slots, PL_DECODER_SLOTS_MAX, m->options.context);
+    pl_decoder *d = pl_alloc(sizeof *d);
+    d->m = m;
+    d->n_slots = n_slots;
+    pl_status status = alloc_block(d);
+    if (status != PL_OK) {
+        pl_free(d);
+        return status;
+    }
+    d->places = pl_alloc(2 * (size_t)m->options.context * sizeof *d->places);
+    *out = d;
+    return PL_OK;
 }
 
 pl_status pl_decoder_create(pl_model *m, pl_decoder **out)
 {
-    *out = NULL;
-    size_t cache = whole_lines(2 * (size_t)m->shape->n_blocks * cache_stride(m) *
-                               pl_type_bytes(m->be->act));
-    size_t logits = whole_lines((size_t)m->shape->vocab * sizeof(float));
-    size_t row = whole_lines(2 * kv_width(m) * sizeof(float));
-    uint8_t *block = NULL;
-    void *memory = NULL;
-    PL_RETURN_IF(m->ops->alloc(m->be, cache + logits + row + LINE,
-                               "the decoder's cache", &memory));
-    block = memory;
-    pl_decoder *d = pl_alloc(sizeof *d);
-    d->m = m;
-    d->block = block;
-    d->cache = (pl_act *)block;
-    d->logits = (float *)(block + cache);
-    d->row = (float *)(block + cache + logits);
-    d->device_position = (int32_t *)(block + cache + logits + row);
-    *out = d;
-    return PL_OK;
+    return pl_decoder_create_slots(m, 1, out);
 }
 
 void pl_decoder_destroy(pl_decoder **decoder)
@@ -75,98 +98,154 @@ void pl_decoder_destroy(pl_decoder **decoder)
     if (!d)
         return;
     d->m->ops->release(d->m->be, d->block);
+    pl_free(d->places);
     pl_free(d);
     *decoder = NULL;
 }
 
+void pl_decoder_clear(pl_decoder *d, int slot)
+{
+    d->length[slot] = 0;
+}
+
 void pl_decoder_reset(pl_decoder *d)
 {
-    d->position = 0;
+    pl_decoder_clear(d, 0);
+}
+
+int pl_decoder_length(const pl_decoder *d, int slot)
+{
+    return d->length[slot];
 }
 
 int pl_decoder_position(const pl_decoder *d)
 {
-    return d->position;
+    return pl_decoder_length(d, 0);
 }
 
-/* Copies k and v of the n rows just projected to positions start.. of the cache. The
- * way through fp32 is exact: every act is a float. */
-static void keep_kv(pl_decoder *d, int block, int start, int n)
-{
-    const pl_model *m = d->m;
-    const pl_shape *s = m->shape;
-    size_t kv = kv_width(m), q = (size_t)s->n_heads * (size_t)s->head_size;
-    for (int t = 0; t < n; t++) {
-        size_t from = (size_t)t * (q + 2 * kv) + q, to = (size_t)(start + t) * kv;
-        m->ops->act_to_float(m->be, d->row,
-                             model_act_at(m, m->acts.blocks[block].qkv, from), 2 * kv);
-        m->ops->act_from_float(m->be, model_act_at(m, cache_keys(d, block), to), d->row,
-                               kv);
-        m->ops->act_from_float(m->be, model_act_at(m, cache_values(d, block), to),
-                               d->row + kv, kv);
-    }
-}
+/* ---- rows through the model ---- */
 
-static void attend_cache(pl_decoder *d, int block)
+static void attend(pl_decoder *d, int block, int n, bool begins)
 {
     const pl_model *m = d->m;
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
-    m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
-                             cache_values(d, block), d->device_position, 1,
-                             m->options.context, s->n_heads, s->n_kv_heads,
-                             s->head_size);
+    m->ops->decode_append(m->be, a->qkv, cache_keys(d, block), cache_values(d, block),
+                          d->device_slots, d->device_positions, n, m->options.context,
+                          s->n_heads, s->n_kv_heads, s->head_size, s->rope_theta);
+    if (begins)
+        m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, 1, n, s->n_heads,
+                                  s->n_kv_heads, s->head_size);
+    else
+        m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
+                                 cache_values(d, block), d->device_slots,
+                                 d->device_positions, n, m->options.context, s->n_heads,
+                                 s->n_kv_heads, s->head_size);
 }
 
-/* Runs n uploaded tokens; n > 1 only at position 0. */
-static void run(pl_decoder *d, int n)
+/* Runs n uploaded tokens, whose places are set. `begins`: they are the first ones of
+ * one sequence. */
+static void run(pl_decoder *d, int n, bool begins)
 {
     pl_model *m = d->m;
-    int32_t position = d->position;
-    m->ops->upload(m->be, d->device_position, &position, sizeof position);
+    size_t bytes = (size_t)n * sizeof *d->places;
+    m->ops->upload(m->be, d->device_slots, d->places, bytes);
+    m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
     model_forward_embed(m, n);
     for (int b = 0; b < m->shape->n_blocks; b++) {
-        model_forward_qkv(m, b, 1, n, d->position);
-        keep_kv(d, b, d->position, n);
-        if (d->position == 0)
-            model_forward_attention(m, b, 1, n);
-        else
-            attend_cache(d, b);
+        model_forward_qkv(m, b, n);
+        attend(d, b, n, begins);
         model_forward_rest(m, b, n);
     }
     model_forward_norm(m, n);
-    d->position += n;
 }
 
-static pl_status check_room(const pl_decoder *d, int n)
+/* Logits of the rows from `row` on, to the host. */
+static pl_status read_logits(pl_decoder *d, int row, int n, float *logits)
+{
+    pl_model *m = d->m;
+    size_t at = (size_t)row * (size_t)m->shape->width;
+    m->ops->logits(m->be, d->logits, model_act_at(m, m->acts.norm, at),
+                   model_classifier(m), n, m->shape->vocab, m->shape->width);
+    m->ops->download(m->be, logits, d->logits,
+                     (size_t)n * (size_t)m->shape->vocab * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
+static void set_place(pl_decoder *d, int row, int slot, int position)
+{
+    d->places[row] = slot;
+    d->places[d->m->options.context + row] = position;
+}
+
+/* ---- what is fed ---- */
+
+static pl_status check_slot(const pl_decoder *d, int slot)
+{
+    if (slot < 0 || slot >= d->n_slots)
+        return pl_fail(PL_ERR_ARG, "slot %d of a decoder with %d", slot, d->n_slots);
+    return PL_OK;
+}
+
+static pl_status check_room(const pl_decoder *d, int slot, int n)
 {
     int context = d->m->options.context;
+    PL_RETURN_IF(check_slot(d, slot));
     if (n < 1)
         return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
-    if (n > context - d->position)
+    if (n > context - d->length[slot])
         return pl_fail(PL_ERR_DATA,
                        "%d tokens do not fit after %d in a context of %d; shorten the "
                        "prompt or start anew",
-                       n, d->position, context);
+                       n, d->length[slot], context);
+    return PL_OK;
+}
+
+pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int n,
+                             float *logits)
+{
+    int64_t n_targets;
+    PL_RETURN_IF(check_room(d, slot, n));
+    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
+    for (int i = 0; i < n; i++)
+        set_place(d, i, slot, d->length[slot] + i);
+    run(d, n, d->length[slot] == 0);
+    PL_RETURN_IF(read_logits(d, n - 1, 1, logits));
+    d->length[slot] += n;
     return PL_OK;
 }
 
 pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *logits)
 {
-    pl_model *m = d->m;
-    int64_t n_targets;
-    PL_RETURN_IF(check_room(d, n));
-    /* checks all tokens before the first one changes the cache */
-    PL_RETURN_IF(model_take_batch(m, tokens, NULL, 1, n, &n_targets));
-    int chunk = d->position == 0 ? n : 1;
-    for (int i = 0; i < n; i += chunk) {
-        m->ops->upload(m->be, m->acts.tokens, tokens + i,
-                       (size_t)chunk * sizeof *tokens);
-        run(d, chunk);
+    return pl_decoder_prefill(d, 0, tokens, n, logits);
+}
+
+static pl_status check_step(const pl_decoder *d, const int32_t *slots, int n)
+{
+    bool taken[PL_DECODER_SLOTS_MAX] = {false};
+    if (n < 1 || n > d->n_slots)
+        return pl_fail(PL_ERR_ARG, "a step of %d sequences in a decoder with %d slots",
+                       n, d->n_slots);
+    for (int i = 0; i < n; i++) {
+        PL_RETURN_IF(check_room(d, slots[i], 1));
+        if (taken[slots[i]])
+            return pl_fail(PL_ERR_ARG, "slot %d twice in one step", (int)slots[i]);
+        taken[slots[i]] = true;
     }
-    size_t last = (size_t)(chunk - 1) * (size_t)m->shape->width;
-    m->ops->logits(m->be, d->logits, model_act_at(m, m->acts.norm, last),
-                   model_classifier(m), 1, m->shape->vocab, m->shape->width);
-    m->ops->download(m->be, logits, d->logits, (size_t)m->shape->vocab * sizeof(float));
-    return m->ops->sync(m->be);
+    return PL_OK;
+}
+
+pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *tokens,
+                          int n, float *logits)
+{
+    int64_t n_targets;
+    PL_RETURN_IF(check_step(d, slots, n));
+    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
+    for (int i = 0; i < n; i++)
+        set_place(d, i, slots[i], d->length[slots[i]]);
+    run(d, n, false);
+    PL_RETURN_IF(read_logits(d, 0, n, logits));
+    for (int i = 0; i < n; i++)
+        d->length[slots[i]]++;
+    return PL_OK;
 }

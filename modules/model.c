@@ -73,8 +73,13 @@ static void read_topology(pl_model *m)
 
 /* ---- creation ---- */
 
-static pl_status check_options(const pl_shape *shape, const pl_model_options *options)
+static pl_status check_options(const pl_backend *be, const pl_shape *shape,
+                               const pl_model_options *options)
 {
+    if (be->decode_only && options->training)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "weights of one byte cannot be trained; choose precision bf16 "
+                       "or f32");
     if (options->batch < 1 || options->context < 1)
         return pl_fail(PL_ERR_ARG, "a model for %d sequences of %d tokens is empty",
                        options->batch, options->context);
@@ -179,7 +184,7 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
 {
     *out = NULL;
     const pl_shape *shape = pl_topology_shape(topology);
-    PL_RETURN_IF(check_options(shape, options));
+    PL_RETURN_IF(check_options(backend, shape, options));
     pl_model *m = pl_alloc(sizeof *m);
     m->be = backend;
     m->ops = backend->ops;

@@ -70,13 +70,33 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
                                           const int32_t *lengths, int B, int T,
                                           float *features);
 
-/* Decoding with a KV cache for one sequence. */
+/* Decoding with a KV cache. A decoder has slots; each holds one sequence, or none.
+ *
+ * On `ref`, and on `cpu` for even widths, the logits of a step do not depend on what
+ * else is in it: a sequence gets the same bytes alone and in any company, whichever
+ * slots they have. On `cuda` the library may sum in another order for another number of
+ * rows: equal steps give equal bytes there. */
+enum { PL_DECODER_SLOTS_MAX = 64 };
 typedef struct pl_decoder pl_decoder;
-PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
+/* n_slots is 1 to 64, and at most the model's context. */
+PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
+                                                pl_decoder **out);
 void pl_decoder_destroy(pl_decoder **decoder);
+void pl_decoder_clear(pl_decoder *decoder, int slot);
+int pl_decoder_length(const pl_decoder *decoder, int slot);
+/* Adds n tokens to the sequence in `slot`, in one pass, and gives the logits [V] after
+ * the last. ERR_DATA when the context is full or a token unknown: nothing has changed
+ * then. */
+PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
+                                           const int32_t *tokens, int n, float *logits);
+/* One token more for each of n sequences, in different slots: logits [n,V]. Errors as
+ * above. */
+PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
+                                        const int32_t *tokens, int n, float *logits);
+
+/* A decoder with one slot. */
+PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
 void pl_decoder_reset(pl_decoder *decoder);
-/* Feeds n tokens (prompt or one sampled token) and gives the logits [V] after the
- * last. ERR_DATA when the context is full. */
 PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
                                         int n, float *logits);
 int pl_decoder_position(const pl_decoder *decoder);

@@ -27,24 +27,24 @@ void model_forward_embed(pl_model *m, int N)
                           N, m->shape->width);
 }
 
-/* Keys carry their position from here on: rope is applied once, also to those that
- * the decoder keeps. */
-void model_forward_qkv(pl_model *m, int block, int B, int T, int start)
+/* Up to the projections; positions come after. */
+void model_forward_qkv(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
     int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
-    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, B * T);
+    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, N);
     m->ops->matmul_forward(m->be, a->qkv, a->attn_norm,
-                           model_weight(m, block, WEIGHT_QKV), B * T, qkv, s->width);
-    m->ops->rope(m->be, a->qkv, B, T, s->n_heads, s->n_kv_heads, s->head_size,
-                 s->rope_theta, start, 1);
+                           model_weight(m, block, WEIGHT_QKV), N, qkv, s->width);
 }
 
-void model_forward_attention(pl_model *m, int block, int B, int T)
+/* Keys carry their position from here on. */
+static void forward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
+    m->ops->rope(m->be, a->qkv, B, T, s->n_heads, s->n_kv_heads, s->head_size,
+                 s->rope_theta, 0, 1);
     m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, B, T, s->n_heads,
                               s->n_kv_heads, s->head_size);
 }
@@ -77,8 +77,8 @@ void model_forward(pl_model *m, int B, int T)
 {
     model_forward_embed(m, B * T);
     for (int b = 0; b < m->shape->n_blocks; b++) {
-        model_forward_qkv(m, b, B, T, 0);
-        model_forward_attention(m, b, B, T);
+        model_forward_qkv(m, b, B * T);
+        forward_attention(m, b, B, T);
         model_forward_rest(m, b, B * T);
     }
     model_forward_norm(m, B * T);

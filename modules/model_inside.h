@@ -102,10 +102,9 @@ PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
 
 /* The forward pass over uploaded tokens, up to and with the final norm. */
 void model_forward(pl_model *m, int B, int T);
-/* Its parts, for the decoder. Position of the first row is `start`. */
+/* Its parts without attention, for the decoder. */
 void model_forward_embed(pl_model *m, int N);
-void model_forward_qkv(pl_model *m, int block, int B, int T, int start);
-void model_forward_attention(pl_model *m, int block, int B, int T);
+void model_forward_qkv(pl_model *m, int block, int N);
 void model_forward_rest(pl_model *m, int block, int N);
 void model_forward_norm(pl_model *m, int N);
 

@@ -10,6 +10,10 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
 {
     int64_t n_targets;
     int N = B * T;
+    if (m->be->decode_only)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "a model in int8 decodes and tells no losses; "
+                       "choose precision bf16 or f32");
     PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &n_targets));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,

@@ -120,11 +120,20 @@ typedef struct pl_ops {
     void (*attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                                const pl_act *qkv, const pl_act *out, const float *lse,
                                int B, int T, int H, int G, int D);
-    /* One query row per sequence against a cache: q [B,H*D] at position pos[b],
-     * keys/values [B,S,G*D] fp32-or-act as `act`, rows 0..pos[b] valid. out [B,H*D]. */
-    void (*attention_decode)(pl_backend *be, pl_act *out, const pl_act *q,
+    /* Rows of several sequences, each with a cache of its own. Row n of qkv
+     * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
+     * no two rows have the same place. Caches are keys, values [slots,S,G*D].
+     *
+     * decode_append turns q and k by their positions, as `rope` does, and copies k and
+     * v to their places. attention_decode is the attention of each q over positions
+     * 0..pos[n] of its sequence: out [N,H*D]. */
+    void (*decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                          const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                          int G, int D, double theta);
+    void (*attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
                              const pl_act *keys, const pl_act *values,
-                             const int32_t *pos, int B, int S, int H, int G, int D);
+                             const int32_t *slot, const int32_t *pos, int N, int S,
+                             int H, int G, int D);
 
     /* gu [N,2F] = gate | up:  out[n,f] = silu(gate) * up */
     void (*swiglu_forward)(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);

@@ -310,26 +310,33 @@ static void attention_matches_with_odd_lengths_and_grouped_keys(void **state)
 
 static void check_decode(pl_backend *be, pl_backend *ref)
 {
-    enum { B = 2, S = 70, H = 4, G = 2, D = 24 };
-    const int32_t pos[B] = {0, 69};
-    float *q = floats(B * H * D, 1.5f), *k = floats(B * S * G * D, 1),
-          *v = floats(B * S * G * D, 1);
+    enum { N = 3, SLOTS = 2, S = 70, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
+    const int32_t slot[N] = {1, 0, 1}, pos[N] = {0, 69, 1};
+    float *qkv = floats(N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
+          *v = floats(SLOTS * S * G * D, 1);
     pl_backend *both[2] = {be, ref};
-    pl_act *out[2];
+    pl_act *out[2], *rows[2], *ks[2], *vs[2];
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
-        pl_act *qs = acts(b, q, B * H * D), *ks = acts(b, k, B * S * G * D),
-               *vs = acts(b, v, B * S * G * D);
-        out[i] = pl_alloc(B * H * D * sizeof(float));
-        b->ops->attention_decode(b, out[i], qs, ks, vs, pos, B, S, H, G, D);
-        pl_free(qs);
-        pl_free(ks);
-        pl_free(vs);
+        rows[i] = acts(b, qkv, N * W);
+        ks[i] = acts(b, k, SLOTS * S * G * D);
+        vs[i] = acts(b, v, SLOTS * S * G * D);
+        out[i] = pl_alloc(N * H * D * sizeof(float));
+        b->ops->decode_append(b, rows[i], ks[i], vs[i], slot, pos, N, S, H, G, D, 1e4);
+        b->ops->attention_decode(b, out[i], rows[i], ks[i], vs[i], slot, pos, N, S, H,
+                                 G, D);
     }
-    assert_acts_close(be, out[0], out[1], B * H * D);
-    pl_free(out[0]);
-    pl_free(out[1]);
-    pl_free(q);
+    assert_acts_close(be, out[0], out[1], N * H * D);
+    assert_acts_close(be, rows[0], rows[1], N * W);
+    assert_acts_close(be, ks[0], ks[1], SLOTS * S * G * D);
+    assert_acts_close(be, vs[0], vs[1], SLOTS * S * G * D);
+    for (int i = 0; i < 2; i++) {
+        pl_free(out[i]);
+        pl_free(rows[i]);
+        pl_free(ks[i]);
+        pl_free(vs[i]);
+    }
+    pl_free(qkv);
     pl_free(k);
     pl_free(v);
 }

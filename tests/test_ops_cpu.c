@@ -394,27 +394,33 @@ static void attention_agrees_with_ref(void **state)
     for_each_backend(check_attention);
 }
 
+/* The sequences lie in the slots in reverse order. */
 static void check_decode(const pair *p)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++) {
         const int *s = attention_shapes[i];
         int B = s[0], S = s[1], H = s[2], G = s[3], D = s[4];
-        twin q = acts(p, (size_t)(B * H * D), 1, 1.0f);
-        twin keys = acts(p, (size_t)(B * S * G * D), 2, 1.0f);
-        twin values = acts(p, (size_t)(B * S * G * D), 3, 1.0f);
+        size_t cache = (size_t)(B * S * G * D);
+        twin qkv = acts(p, (size_t)(B * (H + 2 * G) * D), 1, 1.0f);
+        twin keys = acts(p, cache, 2, 1.0f), values = acts(p, cache, 3, 1.0f);
         twin out = acts(p, (size_t)(B * H * D), 4, 1.0f);
-        int32_t pos[3] = {S - 1, S / 2, 0};
+        int32_t places[2][3] = {{B - 1, B - 2, B - 3}, {S - 1, S / 2, 0}};
         for (int side = 0; side < 2; side++) {
             pl_backend *be = p->be[side];
-            void *device = new_buffer(be, sizeof pos);
-            be->ops->upload(be, device, pos, sizeof pos);
-            be->ops->attention_decode(be, out.at[side], q.at[side], keys.at[side],
-                                      values.at[side], device, B, S, H, G, D);
+            int32_t *device = new_buffer(be, sizeof places);
+            be->ops->upload(be, device, places, sizeof places);
+            be->ops->decode_append(be, qkv.at[side], keys.at[side], values.at[side],
+                                   device, device + 3, B, S, H, G, D, 1e4);
+            be->ops->attention_decode(be, out.at[side], qkv.at[side], keys.at[side],
+                                      values.at[side], device, device + 3, B, S, H, G,
+                                      D);
             assert_int_equal(be->ops->sync(be), PL_OK);
             be->ops->release(be, device);
         }
         expect_same(p, &out, "attention_decode", s, 5);
-        drop(p, &q), drop(p, &keys), drop(p, &values);
+        expect_same(p, &keys, "the keys of decode_append", s, 5);
+        expect_same(p, &values, "the values of decode_append", s, 5);
+        drop(p, &qkv);
     }
 }
 

@@ -343,27 +343,35 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
     expect_close(out, want, 4, value_error);
 }
 
+/* Rows of two sequences, of which the caches hold what came before. */
 static void decoding_equals_the_last_row_of_attention(void **state)
 {
     (void)state;
     enum { T = 6, H = 4, G = 2, D = 4, W = (H + 2 * G) * D, S = 9 };
     double *x = naive_randoms(T * W, 5, 1.0);
     float *qkv = naive_floats(x, T * W), out[T * H * D], lse[H * T], row[2 * H * D];
-    float q[2 * H * D], keys[2 * S * G * D] = {0}, values[2 * S * G * D] = {0};
-    const int32_t pos[] = {T - 1, 2};
+    float rows[2 * W], keys[2 * S * G * D] = {0}, values[2 * S * G * D] = {0};
+    const int32_t slot[] = {1, 0}, pos[] = {T - 1, 2}, all[T] = {0},
+                  rise[T] = {0, 1, 2, 3, 4, 5};
     for (int b = 0; b < 2; b++) {
-        memcpy(q + b * H * D, qkv + pos[b] * W, H * D * sizeof *q);
-        for (int s = 0; s <= pos[b]; s++) {
-            memcpy(keys + (b * S + s) * G * D, qkv + s * W + H * D, G * D * sizeof *q);
-            memcpy(values + (b * S + s) * G * D, qkv + s * W + (H + G) * D,
-                   G * D * sizeof *q);
-        }
+        float *before = naive_floats(x, T * W);
+        const size_t at = (size_t)slot[b] * S * G * D;
+        memcpy(rows + b * W, qkv + pos[b] * W, W * sizeof *rows);
+        if (pos[b] > 0)
+            be->ops->decode_append(be, act(before), act(keys + at), act(values + at),
+                                   all, rise, pos[b], S, H, G, D, 1e4);
+        free(before);
     }
+    be->ops->rope(be, act(qkv), 1, T, H, G, D, 1e4, 0, 1);
     be->ops->attention_forward(be, act(out), lse, act(qkv), 1, T, H, G, D);
-    be->ops->attention_decode(be, act(row), act(q), act(keys), act(values), pos, 2, S,
-                              H, G, D);
-    for (int b = 0; b < 2; b++)
+    be->ops->decode_append(be, act(rows), act(keys), act(values), slot, pos, 2, S, H, G,
+                           D, 1e4);
+    be->ops->attention_decode(be, act(row), act(rows), act(keys), act(values), slot,
+                              pos, 2, S, H, G, D);
+    for (int b = 0; b < 2; b++) {
+        assert_memory_equal(rows + b * W, qkv + pos[b] * W, W * sizeof *rows);
         assert_memory_equal(row + b * H * D, out + pos[b] * H * D, H * D * sizeof *row);
+    }
     free(x), free(qkv);
 }
 

@@ -32,12 +32,13 @@ static void detect(cpu_isa isa[N_ISA])
                         __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512dq");
+    const bool vnni = (c >> 11 & 1) != 0;
     const bool amd = __builtin_cpu_is("amd") != 0;
     isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false};
     isa[1] = (cpu_isa){"avx2", &cpu_ops_avx2, avx2, false};
     isa[2] = (cpu_isa){"avx512", &cpu_ops_avx512, avx512, false};
-    isa[3] = (cpu_isa){"avx512_bf16", &cpu_ops_avx512_bf16, avx512 && avx512_bf16,
-                       amd || amx_bf16};
+    isa[3] = (cpu_isa){"avx512_bf16", &cpu_ops_avx512_bf16,
+                       avx512 && avx512_bf16 && vnni, amd || amx_bf16};
 }
 #else
 static void detect(cpu_isa isa[N_ISA])
@@ -61,10 +62,16 @@ static pl_status choose_isa(const char *name, cpu_isa *out)
                    name);
 }
 
+/* Activations are then of the type that "auto" takes. */
+static bool is_int8(const char *precision)
+{
+    return precision != NULL && strcmp(precision, "int8") == 0;
+}
+
 static pl_status choose_type(const char *precision, const cpu_isa *isa, pl_type *out)
 {
     *out = PL_F32;
-    if (precision == NULL || strcmp(precision, "auto") == 0) {
+    if (precision == NULL || strcmp(precision, "auto") == 0 || is_int8(precision)) {
         *out = isa->fast_bf16 && gemm_has_bf16() ? PL_BF16 : PL_F32;
         return PL_OK;
     }
@@ -72,7 +79,7 @@ static pl_status choose_type(const char *precision, const cpu_isa *isa, pl_type 
         *out = PL_BF16;
     else if (strcmp(precision, "f32") != 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "precision \"%s\" is none of auto, f32, bf16: choose one",
+                       "precision \"%s\" is none of auto, f32, bf16, int8: choose one",
                        precision);
     return PL_OK;
 }
@@ -97,9 +104,11 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
                                  .name = "cpu",
                                  .act = type,
                                  .n_threads = options->n_threads,
+                                 .decode_only = is_int8(options->precision),
                                  .self = self};
-    snprintf(self->backend.device, sizeof self->backend.device, "cpu %s %s %s",
-             type == PL_BF16 ? "bf16" : "f32", chosen.name, library->text);
+    snprintf(self->backend.device, sizeof self->backend.device, "cpu %s%s %s %s",
+             self->backend.decode_only ? "int8 " : "", type == PL_BF16 ? "bf16" : "f32",
+             chosen.name, library->text);
     *out = &self->backend;
     return PL_OK;
 }

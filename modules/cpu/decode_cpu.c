@@ -1,4 +1,5 @@
-/* Attention of one new token per sequence against its cached keys and values. */
+/* Attention of single rows against the cached keys and values of their sequences. What
+ * a row gets depends on no other row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -6,7 +7,8 @@ typedef struct decode {
     pl_type type;
     int S, H, G, D;
     pl_act *out;
-    const pl_act *q, *keys, *values;
+    const pl_act *qkv, *keys, *values;
+    const int32_t *slot, *pos;
 } decode;
 
 /* scores[t] = scale q . key t for t < n; returns the largest. */
@@ -20,7 +22,7 @@ static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv
         vfloat sum = {0};
         for (int d = 0; d < c->D; d += LANES) {
             const int left = v_left(d, c->D);
-            sum += v_load_act(c->q, q_at + (size_t)d, left, c->type) *
+            sum += v_load_act(c->qkv, q_at + (size_t)d, left, c->type) *
                    v_load_act(c->keys, key + (size_t)d, left, c->type);
         }
         scores[t] = v_sum(sum) * scale;
@@ -56,23 +58,24 @@ static void weigh_values(const decode *c, const float *p, float factor, size_t o
     }
 }
 
-static void decode_head(const decode *c, float *scores, int b, int h, int n)
+static void decode_head(const decode *c, float *scores, int n, int h)
 {
-    const int g = h / (c->H / c->G);
-    const size_t at = ((size_t)b * (size_t)c->H + (size_t)h) * (size_t)c->D;
+    const size_t D = (size_t)c->D, H = (size_t)c->H, G = (size_t)c->G;
+    const size_t q_at = (size_t)n * (H + 2 * G) * D + (size_t)h * D;
     const size_t kv_at =
-        ((size_t)b * (size_t)c->S * (size_t)c->G + (size_t)g) * (size_t)c->D;
-    const float most = query_scores(c, scores, at, kv_at, n);
-    const float sum = scores_exp(scores, most, n);
-    weigh_values(c, scores, 1.0f / sum, at, kv_at, n);
+        ((size_t)c->slot[n] * (size_t)c->S * G + (size_t)h / (H / G)) * D;
+    const int n_keys = c->pos[n] + 1;
+    const float most = query_scores(c, scores, q_at, kv_at, n_keys);
+    const float sum = scores_exp(scores, most, n_keys);
+    weigh_values(c, scores, 1.0f / sum, ((size_t)n * H + (size_t)h) * D, kv_at, n_keys);
 }
 
-void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *q,
-                          const pl_act *keys, const pl_act *values, const int32_t *pos,
-                          int B, int S, int H, int G, int D)
+void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
+                          const pl_act *keys, const pl_act *values, const int32_t *slot,
+                          const int32_t *pos, int N, int S, int H, int G, int D)
 {
-    const decode c = {be->act, S, H, G, D, out, q, keys, values};
-    const int n_threads = be->n_threads, n_tasks = B * H;
+    const decode c = {be->act, S, H, G, D, out, qkv, keys, values, slot, pos};
+    const int n_threads = be->n_threads, n_tasks = N * H;
     const size_t part = cpu_lines((size_t)S * sizeof(float));
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
@@ -81,6 +84,6 @@ void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *q,
     for (int i = 0; i < n_threads; i++) {
         float *scores = (float *)(void *)(scratch + (size_t)i * part);
         for (int task = i; task < n_tasks; task += n_threads)
-            decode_head(&c, scores, task / H, task % H, pos[task / H] + 1);
+            decode_head(&c, scores, task / H, task % H);
     }
 }

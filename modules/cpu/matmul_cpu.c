@@ -1,16 +1,34 @@
 /* Linear layers: weights' compute copies, and the three products of each. */
 #include "modules/cpu/ops_cpu.h"
 
+/* Each weight has the copy that its backend multiplies by, and no other. */
+static pl_status alloc_copy(const pl_backend *be, pl_weight *w)
+{
+    const size_t bf16 = (size_t)w->O * (size_t)w->I * pl_type_bytes(be->act);
+    const size_t bytes = cpu_lines((size_t)w->O * cpu_weight_stride(w));
+    void *block = NULL;
+    if (!be->decode_only)
+        return be->act == PL_BF16
+                   ? pl_try_alloc(bf16, "the bf16 copy of a weight", &w->copy)
+                   : PL_OK;
+    PL_RETURN_IF(pl_try_alloc(bytes + (size_t)w->O * sizeof(float),
+                              "the int8 copy of a weight", &block));
+    w->bytes = block;
+    w->scales = (float *)(void *)(w->bytes + bytes);
+    return PL_OK;
+}
+
 pl_status cpu_weight_create(pl_backend *be, const float *master, int O, int I,
                             pl_weight **out)
 {
-    void *copy = NULL;
     *out = NULL;
-    if (be->act == PL_BF16)
-        PL_RETURN_IF(pl_try_alloc((size_t)O * (size_t)I * pl_type_bytes(be->act),
-                                  "the bf16 copy of a weight", &copy));
     pl_weight *weight = pl_alloc(sizeof *weight);
-    *weight = (pl_weight){.master = master, .copy = copy, .O = O, .I = I};
+    *weight = (pl_weight){.master = master, .O = O, .I = I};
+    pl_status status = alloc_copy(be, weight);
+    if (status != PL_OK) {
+        pl_free(weight);
+        return status;
+    }
     *out = weight;
     cpu_weights_refresh(be, out, 1);
     return PL_OK;
@@ -22,6 +40,7 @@ void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
     if (*weight == NULL)
         return;
     pl_free_aligned((*weight)->copy);
+    pl_free_aligned((*weight)->bytes);
     pl_free(*weight);
     *weight = NULL;
 }
@@ -30,7 +49,9 @@ void cpu_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
 {
     for (int i = 0; i < n; i++) {
         const pl_weight *w = weights[i];
-        if (w->copy != NULL)
+        if (w->bytes != NULL)
+            cpu_weight_encode(w);
+        else if (w->copy != NULL)
             be->ops->act_from_float(be, w->copy, w->master,
                                     (size_t)w->O * (size_t)w->I);
     }

@@ -1,83 +1,126 @@
-/* out = x w^T for the few rows of decoding, where the time is that of reading w once:
- * a product library packs w first, which takes longer than the product. */
+/* out = x w^T for few rows of x, where the time is that of reading w once: a product
+ * library packs w first, which takes longer than the product.
+ *
+ * Each element of out is a sum over K in one order, which depends neither on the number
+ * of rows nor on the row's place: a sequence decoded in a batch gets the bytes that it
+ * gets alone. Rows of x are taken TILE at a time, those of w ROWS at a time, so that a
+ * vector that was loaded is used several times; the sums of LANES rows of w are folded
+ * together.
+ */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-enum { FEW = 2, ROWS = 4 }; /* rows of x; rows of w read together */
+enum { FEW = 64, ROWS = 4, TILE = LANES == 16 ? 4 : 2 };
 
-/* y[r] = x . row r of w, over K words. */
-ALWAYS_INLINE void dot_rows(float y[ROWS], const char *x, const char *w, int K,
+typedef struct matvec {
+    const char *x, *w; /* rows of K words */
+    int N, O, K;
+    pl_type type, out_type;
+    pl_act *out;
+} matvec;
+
+/* Adds x . w over words k .. k+left of n_x rows of x and ROWS rows of w. */
+ALWAYS_INLINE void add_words(vfloat sum[TILE][ROWS], const char *x,
+                             const char *const w[], size_t stride, int k, int left,
+                             const int n_x, const pl_type type)
+{
+    vfloat words[ROWS];
+    for (int r = 0; r < ROWS; r++)
+        words[r] = load_words_n(w[r] + (size_t)k * WORD, left);
+    for (int n = 0; n < n_x; n++) {
+        const vfloat row =
+            load_words_n(x + (size_t)n * stride + (size_t)k * WORD, left);
+        for (int r = 0; r < ROWS; r++)
+            sum[n][r] = v_dot(sum[n][r], row, words[r], type);
+    }
+}
+
+/* sums[n][at + r] = x[n] . w[r], still spread over the lanes. */
+ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
+                            const char *const w[], int K, const int n_x,
                             const pl_type type)
 {
     const size_t stride = (size_t)K * WORD;
-    vfloat sum[ROWS] = {{0}};
-    for (int k = 0; k < K; k += LANES) {
-        const int left = v_left(k, K);
-        const vfloat words = load_words_n(x + k * WORD, left);
+    vfloat sum[TILE][ROWS] = {{{0}}};
+    int k = 0;
+    for (; k + LANES <= K; k += LANES)
+        add_words(sum, x, w, stride, k, LANES, n_x, type);
+    if (k < K)
+        add_words(sum, x, w, stride, k, K - k, n_x, type);
+    for (int n = 0; n < n_x; n++)
         for (int r = 0; r < ROWS; r++)
-            sum[r] = v_dot(
-                sum[r], words,
-                load_words_n(w + (size_t)r * stride + (size_t)k * WORD, left), type);
-    }
-    for (int r = 0; r < ROWS; r++)
-        y[r] = v_sum(sum[r]);
+            sums[n][at + r] = sum[n][r];
 }
 
-/* Elements o0 .. o0+ROWS of out, as many as there are. */
-static void few_outputs(float y[ROWS], const char *x, const char *w, int o0, int O,
-                        int K, pl_type type)
+/* Elements o0 .. o0+LANES, as many as there are, of n_x rows from row n on. Rows of w
+ * beyond the last are read as the last. */
+ALWAYS_INLINE void outputs(const matvec *job, int n, int o0, const int n_x,
+                           const pl_type type)
 {
-    const int last = O - ROWS,
-              first = o0 < last ? o0 : last; /* the last ones overlap */
-    const char *rows = w + (size_t)first * (size_t)K * WORD;
-    float all[ROWS];
-    if (type == PL_BF16)
-        dot_rows(all, x, rows, K, PL_BF16);
-    else
-        dot_rows(all, x, rows, K, PL_F32);
-    for (int r = 0; r < ROWS && o0 + r < O; r++)
-        y[r] = all[o0 - first + r];
-}
-
-static bool is_few(int N, int O, int I, pl_type type)
-{
-    return N <= FEW && O >= ROWS && I % word_size(type) == 0;
-}
-
-/* out has the type `out_type`. */
-static void multiply_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
-                         const pl_weight *w, int N, int O, int I)
-{
-    const pl_type type = be->act;
-    const char *weights = cpu_weight_data(w), *row = (const char *)x;
-    const int K = words_of(I, type), n_groups = (O + ROWS - 1) / ROWS;
-    for (int n = 0; n < N; n++, row += (size_t)K * WORD) {
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
-        for (int i = 0; i < n_groups; i++) {
-            const int o = i * ROWS, left = O - o < ROWS ? O - o : ROWS;
-            const size_t at = (size_t)n * (size_t)O + (size_t)o;
-            float y[ROWS];
-            few_outputs(y, row, weights, o, O, K, type);
-            for (int r = 0; r < left; r++)
-                v_store_act(out, at + (size_t)r, v_set(y[r]), 1, out_type);
+    const size_t stride = (size_t)job->K * WORD;
+    vfloat sums[TILE][LANES];
+    for (int r0 = 0; r0 < LANES; r0 += ROWS) {
+        const char *w[ROWS];
+        for (int r = 0; r < ROWS; r++) {
+            const int o = o0 + r0 + r;
+            w[r] = job->w + (size_t)(o < job->O ? o : job->O - 1) * stride;
         }
+        dot_tile(sums, r0, job->x + (size_t)n * stride, w, job->K, n_x, type);
     }
+    for (int i = 0; i < n_x; i++)
+        v_store_act(job->out, (size_t)(n + i) * (size_t)job->O + (size_t)o0,
+                    v_sum_rows(sums[i]), v_left(o0, job->O), job->out_type);
+}
+
+ALWAYS_INLINE void outputs_of_all_rows(const matvec *job, int o0, const pl_type type)
+{
+    int n = 0;
+    for (; n + TILE <= job->N; n += TILE)
+        outputs(job, n, o0, TILE, type);
+    for (; n < job->N; n++)
+        outputs(job, n, o0, 1, type);
+}
+
+static void multiply_few(pl_backend *be, const matvec *job)
+{
+    const int n_groups = (job->O + LANES - 1) / LANES;
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (int i = 0; i < n_groups; i++) {
+        if (job->type == PL_BF16)
+            outputs_of_all_rows(job, i * LANES, PL_BF16);
+        else
+            outputs_of_all_rows(job, i * LANES, PL_F32);
+    }
+}
+
+/* False if a library should do it. out has the type `out_type`. */
+static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
+                   const pl_weight *w, int N, int O, int I)
+{
+    if (N > FEW || I % word_size(be->act) != 0)
+        return false;
+    const matvec job = {
+        (const char *)x, cpu_weight_data(w), N,  O, words_of(I, be->act),
+        be->act,         out_type,           out};
+    multiply_few(be, &job);
+    return true;
 }
 
 void OP(matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
                         const pl_weight *w, int N, int O, int I)
 {
-    if (is_few(N, O, I, be->act))
-        multiply_few(be, out, be->act, x, w, N, O, I);
-    else
+    if (w->bytes != NULL)
+        OP(multiply_bytes)(be, out, be->act, x, w, N);
+    else if (!do_few(be, out, be->act, x, w, N, O, I))
         cpu_matmul_forward(be, out, x, w, N, O, I);
 }
 
 void OP(logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
                 int V, int C)
 {
-    if (is_few(N, V, C, be->act))
-        multiply_few(be, (pl_act *)(void *)out, PL_F32, x, w, N, V, C);
-    else
+    pl_act *floats = (pl_act *)(void *)out;
+    if (w->bytes != NULL)
+        OP(multiply_bytes)(be, floats, PL_F32, x, w, N);
+    else if (!do_few(be, floats, PL_F32, x, w, N, V, C))
         cpu_logits(be, out, x, w, N, V, C);
 }

@@ -27,6 +27,9 @@ void cpu_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w,
                 int V, int C);
 
 #ifdef CPU_ISA
+/* bytes_cpu.c: out [N,O] = x w^T of a weight in bytes */
+void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
+                        const pl_weight *w, int N);
 void OP(act_to_float)(pl_backend *be, float *out, const pl_act *in, size_t n);
 void OP(act_from_float)(pl_backend *be, pl_act *out, const float *in, size_t n);
 void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
@@ -46,9 +49,12 @@ void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act
 void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
                             int B, int T, int H, int G, int D);
-void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *q,
-                          const pl_act *keys, const pl_act *values, const int32_t *pos,
-                          int B, int S, int H, int G, int D);
+void OP(decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                       const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                       int G, int D, double theta);
+void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
+                          const pl_act *keys, const pl_act *values, const int32_t *slot,
+                          const int32_t *pos, int N, int S, int H, int G, int D);
 void OP(swiglu_forward)(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
 void OP(swiglu_backward)(pl_backend *be, pl_act *dgu, const pl_act *dout,
                          const pl_act *gu, int N, int F);

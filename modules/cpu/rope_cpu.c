@@ -23,24 +23,47 @@ ALWAYS_INLINE void rotate_head(pl_act *x, size_t at, const float *cosine,
     }
 }
 
+/* The q and k heads of one row, by the angles of a position. */
+static void rotate_row(pl_backend *be, pl_act *qkv, size_t row, int position, int heads,
+                       int half, int sign)
+{
+    const cpu_state *self = cpu_self(be);
+    const size_t angle = (size_t)position * (size_t)half;
+    const float *cosine = self->rope_cos + angle, *sine = self->rope_sin + angle;
+    for (int h = 0; h < heads; h++) {
+        const size_t at = row + (size_t)h * 2 * (size_t)half;
+        if (be->act == PL_BF16)
+            rotate_head(qkv, at, cosine, sine, half, (float)sign, PL_BF16);
+        else
+            rotate_head(qkv, at, cosine, sine, half, (float)sign, PL_F32);
+    }
+}
+
 void OP(rope)(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
               double theta, int start, int sign)
 {
-    cpu_state *self = cpu_self(be);
-    const int half = D / 2, n_rows = B * T, n_rotated = H + G;
+    const int n_rows = B * T;
     const size_t stride = (size_t)(H + 2 * G) * (size_t)D;
-    if (!cpu_rope_table(self, D, theta, start + T))
+    if (!cpu_rope_table(cpu_self(be), D, theta, start + T))
         return;
 #pragma omp parallel for schedule(static) num_threads(be->n_threads)
-    for (int n = 0; n < n_rows; n++) {
-        const size_t angle = (size_t)(start + n % T) * (size_t)half;
-        const float *cosine = self->rope_cos + angle, *sine = self->rope_sin + angle;
-        for (int h = 0; h < n_rotated; h++) {
-            const size_t at = (size_t)n * stride + (size_t)h * (size_t)D;
-            if (be->act == PL_BF16)
-                rotate_head(qkv, at, cosine, sine, half, (float)sign, PL_BF16);
-            else
-                rotate_head(qkv, at, cosine, sine, half, (float)sign, PL_F32);
-        }
+    for (int n = 0; n < n_rows; n++)
+        rotate_row(be, qkv, (size_t)n * stride, start + n % T, H + G, D / 2, sign);
+}
+
+void OP(decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                       const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                       int G, int D, double theta)
+{
+    const pl_type type = be->act;
+    const size_t kv = (size_t)G * (size_t)D, q = (size_t)H * (size_t)D;
+    if (!cpu_rope_table(cpu_self(be), D, theta, S))
+        return;
+    for (int n = 0; n < N; n++) {
+        const size_t row = (size_t)n * (q + 2 * kv), bytes = kv * pl_type_bytes(type);
+        const size_t place = ((size_t)slot[n] * (size_t)S + (size_t)pos[n]) * kv;
+        rotate_row(be, qkv, row, pos[n], H + G, D / 2, 1);
+        memcpy(act_at(keys, place, type), act_in(qkv, row + q, type), bytes);
+        memcpy(act_at(values, place, type), act_in(qkv, row + q + kv, type), bytes);
     }
 }

@@ -18,8 +18,12 @@ extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx5
 struct pl_weight {
     const float *master; /* [O,I] */
     void *copy;          /* bf16 [O,I]; NULL in f32, where the master itself serves */
+    /* int8 instead: [O] rows of whole groups, and a scale for each (bytes_cpu.c) */
+    uint8_t *bytes;
+    float *scales;
     int O, I;
 };
+enum { CPU_BYTE_GROUP = 64 }; /* elements of x that share a step */
 
 typedef struct cpu_state {
     pl_backend backend;
@@ -36,6 +40,10 @@ typedef struct cpu_state {
     pl_status failure;
     char failure_text[256];
 } cpu_state;
+
+/* weight_bytes.c: bytes from a row to the next; bytes and scales from the master. */
+size_t cpu_weight_stride(const pl_weight *w);
+void cpu_weight_encode(const pl_weight *w);
 
 static inline cpu_state *cpu_self(const pl_backend *be)
 {

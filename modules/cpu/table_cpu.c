@@ -23,6 +23,7 @@ const pl_ops OP(cpu_ops) = {
     .rope = OP(rope),
     .attention_forward = OP(attention_forward),
     .attention_backward = OP(attention_backward),
+    .decode_append = OP(decode_append),
     .attention_decode = OP(attention_decode),
     .swiglu_forward = OP(swiglu_forward),
     .swiglu_backward = OP(swiglu_backward),

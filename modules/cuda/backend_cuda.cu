@@ -130,6 +130,7 @@ static pl_ops make_table()
     ops.rope = cuda_rope;
     ops.attention_forward = cuda_attention_forward;
     ops.attention_backward = cuda_attention_backward;
+    ops.decode_append = cuda_decode_append;
     ops.attention_decode = cuda_attention_decode;
     ops.swiglu_forward = cuda_swiglu_forward;
     ops.swiglu_backward = cuda_swiglu_backward;

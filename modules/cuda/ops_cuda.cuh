@@ -58,6 +58,9 @@ void cuda_note_failure(cuda_state *self, pl_status status);
 /* The scratch block with at least `bytes`, aligned to 256; NULL (noted) if memory does
  * not suffice. */
 void *cuda_scratch(cuda_state *self, size_t bytes);
+/* Fills the rope table for positions 0 .. n_positions-1; false (noted) without memory.
+ */
+bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta);
 /* Parts of a block start at whole lines. */
 static inline size_t cuda_lines(size_t bytes)
 {
@@ -90,9 +93,13 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
                              int B, int T, int H, int G, int D);
-void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *q,
-                           const pl_act *keys, const pl_act *values, const int32_t *pos,
-                           int B, int S, int H, int G, int D);
+void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                        const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                        int G, int D, double theta);
+void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
+                           const pl_act *keys, const pl_act *values,
+                           const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                           int G, int D);
 void cuda_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
 void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
                           const pl_act *gu, int N, int F);

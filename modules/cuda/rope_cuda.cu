@@ -73,24 +73,24 @@ static pl_status make_table(cuda_state *self, int n_positions, int D, double the
 }
 
 /* It grows by doubling, because a decoder asks for one position more at every token. */
-static pl_status grow_table(cuda_state *self, int n_positions, int D, double theta)
+bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta)
 {
     const bool same = self->rope_size == D && self->rope_theta == theta;
     if (same && self->rope_positions >= n_positions)
-        return PL_OK;
+        return true;
     int room = POSITIONS_MIN;
     while (room < n_positions)
         room *= 2;
-    return make_table(self, room, D, theta);
+    const pl_status status = make_table(self, room, D, theta);
+    cuda_note_failure(self, status);
+    return status == PL_OK;
 }
 
 void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                double theta, int start, int sign)
 {
     cuda_state *self = cuda_self(be);
-    const pl_status status = grow_table(self, start + T, D, theta);
-    cuda_note_failure(self, status);
-    if (status != PL_OK)
+    if (!cuda_rope_table(self, start + T, D, theta))
         return;
     const size_t half = (size_t)D / 2;
     const float *cosines = self->rope + (size_t)start * half;

@@ -130,21 +130,24 @@ void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
         }
 }
 
-void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *q,
-                          const pl_act *keys, const pl_act *values, const int32_t *pos,
-                          int B, int S, int H, int G, int D)
+void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
+                          const pl_act *keys, const pl_act *values, const int32_t *slot,
+                          const int32_t *pos, int N, int S, int H, int G, int D)
 {
     (void)be;
-    size_t row = (size_t)G * (size_t)D;
-    for (int b = 0; b < B; b++)
+    size_t row = (size_t)G * (size_t)D, width = (size_t)(H + 2 * G) * (size_t)D;
+    for (int n = 0; n < N; n++)
         for (int h = 0; h < H; h++) {
-            size_t cache = (size_t)b * (size_t)S * row + (size_t)(h / (H / G) * D);
-            size_t query = ((size_t)b * (size_t)H + (size_t)h) * (size_t)D;
+            size_t cache =
+                (size_t)slot[n] * (size_t)S * row + (size_t)(h / (H / G) * D);
+            const float *q = ref_view(qkv) + (size_t)n * width + h * D;
             head_view head = {.k = ref_view(keys) + cache,
                               .v = ref_view(values) + cache,
                               .stride = row,
                               .D = D,
                               .scale = (float)(1.0 / sqrt(D))};
-            attend(&head, ref_floats(out) + query, ref_view(q) + query, pos[b] + 1);
+            attend(&head,
+                   ref_floats(out) + ((size_t)n * (size_t)H + (size_t)h) * (size_t)D, q,
+                   pos[n] + 1);
         }
 }

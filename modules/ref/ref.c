@@ -96,6 +96,7 @@ static const pl_ops ref_ops = {
     .rope = ref_rope,
     .attention_forward = ref_attention_forward,
     .attention_backward = ref_attention_backward,
+    .decode_append = ref_decode_append,
     .attention_decode = ref_attention_decode,
     .swiglu_forward = ref_swiglu_forward,
     .swiglu_backward = ref_swiglu_backward,

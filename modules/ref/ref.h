@@ -57,9 +57,12 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
 void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
                             int B, int T, int H, int G, int D);
-void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *q,
-                          const pl_act *keys, const pl_act *values, const int32_t *pos,
-                          int B, int S, int H, int G, int D);
+void ref_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                       const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                       int G, int D, double theta);
+void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
+                          const pl_act *keys, const pl_act *values, const int32_t *slot,
+                          const int32_t *pos, int N, int S, int H, int G, int D);
 void ref_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
 void ref_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
                          const pl_act *gu, int N, int F);

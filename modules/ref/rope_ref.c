@@ -5,6 +5,7 @@
  */
 #include "modules/ref/ref.h"
 #include <math.h>
+#include <string.h>
 
 static void turn_heads(float *heads, int n_heads, int D, int i, double angle)
 {
@@ -30,5 +31,19 @@ void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                     ref_floats(qkv) + ((size_t)b * (size_t)T + (size_t)t) * stride;
                 turn_heads(row, H + G, D, i, sign * (start + t) * frequency);
             }
+    }
+}
+
+void ref_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
+                       const int32_t *slot, const int32_t *pos, int N, int S, int H,
+                       int G, int D, double theta)
+{
+    size_t kv = (size_t)G * (size_t)D, q = (size_t)H * (size_t)D;
+    float *row = ref_floats(qkv);
+    for (int n = 0; n < N; n++, row += q + 2 * kv) {
+        size_t place = ((size_t)slot[n] * (size_t)S + (size_t)pos[n]) * kv;
+        ref_rope(be, (pl_act *)row, 1, 1, H, G, D, theta, pos[n], 1);
+        memcpy(ref_floats(keys) + place, row + q, kv * sizeof *row);
+        memcpy(ref_floats(values) + place, row + q + kv, kv * sizeof *row);
     }
 }

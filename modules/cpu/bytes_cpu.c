@@ -1,0 +1,185 @@
+/* out = x w^T with weights of one byte.
+ *
+ *   w[o,i] ~ scale[o] (u[o,i] - 128)              u of a byte, one scale a row
+ *   x[n,i] ~ step[n,g] q[n,i],  g = i / GROUP     q of a byte, one step a group
+ *
+ *   out[n,o] = scale[o] sum_g step[n,g] sum_{i in g} q[n,i] (u[o,i] - 128)
+ *
+ * The inner sum is one of whole numbers. AVX-512 VNNI adds products of an unsigned and
+ * a signed byte, four to a lane: hence weights are moved up by 128, and the sum begins
+ * with what that adds too much, -128 sum q, which no row of w changes.
+ *
+ * As in matvec_cpu.c the bytes of a row do not depend on the other rows.
+ */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/simd.h"
+
+enum {
+    GROUP = CPU_BYTE_GROUP,
+    ROWS = 4,
+    TILE = LANES == 16 ? 4 : 1,
+    BLOCK = 32 /* rows of x that are made bytes, and used, before the next ones */
+};
+
+/* One group of a row of x. */
+typedef struct group {
+    int32_t begin[16]; /* -128 times the sums of four neighbours each */
+    int8_t q[GROUP];
+    float step;
+    int32_t pad[15]; /* whole cache lines */
+} group;
+
+typedef struct bytes_job {
+    const pl_weight *w;
+    const group *x; /* [N, n_groups] */
+    int N, n_groups;
+    pl_type out_type;
+    pl_act *out;
+    size_t first; /* row of out for row 0 of x */
+} bytes_job;
+
+/* ---- x as bytes ---- */
+
+/* To the nearest whole number: adding 1.5 * 2^23 leaves it in the low bits. */
+ALWAYS_INLINE int nearest(float x)
+{
+    const float shifted = x + 12582912.0f;
+    int32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits - 0x4b400000;
+}
+
+/* x is padded with zeros. One that is no number makes the step none, so that it shows
+ * in the outputs. */
+static void encode_group(group *g, const float x[GROUP])
+{
+    vfloat most = {0}, odd = {0};
+    for (int i = 0; i < GROUP; i += LANES) {
+        const vfloat v = v_load(x + i);
+        most = v_max(v_max(v, -v), most);
+        odd += v * 0.0f;
+    }
+    const float largest = v_largest(most), none = v_sum(odd);
+    const float inverse = largest > 0 && none == 0 ? 127.0f / largest : 0;
+    g->step = largest / 127.0f + none;
+    for (int i = 0; i < GROUP; i++)
+        g->q[i] = (int8_t)(none == 0 ? nearest(x[i] * inverse) : 0);
+    for (int i = 0; i < GROUP; i += 4)
+        g->begin[i / 4] = -128 * (g->q[i] + g->q[i + 1] + g->q[i + 2] + g->q[i + 3]);
+}
+
+static void encode_row(pl_backend *be, group *to, const pl_act *x, size_t at, int I)
+{
+    for (int i = 0; i < I; i += GROUP, to++) {
+        float values[GROUP] = {0};
+        for (int k = 0; k < GROUP && i + k < I; k += LANES) {
+            const int left = v_left(i + k, I);
+            v_store_n(values + k, v_load_act(x, at + (size_t)(i + k), left, be->act),
+                      left);
+        }
+        encode_group(to, values);
+    }
+}
+
+/* ---- products ---- */
+
+#if defined(__AVX512VNNI__)
+/* sum + step * (q . (u - 128)), spread over the lanes. */
+ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, vfloat u)
+{
+    const __m512i whole = _mm512_dpbusd_epi32(_mm512_loadu_si512(g->begin), (__m512i)u,
+                                              _mm512_loadu_si512(g->q));
+    return sum + (vfloat)_mm512_cvtepi32_ps(whole) * g->step;
+}
+ALWAYS_INLINE vfloat load_group(const uint8_t *u)
+{
+    return load_words((const char *)u);
+}
+typedef vfloat packed;
+#else
+/* The sum of a group in the first lane. */
+ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, const uint8_t *u)
+{
+    int32_t whole = 0;
+    for (int i = 0; i < GROUP; i++)
+        whole += g->q[i] * (u[i] - 128);
+    sum[0] += (float)whole * g->step;
+    return sum;
+}
+ALWAYS_INLINE const uint8_t *load_group(const uint8_t *u)
+{
+    return u;
+}
+typedef const uint8_t *packed;
+#endif
+
+ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const group *x,
+                            const uint8_t *const w[], int n_groups, const int n_x)
+{
+    vfloat sum[TILE][ROWS] = {{{0}}};
+    for (int g = 0; g < n_groups; g++) {
+        packed u[ROWS];
+        for (int r = 0; r < ROWS; r++)
+            u[r] = load_group(w[r] + (size_t)g * GROUP);
+        for (int n = 0; n < n_x; n++)
+            for (int r = 0; r < ROWS; r++)
+                sum[n][r] =
+                    add_group(sum[n][r], x + (size_t)n * (size_t)n_groups + g, u[r]);
+    }
+    for (int n = 0; n < n_x; n++)
+        for (int r = 0; r < ROWS; r++)
+            sums[n][at + r] = sum[n][r];
+}
+
+ALWAYS_INLINE void outputs(const bytes_job *job, int n, int o0, const int n_x)
+{
+    const pl_weight *weight = job->w;
+    const size_t stride = (size_t)job->n_groups * GROUP;
+    const int left = v_left(o0, weight->O);
+    const vfloat scale = v_load_n(weight->scales + o0, left);
+    vfloat sums[TILE][LANES];
+    for (int r0 = 0; r0 < LANES; r0 += ROWS) {
+        const uint8_t *w[ROWS];
+        for (int r = 0; r < ROWS; r++) {
+            const int o = o0 + r0 + r;
+            w[r] = weight->bytes + (size_t)(o < weight->O ? o : weight->O - 1) * stride;
+        }
+        dot_tile(sums, r0, job->x + (size_t)n * (size_t)job->n_groups, w, job->n_groups,
+                 n_x);
+    }
+    for (int i = 0; i < n_x; i++)
+        v_store_act(job->out,
+                    (job->first + (size_t)(n + i)) * (size_t)weight->O + (size_t)o0,
+                    v_sum_rows(sums[i]) * scale, left, job->out_type);
+}
+
+static void multiply_block(const bytes_job *job, int n_threads)
+{
+    const int n_vectors = (job->w->O + LANES - 1) / LANES;
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_vectors; i++) {
+        int n = 0;
+        for (; n + TILE <= job->N; n += TILE)
+            outputs(job, n, i * LANES, TILE);
+        for (; n < job->N; n++)
+            outputs(job, n, i * LANES, 1);
+    }
+}
+
+void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
+                        const pl_weight *w, int N)
+{
+    const int n_groups = (w->I + GROUP - 1) / GROUP;
+    group *encoded =
+        cpu_scratch(cpu_self(be), (size_t)BLOCK * (size_t)n_groups * sizeof *encoded);
+    if (encoded == NULL)
+        return;
+    for (int n0 = 0; n0 < N; n0 += BLOCK) {
+        const int n = N - n0 < BLOCK ? N - n0 : BLOCK;
+        for (int i = 0; i < n; i++)
+            encode_row(be, encoded + (size_t)i * (size_t)n_groups, x,
+                       (size_t)(n0 + i) * (size_t)w->I, w->I);
+        const bytes_job job = {w, encoded, n, n_groups, out_type, out, (size_t)n0};
+        multiply_block(&job, be->n_threads);
+    }
+}
