@@ -65,7 +65,7 @@ static pl_status no_memory(size_t bytes, const char *what, uint64_t available)
 
 /* The kernel grants address space that it cannot back, and kills the process
  * when it is touched. A large block is therefore weighed before it is asked for. */
-pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
+pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
 {
     *out = NULL;
     bool huge = bytes >= HUGE_FROM;
@@ -79,8 +79,14 @@ pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
         return no_memory(bytes, what, available);
     if (huge)
         madvise(memory, size, MADV_HUGEPAGE); /* advice: refusal costs only speed */
-    memset(memory, 0, size);
     *out = memory;
+    return PL_OK;
+}
+
+pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
+{
+    PL_RETURN_IF(pl_try_alloc_bare(bytes, what, out));
+    memset(*out, 0, bytes);
     return PL_OK;
 }
 

@@ -22,6 +22,8 @@ void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 /* Zeroed, 64-byte aligned (2 MiB aligned and huge-page advised from 4 MiB on);
  * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
+/* The same with bytes that are not set: for somebody who writes all of them. */
+PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
 /* Bytes of memory that this process may still use, and in all (cgroup limits

@@ -1,9 +1,9 @@
-/* Messages over ZeroMQ: the header (docs/PROTOCOL.md section 1), sockets, frames in
- * and out, and who may send them.
+/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), frames in and out,
+ * and who may send them.
  *
  * Two rules hold throughout. Nothing here waits but pl_wire_poll: a process has one
  * event loop, and a slow peer must not stop it. And nothing reaches
- * the caller that frames_decode did not check.
+ * the caller that wire_decode did not check.
  *
  * What ZeroMQ gives and what it does not: it keeps messages whole and in order on one
  * connection, and reconnects by itself; it loses what was under way when a connection
@@ -18,31 +18,12 @@
 #include "base/text.h"
 #include "base/wire_parts.h"
 #include <errno.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <zmq.h>
-
-/* Header offsets. */
-enum {
-    AT_MAGIC = 0,
-    AT_MAJOR = 4,
-    AT_MINOR = 5,
-    AT_TYPE = 6,
-    AT_FLAGS = 8,
-    AT_HEADER_LEN = 10,
-    AT_BODY_LEN = 12,
-    AT_DATA_LEN = 16,
-    AT_RESERVED_1 = 20,
-    AT_REQUEST = 24,
-    AT_EPOCH = 32,
-    AT_TOKEN = 40,
-    AT_RESERVED_2 = 48,
-    AT_CHECKSUM = 56,
-    HEADER_BYTES = 64
-};
-static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
 enum {
     LINGER_MS = 500,
@@ -97,106 +78,41 @@ void pl_wire_advertise(const char *host)
     pl_copy_text(self.advertised, sizeof self.advertised, host);
 }
 
-static void put_le(uint8_t *out, uint64_t value, size_t width)
-{
-    for (size_t i = 0; i < width; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, size_t width)
-{
-    uint64_t value = 0;
-    for (size_t i = width; i-- > 0;)
-        value = value << 8 | in[i];
-    return value;
-}
-
-/* Over the header with its checksum field zero, the body and the data. */
-static uint64_t sum_of(const uint8_t header[HEADER_BYTES], const void *body,
-                       size_t body_len, const void *data, size_t data_len)
-{
-    uint8_t blank[HEADER_BYTES];
-    memcpy(blank, header, HEADER_BYTES);
-    memset(blank + AT_CHECKSUM, 0, HEADER_BYTES - AT_CHECKSUM);
-    pl_piece pieces[] = {{blank, HEADER_BYTES}, {body, body_len}, {data, data_len}};
-    return pl_checksum_pieces(pieces, 3);
-}
-
-static void header_encode(const pl_message *message, uint8_t out[HEADER_BYTES])
-{
-    memset(out, 0, HEADER_BYTES);
-    memcpy(out + AT_MAGIC, magic, sizeof magic);
-    out[AT_MAJOR] = PL_WIRE_VERSION;
-    put_le(out + AT_TYPE, message->type, 2);
-    put_le(out + AT_HEADER_LEN, HEADER_BYTES, 2);
-    put_le(out + AT_BODY_LEN, message->body.len, 4);
-    put_le(out + AT_DATA_LEN, message->data.len, 4);
-    put_le(out + AT_REQUEST, message->request, 8);
-    put_le(out + AT_EPOCH, message->epoch, 8);
-    put_le(out + AT_TOKEN, message->token, 8);
-    uint64_t sum = sum_of(out, message->body.data, message->body.len,
-                          message->data.data, message->data.len);
-    put_le(out + AT_CHECKSUM, sum, 8);
-}
-
 /* The frames of one message after the routing id, as ZeroMQ's own buffers: they are
  * copied once, into the caller's message. */
-enum { FRAMES_MAX = 3 };
 typedef struct frame_list {
-    zmq_msg_t frame[FRAMES_MAX];
-    size_t count; /* may exceed FRAMES_MAX: the rest was drained */
+    zmq_msg_t frame[WIRE_FRAMES_MAX];
+    size_t count; /* may exceed WIRE_FRAMES_MAX: the rest was drained */
     size_t bytes;
 } frame_list;
 
-static bool header_is_known(const uint8_t *header)
-{
-    return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
-           header[AT_MAJOR] == PL_WIRE_VERSION && get_le(header + AT_FLAGS, 2) == 0 &&
-           get_le(header + AT_HEADER_LEN, 2) == HEADER_BYTES &&
-           get_le(header + AT_RESERVED_1, 4) == 0 &&
-           get_le(header + AT_RESERVED_2, 8) == 0;
-}
-
-/* Every check that stands between the network and the caller. A message has one
- * spelling: without data there is no third frame. */
 static bool frames_decode(frame_list *in, pl_message *out)
 {
-    if (in->count < 2 || in->count > FRAMES_MAX ||
-        zmq_msg_size(&in->frame[0]) != HEADER_BYTES)
-        return false;
-    const uint8_t *header = zmq_msg_data(&in->frame[0]);
-    const void *body = zmq_msg_data(&in->frame[1]);
-    size_t body_len = zmq_msg_size(&in->frame[1]);
-    bool has_data = in->count == FRAMES_MAX;
-    const void *data = has_data ? zmq_msg_data(&in->frame[2]) : NULL;
-    size_t data_len = has_data ? zmq_msg_size(&in->frame[2]) : 0;
-    if (!header_is_known(header) || body_len > PL_WIRE_BODY_MAX ||
-        data_len > PL_WIRE_DATA_MAX || has_data != (data_len > 0) ||
-        get_le(header + AT_BODY_LEN, 4) != body_len ||
-        get_le(header + AT_DATA_LEN, 4) != data_len ||
-        get_le(header + AT_CHECKSUM, 8) !=
-            sum_of(header, body, body_len, data, data_len))
-        return false;
-    out->type = (uint16_t)get_le(header + AT_TYPE, 2);
-    out->request = get_le(header + AT_REQUEST, 8);
-    out->epoch = get_le(header + AT_EPOCH, 8);
-    out->token = get_le(header + AT_TOKEN, 8);
-    pl_buf_clear(&out->body);
-    pl_buf_clear(&out->data);
-    pl_buf_append(&out->body, body, body_len);
-    pl_buf_append(&out->data, data, data_len);
-    return true;
+    wire_frame frames[WIRE_FRAMES_MAX];
+    for (size_t i = 0; i < in->count && i < WIRE_FRAMES_MAX; i++)
+        frames[i] =
+            (wire_frame){zmq_msg_data(&in->frame[i]), zmq_msg_size(&in->frame[i])};
+    return wire_decode(frames, in->count, out);
 }
 
 /* One ZeroMQ context for the process, made by whoever needs it first. */
 static _Atomic(void *) process_context;
 static _Atomic int n_open; /* sockets */
 
+/* Messages of a MiB would each be mapped, cleared and given back by the C library;
+ * kept, they cost nothing. */
+static void keep_memory(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 4 * FRAME_MAX);
+    mallopt(M_TRIM_THRESHOLD, 64 * FRAME_MAX);
+}
+
 void *wire_context(void)
 {
     void *made = atomic_load(&process_context);
     if (made)
         return made;
+    keep_memory();
     void *fresh = zmq_ctx_new();
     if (atomic_compare_exchange_strong(&process_context, &made, fresh))
         return fresh;
@@ -572,8 +488,31 @@ static pl_status send_failed(const pl_socket *socket, const char *to)
                    zmq_strerror(cause));
 }
 
+/* ZeroMQ frees it, on a thread of its own. */
+static void free_given(void *data, void *unused)
+{
+    (void)unused;
+    pl_free(data);
+}
+
+static bool give_frame(pl_socket *socket, pl_buf *data)
+{
+    zmq_msg_t frame;
+    int sent;
+    if (zmq_msg_init_data(&frame, data->data, data->len, free_given, NULL) != 0)
+        return false;
+    *data = (pl_buf){0};
+    do
+        sent = zmq_msg_send(&frame, socket->zmq, ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    if (sent < 0)
+        zmq_msg_close(&frame);
+    return sent >= 0;
+}
+
+/* given: the message's own data, or NULL: then it is copied. */
 static pl_status send_message(pl_socket *socket, const pl_peer *peer,
-                              const pl_message *message)
+                              const pl_message *message, pl_buf *given)
 {
     const pl_buf *body = &message->body, *data = &message->data;
     const char *to = peer ? "the peer" : "the server";
@@ -583,28 +522,42 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                        "%d and %d are the limits",
                        (unsigned)message->type, body->len, data->len, PL_WIRE_BODY_MAX,
                        PL_WIRE_DATA_MAX);
-    uint8_t header[HEADER_BYTES];
+    uint8_t header[WIRE_HEADER_BYTES];
     PL_RETURN_IF(pl_failpoint("wire.send.before"));
-    header_encode(message, header);
+    wire_header_encode(message, header);
     bool more = data->len > 0;
+    size_t bytes = WIRE_HEADER_BYTES + body->len + data->len;
     if ((peer && !send_frame(socket, peer->id, peer->len, true)) ||
         !send_frame(socket, header, sizeof header, true) ||
         !send_frame(socket, body->data, body->len, more) ||
-        (more && !send_frame(socket, data->data, data->len, false)))
+        (more && !(given ? give_frame(socket, given)
+                         : send_frame(socket, data->data, data->len, false))))
         return send_failed(socket, to);
-    socket->bytes_sent += HEADER_BYTES + body->len + data->len;
+    socket->bytes_sent += bytes;
     return pl_failpoint("wire.send.after");
 }
 
 pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                           const pl_message *message)
 {
-    return send_message(socket, peer, message);
+    return send_message(socket, peer, message, NULL);
 }
 
 pl_status pl_wire_send(pl_socket *socket, const pl_message *message)
 {
-    return send_message(socket, NULL, message);
+    return send_message(socket, NULL, message, NULL);
+}
+
+pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer, pl_message *message)
+{
+    pl_status status = send_message(socket, peer, message, &message->data);
+    pl_buf_destroy(&message->data);
+    return status;
+}
+
+pl_status pl_wire_give(pl_socket *socket, pl_message *message)
+{
+    return pl_wire_give_to(socket, NULL, message);
 }
 
 /* The next frame, which the caller closes; false if none waits. */
@@ -624,7 +577,7 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 {
     while (more) {
         zmq_msg_t spare;
-        zmq_msg_t *frame = in->count < FRAMES_MAX ? &in->frame[in->count] : &spare;
+        zmq_msg_t *frame = in->count < WIRE_FRAMES_MAX ? &in->frame[in->count] : &spare;
         if (!recv_frame(socket, frame)) {
             zmq_msg_close(frame);
             return false;
@@ -640,7 +593,7 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 
 static void close_frames(frame_list *in)
 {
-    size_t kept = in->count < FRAMES_MAX ? in->count : FRAMES_MAX;
+    size_t kept = in->count < WIRE_FRAMES_MAX ? in->count : WIRE_FRAMES_MAX;
     for (size_t i = 0; i < kept; i++)
         zmq_msg_close(&in->frame[i]);
 }

@@ -72,6 +72,10 @@ PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                                         const pl_message *message);
 /* Client side. ERR_NET if the queue is full (peer away for long). */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
+/* The same, and the message's data, sent or not, is ZeroMQ's: it is not copied. */
+PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
+                                        pl_message *message);
+PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if none is there. `peer` may
  * be NULL on a client. `out` must be initialised; its buffers are reused. A server

@@ -1,10 +1,24 @@
-/* Private to wire and gate: the process's ZeroMQ context and its own key. */
+/* Private to wire and gate: the header of messages, the process's ZeroMQ context, and
+ * its own key. */
 #ifndef PL_BASE_WIRE_PARTS_H
 #define PL_BASE_WIRE_PARTS_H
 #include "base/keys.h"
+#include "base/wire.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { WIRE_HEADER_BYTES = 64, WIRE_FRAMES_MAX = 3 };
+
+typedef struct wire_frame {
+    const void *data;
+    size_t len;
+} wire_frame;
+
+void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES]);
+/* Every check that stands between the network and the caller; n_frames may be more than
+ * the frames that are given. */
+bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
 
 void *wire_context(void);
 

@@ -1,13 +1,15 @@
-/* bench_curve: what encryption costs, between two processes over loopback.
+/* bench_curve: what a transfer and its encryption cost, between two processes over
+ * loopback.
  *
- *   bench_curve [bytes=N]
+ *   bench_curve [bytes=N] [rounds=R]
  *
- * First ZeroMQ alone, with and without CURVE: messages of one frame, a window of them
- * under way. Then a module of N bytes through the code of home and worker, checksums
- * and content hashes included: up (PUT_BLOB, into the home's memory) and down
- * (GET_BLOB, from its store). Printed are the best rate of a few turns, the processor
- * time of both processes (where others use the machine, that says more), and how much
- * of ZeroMQ's own encrypted rate it is. */
+ * Each round measures one after another, so that what else the machine does meets all
+ * of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
+ * module of N bytes through the code of home and worker, checksums and content hashes
+ * included: up into the home's memory (PUT_BLOB), up and committed by its store
+ * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. Printed are
+ * the median rate, the processor time of both processes, and the median over rounds of
+ * the rate's share of ZeroMQ's own encrypted rate in the same round. */
 #include "outer/outer.h"
 
 #include <errno.h>
@@ -15,23 +17,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
-enum { FRAME = 1 << 20, WINDOW = 8, TURNS = 3, PATIENCE_MS = 60000 };
+enum { FRAME = 1 << 20, WINDOW = 8, ROUNDS_MAX = 99, PATIENCE_MS = 60000 };
 
-typedef struct measured {
-    double rate, cpu; /* bytes a second; processor seconds a byte, of both processes */
-} measured;
+typedef enum what { RAW, UP, UP_STORED, DOWN, N_WHAT } what;
+
+static const char *const names[N_WHAT] = {"ZeroMQ alone", "up, into memory",
+                                          "up, committed", "down"};
+
+/* One server process of each kind, encrypted or not. */
+typedef struct server {
+    pid_t pid;
+    char address[256];
+    pl_client *client; /* of a home */
+} partner;
 
 typedef struct bench {
-    int64_t bytes;
+    int64_t bytes, rounds;
     char folder[64];
     pl_keypair server, client;
     uint8_t *data;
-    double raw_curve; /* bytes a second */
+    partner raw[2], home[2]; /* [1]: encrypted */
+    double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX];
 } bench;
 
 /* Of this process and the other one. */
@@ -44,15 +56,6 @@ static double cpu_seconds(pid_t child)
         clock_gettime(of_child, &other);
     return (double)(mine.tv_sec + other.tv_sec) +
            1e-9 * (double)(mine.tv_nsec + other.tv_nsec);
-}
-
-/* The best of a few turns: others use the machine, too. */
-static void keep_best(measured *m, double bytes, double seconds, double cpu)
-{
-    if (bytes / seconds > m->rate)
-        m->rate = bytes / seconds;
-    if (m->cpu <= 0 || cpu / bytes < m->cpu)
-        m->cpu = cpu / bytes;
 }
 
 /* ---- ZeroMQ alone ---- */
@@ -90,53 +93,46 @@ static void raw_server(const bench *b, bool curve, int address_to)
     }
 }
 
-static void raw_turn(const bench *b, bool curve, const char *at, pid_t child,
-                     measured *m)
+static void raw_turn(const bench *b, bool curve)
 {
     char small[8];
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
     int64_t sent = 0, taken = 0, n = b->bytes / FRAME;
     raw_options(socket, curve ? &b->client : NULL, curve ? &b->server.open : NULL);
-    zmq_connect(socket, at);
-    zmq_send(socket, small, 1, 0); /* the handshake is not measured */
-    zmq_recv(socket, small, sizeof small, 0);
-    double start = pl_now(), cpu = cpu_seconds(child);
+    zmq_connect(socket, b->raw[curve].address);
     while (taken < n) {
         for (; sent < n && sent - taken < WINDOW; sent++)
             zmq_send(socket, b->data + sent * FRAME, FRAME, 0);
         zmq_recv(socket, small, sizeof small, 0);
         taken++;
     }
-    keep_best(m, (double)n * FRAME, pl_now() - start, cpu_seconds(child) - cpu);
     int none = 0;
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
     zmq_close(socket);
     zmq_ctx_term(context);
 }
 
-static void end_child(pid_t child)
+static pl_status start_raw(bench *b, bool curve)
 {
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    partner *s = &b->raw[curve];
+    int ends[2];
+    if (pipe(ends) != 0)
+        return pl_fail(PL_ERR_OS, "no pipe");
+    s->pid = fork();
+    if (s->pid == 0)
+        raw_server(b, curve, ends[1]);
+    close(ends[1]);
+    ssize_t n = read(ends[0], s->address, sizeof s->address - 1);
+    close(ends[0]);
+    return n > 0 ? PL_OK : pl_fail(PL_ERR_NET, "ZeroMQ cannot listen");
 }
 
-static measured run_raw(const bench *b, bool curve)
+static void end_child(pid_t child)
 {
-    char at[256] = "";
-    int ends[2];
-    measured m = {0, 0};
-    if (pipe(ends) != 0)
-        return m;
-    pid_t child = fork();
-    if (child == 0)
-        raw_server(b, curve, ends[1]);
-    if (read(ends[0], at, sizeof at) > 0)
-        for (int i = 0; i < TURNS; i++)
-            raw_turn(b, curve, at, child, &m);
-    end_child(child);
-    close(ends[0]);
-    close(ends[1]);
-    return m;
+    if (child <= 0)
+        return;
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
 }
 
 /* ---- home and worker ---- */
@@ -154,9 +150,10 @@ static pl_status put_entry(pl_key_list *list, void *context)
 static void run_home(const bench *b, bool curve, const char *ready)
 {
     char store[128], list[128];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     static volatile sig_atomic_t stop;
     pl_key_entry e = {.key = b->client.open, .role = PL_AS_ADMIN, .name = "bench"};
-    snprintf(store, sizeof store, "%s/store", b->folder);
+    snprintf(store, sizeof store, "%s/store%d", b->folder, curve);
     snprintf(list, sizeof list, "%s/allow", b->folder);
     pl_gate_options gate = {
         .own = &b->server, .list = list, .may = pl_role_allows, .on_refused = no_word};
@@ -175,90 +172,144 @@ static void run_home(const bench *b, bool curve, const char *ready)
     _exit(1);
 }
 
-static pl_status ask_home(bench *b, const char *ready, pid_t home, measured *up,
-                          measured *down)
+static pl_status start_home(bench *b, bool curve)
 {
-    pl_client *client = NULL;
-    pl_hash blob;
-    pl_buf address = {0}, got = {0};
-    pl_status status = PL_OK;
-    for (int i = 0; !pl_path_exists(ready) && i < 500; i++)
+    char ready[128];
+    snprintf(ready, sizeof ready, "%s/ready%d", b->folder, curve);
+    b->home[curve].pid = fork();
+    if (b->home[curve].pid == 0)
+        run_home(b, curve, ready);
+    pl_buf address = {0};
+    for (int i = 0; !pl_path_exists(ready) && i < 1000; i++)
         pl_sleep_ms(10);
-    PL_TRY(pl_read_file(ready, &address));
-    const char *homes[] = {pl_buf_text(&address)};
-    pl_client_options options = {
-        .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    PL_TRY(pl_client_create(&options, &client));
-    for (int i = 0; i < TURNS; i++) {
-        b->data[0]++; /* another blob */
-        double start = pl_now(), cpu = cpu_seconds(home);
-        PL_TRY(pl_client_put_blob(client, "bench", b->data, (uint64_t)b->bytes, &blob));
-        keep_best(up, (double)b->bytes, pl_now() - start, cpu_seconds(home) - cpu);
-    }
-    PL_TRY(pl_client_put_object(client, "bench", b->data, (uint64_t)b->bytes, &blob));
-    for (int i = 0; i < TURNS; i++) {
-        pl_buf_clear(&got);
-        double start = pl_now(), cpu = cpu_seconds(home);
-        PL_TRY(pl_client_get_blob(client, "bench", &blob, &got));
-        keep_best(down, (double)b->bytes, pl_now() - start, cpu_seconds(home) - cpu);
-    }
-done:
-    pl_client_destroy(&client);
+    pl_status status = pl_read_file(ready, &address);
+    pl_copy_text(b->home[curve].address, sizeof b->home[curve].address,
+                 pl_buf_text(&address));
     pl_buf_destroy(&address);
+    return status;
+}
+
+static pl_status connect_home(bench *b, bool curve)
+{
+    const char *homes[] = {b->home[curve].address};
+    pl_client_options options = {
+        .homes = homes, .n_homes = 1, .keys = &b->client, .patience_ms = PATIENCE_MS};
+    return pl_client_create(&options, &b->home[curve].client);
+}
+
+/* ---- rounds ---- */
+static pl_status turn(bench *b, what w, bool curve, pl_hash *stored, pl_buf *got)
+{
+    pl_client *c = b->home[curve].client;
+    uint64_t bytes = (uint64_t)b->bytes;
+    pl_hash hash;
+    switch (w) {
+    case RAW:
+        raw_turn(b, curve);
+        return PL_OK;
+    case UP:
+        return pl_client_put_blob(c, "bench", b->data, bytes, &hash);
+    case UP_STORED:
+        return pl_client_put_object(c, "bench", b->data, bytes, stored);
+    case DOWN:
+        pl_buf_clear(got);
+        return pl_client_get_blob(c, "bench", stored, got);
+    case N_WHAT:
+    default:
+        return PL_OK;
+    }
+}
+
+static pl_status run_round(bench *b, int round, pl_buf *got)
+{
+    pl_hash stored[2];
+    for (int i = 0; i < N_WHAT; i++)
+        for (int curve = 0; curve < 2; curve++) {
+            pid_t other = i == RAW ? b->raw[curve].pid : b->home[curve].pid;
+            if (i != DOWN) /* other bytes each time: nothing is there already */
+                for (int64_t at = 0; at < b->bytes; at += FRAME)
+                    b->data[at]++;
+            double start = pl_now(), cpu = cpu_seconds(other);
+            PL_RETURN_IF(turn(b, (what)i, curve != 0, &stored[curve], got));
+            b->rate[i][curve][round] = (double)b->bytes / (pl_now() - start);
+            b->cpu[i][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
+        }
+    return PL_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+static double median(const double *values, int n)
+{
+    double sorted[ROUNDS_MAX];
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return sorted[n / 2];
+}
+
+static void print_row(const bench *b, what w, bool curve)
+{
+    double share[ROUNDS_MAX];
+    int n = (int)b->rounds;
+    for (int i = 0; i < n; i++)
+        share[i] = b->rate[w][curve][i] / b->rate[RAW][1][i];
+    printf(
+        "%-16s %-12s %6.0f MB/s %6.2f ms of CPU a MB %5.0f %% of ZeroMQ with CURVE\n",
+        names[w], curve ? "CURVE" : "in the clear", 1e-6 * median(b->rate[w][curve], n),
+        1e9 * median(b->cpu[w][curve], n), 100 * median(share, n));
+}
+
+/* All others are forked before this process has sockets. */
+static pl_status run_all(bench *b)
+{
+    pl_status status = PL_OK;
+    pl_buf got = {0};
+    for (int curve = 0; curve < 2; curve++) {
+        PL_TRY(start_raw(b, curve != 0));
+        PL_TRY(start_home(b, curve != 0));
+    }
+    for (int curve = 0; curve < 2; curve++)
+        PL_TRY(connect_home(b, curve != 0));
+    for (int round = 0; round < b->rounds; round++)
+        PL_TRY(run_round(b, round, &got));
+    for (int i = 0; i < 2 * N_WHAT; i++)
+        print_row(b, (what)(i % N_WHAT), i >= N_WHAT);
+done:
+    for (int curve = 0; curve < 2; curve++) {
+        pl_client_destroy(&b->home[curve].client);
+        end_child(b->raw[curve].pid);
+        end_child(b->home[curve].pid);
+    }
     pl_buf_destroy(&got);
     return status;
 }
 
-static pl_status run_home_and_worker(bench *b, bool curve, measured *up, measured *down)
+static bool read_arguments(bench *b, int argc, char **argv)
 {
-    char ready[128];
-    snprintf(ready, sizeof ready, "%s/ready", b->folder);
-    PL_RETURN_IF(pl_remove_tree(b->folder));
-    PL_RETURN_IF(pl_make_folders(b->folder));
-    pid_t child = fork();
-    if (child == 0)
-        run_home(b, curve, ready);
-    pl_wire_keys(&b->client);
-    *up = *down = (measured){0, 0};
-    pl_status status = ask_home(b, ready, child, up, down);
-    pl_wire_shutdown();
-    end_child(child);
-    return status;
-}
-
-/* ---- the table ---- */
-static void row(const bench *b, const char *what, measured m)
-{
-    printf("%-30s %7.0f MB/s %7.2f ms of CPU a MB", what, m.rate / 1e6, 1e9 * m.cpu);
-    if (b->raw_curve > 0)
-        printf("  %4.0f %%", 100 * m.rate / b->raw_curve);
-    printf("\n");
-    fflush(stdout);
-}
-
-static pl_status run_all(bench *b)
-{
-    measured up, down, raw;
-    row(b, "ZeroMQ, in the clear", run_raw(b, false));
-    raw = run_raw(b, true);
-    b->raw_curve = raw.rate;
-    row(b, "ZeroMQ, CURVE", raw);
-    PL_RETURN_IF(run_home_and_worker(b, false, &up, &down));
-    row(b, "worker to home, in the clear", up);
-    row(b, "home to worker, in the clear", down);
-    PL_RETURN_IF(run_home_and_worker(b, true, &up, &down));
-    row(b, "worker to home, CURVE", up);
-    row(b, "home to worker, CURVE", down);
-    return PL_OK;
+    for (int i = 1; i < argc; i++) {
+        int64_t *to = pl_starts_with(argv[i], "bytes=")    ? &b->bytes
+                      : pl_starts_with(argv[i], "rounds=") ? &b->rounds
+                                                           : NULL;
+        if (!to || pl_parse_int(strchr(argv[i], '=') + 1, to) != PL_OK)
+            return false;
+    }
+    return b->bytes >= FRAME && b->rounds >= 1 && b->rounds <= ROUNDS_MAX;
 }
 
 int main(int argc, char **argv)
 {
-    bench b = {.bytes = 64 << 20, .folder = "bench-curve-XXXXXX"};
-    if (argc > 2 || (argc == 2 && (!pl_starts_with(argv[1], "bytes=") ||
-                                   pl_parse_int(argv[1] + 6, &b.bytes) != PL_OK ||
-                                   b.bytes < FRAME))) {
-        fprintf(stderr, "usage: bench_curve [bytes=N], N at least %d\n", FRAME);
+    static bench b = {.bytes = 64 << 20, .rounds = 7, .folder = "bench-curve-XXXXXX"};
+    if (!read_arguments(&b, argc, argv)) {
+        fprintf(stderr,
+                "usage: bench_curve [bytes=N] [rounds=R], N at least %d, R at "
+                "most %d\n",
+                FRAME, ROUNDS_MAX);
         return 64;
     }
     if (!mkdtemp(b.folder))

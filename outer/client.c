@@ -2,7 +2,7 @@
 #include "outer/client_parts.h"
 #include "outer/submission.h"
 
-enum { WINDOW = 8, UPLOADS_MAX = 8 };
+enum { UPLOADS_MAX = 8 };
 
 pl_status pl_client_create(const pl_client_options *options, pl_client **out)
 {
@@ -130,189 +130,15 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
     return ask(c, client_socket_of(c, name), question, answer);
 }
 
-/* ---- blobs down ---- */
-pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
-                             pl_buf *out)
-{
-    pl_status status = PL_OK;
-    pl_message q, a;
-    pl_hash got;
-    size_t start = out->len;
-    uint64_t total = 1;
-    pl_message_init(&q, PL_MSG_GET_BLOB);
-    pl_message_init(&a, 0);
-    for (uint64_t at = 0; at < total;) {
-        pl_reader r;
-        pl_buf_clear(&q.body);
-        pl_put_hash(&q.body, PL_TAG_BLOB, blob);
-        pl_put_u64(&q.body, PL_TAG_OFFSET, at);
-        PL_TRY(ask_home(c, name, &q, &a));
-        pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
-        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
-        PL_TRY(pl_reader_status(&r));
-        if (a.type != PL_MSG_BLOB || (a.data.len == 0 && total > at) ||
-            a.data.len > total - at)
-            PL_TRY(pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob"));
-        pl_buf_append(out, a.data.data, a.data.len);
-        at += a.data.len;
-    }
-    pl_blob_hash(out->data + start, out->len - start, &got);
-    if (!pl_hash_equal(&got, blob))
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "a blob of %s arrived with another hash", name));
-done:
-    if (status != PL_OK)
-        out->len = start;
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
-/* ---- blobs up: WINDOW pieces under way, each acknowledged by its request ---- */
-typedef struct upload {
-    pl_client *client;
-    pl_socket *socket;
-    const uint8_t *data;
-    uint64_t bytes;
-    pl_hash hash;
-    bool impatient; /* a full home ends it with ERR_BUSY */
-    size_t n_pieces, next, n_waiting;
-    int64_t heard_ms; /* an acknowledgement */
-    uint64_t line;
-    struct {
-        uint64_t request;
-        size_t piece;
-        int64_t sent, resend_ms; /* doubles with every sending */
-    } waiting[WINDOW];
-} upload;
-
-static pl_status send_piece(upload *u, size_t slot)
-{
-    pl_message m;
-    uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
-    uint64_t len =
-        u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
-    pl_message_init(&m, PL_MSG_PUT_BLOB);
-    m.request = u->waiting[slot].request;
-    pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
-    pl_put_u64(&m.body, PL_TAG_TOTAL, u->bytes);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
-    pl_buf_append(&m.data, u->data + offset, (size_t)len);
-    pl_status status = pl_wire_send(u->socket, &m);
-    u->waiting[slot].sent = pl_now_ms();
-    u->waiting[slot].resend_ms *= 2;
-    pl_message_destroy(&m);
-    return status == PL_ERR_NET ? PL_OK : status; /* sent again later */
-}
-
-static pl_status fill_window(upload *u)
-{
-    while (u->n_waiting < WINDOW && u->next < u->n_pieces) {
-        size_t slot = u->n_waiting++;
-        u->waiting[slot].request = pl_wire_next_request();
-        u->waiting[slot].piece = u->next++;
-        u->waiting[slot].resend_ms = RESEND_MS / 2;
-        PL_RETURN_IF(send_piece(u, slot));
-    }
-    return PL_OK;
-}
-
-static pl_status resend_late(upload *u)
-{
-    int64_t now = pl_now_ms();
-    bool anew = pl_wire_reconnected(u->socket, &u->line);
-    for (size_t i = 0; i < u->n_waiting; i++) {
-        int64_t sent = u->waiting[i].sent;
-        int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
-        if (anew || since > u->waiting[i].resend_ms) /* not while others still arrive */
-            PL_RETURN_IF(send_piece(u, i));
-    }
-    return PL_OK;
-}
-
-/* A home that is full asks for patience: the piece goes again a little later. The first
- * piece reserves room for the whole blob, so that uploads cannot block one another. */
-static pl_status acknowledge(upload *u, pl_message *answer)
-{
-    for (size_t i = 0; i < u->n_waiting; i++) {
-        if (u->waiting[i].request != answer->request)
-            continue;
-        pl_status status = client_as_status(answer);
-        if (status == PL_ERR_BUSY && !u->impatient) {
-            u->waiting[i].sent = pl_now_ms();
-            u->waiting[i].resend_ms = RESEND_MS / 8;
-            return PL_OK;
-        }
-        u->waiting[i] = u->waiting[--u->n_waiting];
-        return status;
-    }
-    return PL_OK;
-}
-
-static pl_status run_upload(upload *u)
-{
-    pl_status status = PL_OK;
-    pl_message a;
-    int64_t last = pl_now_ms();
-    pl_message_init(&a, 0);
-    PL_TRY(fill_window(u));
-    while (u->n_waiting > 0) {
-        status = client_wait_slice(u->client, u->socket, &a);
-        if (status != PL_OK && status != PL_ERR_TIMEOUT)
-            goto done;
-        if (status == PL_OK) {
-            size_t before = u->n_waiting;
-            PL_TRY(acknowledge(u, &a));
-            if (u->n_waiting < before)
-                last = u->heard_ms = pl_now_ms();
-        }
-        status = PL_OK;
-        if (pl_now_ms() - last > u->client->patience_ms)
-            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home took no data for %d s",
-                           u->client->patience_ms / 1000));
-        PL_TRY(resend_late(u));
-        PL_TRY(fill_window(u));
-    }
-done:
-    pl_message_destroy(&a);
-    return status;
-}
-
-pl_status client_put_known_blob(pl_client *c, int home, const void *data,
-                                uint64_t bytes, const pl_hash *blob, bool impatient)
-{
-    upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
-    u.hash = *blob;
-    u.impatient = impatient;
-    (void)pl_wire_reconnected(u.socket, &u.line);
-    u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
-    if (u.n_pieces == 0)
-        u.n_pieces = 1;
-    return run_upload(&u);
-}
-
-static pl_status put_blob_at(pl_client *c, int home, const void *data, uint64_t bytes,
-                             pl_hash *blob)
-{
-    pl_blob_hash(data, bytes, blob);
-    return client_put_known_blob(c, home, data, bytes, blob, false);
-}
-
-pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
-                             uint64_t bytes, pl_hash *blob)
-{
-    return put_blob_at(c, pl_home_of(name, c->n_homes), data, bytes, blob);
-}
-
 /* ---- names ---- */
 /* An upload, then the question that needs it. A home that started again in between has
  * forgotten the upload: then both are repeated. */
 static pl_status put_and_ask(pl_client *c, int home, const void *data, uint64_t bytes,
-                             pl_message *q, pl_message *a)
+                             const pl_hash *blob, pl_message *q, pl_message *a)
 {
-    pl_hash blob;
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
-        PL_RETURN_IF(put_blob_at(c, home, data, bytes, &blob));
+        PL_RETURN_IF(client_put_known_blob(c, home, data, bytes, blob, false));
         status = ask(c, c->sockets[home], q, a);
     }
     return status;
@@ -327,7 +153,7 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     pl_message_init(&a, 0);
     pl_put_text(&q.body, PL_TAG_NAME, name);
     pl_put_hash(&q.body, PL_TAG_BLOB, blob);
-    pl_status status = put_and_ask(c, home, data, bytes, &q, &a);
+    pl_status status = put_and_ask(c, home, data, bytes, blob, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -481,7 +307,8 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
     pl_status status = ask_home(c, module, &q, &a);
     if (status == PL_ERR_NOT_FOUND)
-        status = put_and_ask(c, pl_home_of(module, c->n_homes), params, bytes, &q, &a);
+        status = put_and_ask(c, pl_home_of(module, c->n_homes), params, bytes, &blob,
+                             &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -527,12 +354,12 @@ void client_put_submission(pl_message *q, const pl_submission *s)
 }
 
 /* Submits; sends the blob first whenever the home says that it lacks it. */
-static pl_status submit(pl_client *c, const char *name, pl_message *q, const void *data,
-                        uint64_t bytes, pl_submit_result *result, char text[256])
+static pl_status submit(pl_client *c, const char *name, pl_message *q,
+                        const client_blob *blob, pl_submit_result *result,
+                        char text[256])
 {
     pl_status status = PL_OK;
     pl_message a;
-    pl_hash blob;
     text[0] = '\0';
     pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
@@ -549,31 +376,42 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q, const voi
         if (attempt == 5)
             PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
                            attempt));
-        PL_TRY(pl_client_put_blob(c, name, data, bytes, &blob));
+        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
+                                     blob->bytes, &blob->hash, false));
     }
 done:
     pl_message_destroy(&a);
     return status;
 }
 
+static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
+                                 const client_blob *blob, pl_submit_result *result,
+                                 char text[256])
+{
+    PL_RETURN_IF(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
+                                       blob->bytes, &blob->hash, false));
+    return submit(c, name, q, blob, result, text);
+}
+
 pl_status pl_client_submit_as(pl_client *c, const char *module, pl_message *q,
                               const void *data, uint64_t bytes,
                               pl_submit_result *result, char text[256])
 {
-    pl_hash blob;
-    PL_RETURN_IF(pl_client_put_blob(c, module, data, bytes, &blob));
-    return submit(c, module, q, data, bytes, result, text);
+    client_blob blob = {.data = data, .bytes = bytes};
+    pl_blob_hash(data, bytes, &blob.hash);
+    return send_and_submit(c, module, q, &blob, result, text);
 }
 
 pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
                            char text[256])
 {
     pl_message q;
+    client_blob blob = {.data = s->data, .bytes = s->bytes};
     pl_message_init(&q, PL_MSG_SUBMIT);
-    pl_blob_hash(s->data, s->bytes, &s->contribution.update);
+    pl_blob_hash(s->data, s->bytes, &blob.hash);
+    s->contribution.update = blob.hash;
     client_put_submission(&q, s);
-    pl_status status =
-        pl_client_submit_as(c, s->module, &q, s->data, s->bytes, result, text);
+    pl_status status = send_and_submit(c, s->module, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;
 }
@@ -598,12 +436,11 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
     pl_path_state state = *given;
     if (pl_hash_none(&state.moments))
         pl_blob_hash(moments, bytes, &state.moments);
-    PL_RETURN_IF(client_put_known_blob(c, pl_home_of(state.name, c->n_homes), moments,
-                                       bytes, &state.moments, false));
+    client_blob blob = {moments, bytes, state.moments};
     pl_message_init(&q, PL_MSG_SUBMIT_PATH);
     q.token = token;
     client_put_path(&q.body, &state);
-    pl_status status = submit(c, state.name, &q, moments, bytes, result, text);
+    pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;
 }

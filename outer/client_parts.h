@@ -12,6 +12,12 @@ struct pl_client {
     void *idle_context;
 };
 
+typedef struct client_blob {
+    const void *data;
+    uint64_t bytes;
+    pl_hash hash;
+} client_blob;
+
 pl_socket *client_socket_of(const pl_client *c, const char *name);
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);

@@ -23,9 +23,9 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
 }
 
 /* A peer that has gone away asks again when it is back. */
-pl_status home_answer_now(home *h, const pl_peer *peer, const pl_message *message)
+pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
-    pl_status status = pl_wire_send_to(h->socket, peer, message);
+    pl_status status = pl_wire_give_to(h->socket, peer, message);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
@@ -80,7 +80,7 @@ static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
     size_t len =
         total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
     pl_buf_reserve(&a->data, len);
-    PL_RETURN_IF(pl_store_read_blob(h->store, &hash, offset, len, a->data.data));
+    PL_RETURN_IF(pl_store_copy_blob(h->store, &hash, offset, len, a->data.data));
     a->data.len = len;
     a->type = PL_MSG_BLOB;
     pl_put_u64(&a->body, PL_TAG_TOTAL, total);

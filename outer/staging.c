@@ -59,7 +59,8 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
                        "this one later or raise %s",
                        s->keeper, (unsigned long long)s->bytes,
                        (unsigned long long)s->limit, s->key);
-    PL_RETURN_IF(pl_try_alloc(p->total ? (size_t)p->total : 1, "an upload", &data));
+    PL_RETURN_IF(
+        pl_try_alloc_bare(p->total ? (size_t)p->total : 1, "an upload", &data));
     staging_blob *b = pl_alloc(sizeof *b);
     b->hash = p->hash;
     b->data = data;

@@ -37,20 +37,28 @@ void blob_name(const blob_record *blob, pl_hash *out)
     pl_hasher_end(&hasher, out);
 }
 
-enum { TOGETHER = 16 }; /* chunks that are hashed, or read, at once */
+enum { TOGETHER = 4 }; /* chunks that are hashed at once */
+
+/* Hashes of up to TOGETHER chunks from `at` on; how many bytes they have. */
+static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
+                            pl_buf *out)
+{
+    pl_piece pieces[TOGETHER];
+    pl_hash hashes[TOGETHER];
+    uint64_t end = at;
+    size_t n = 0;
+    for (; n < TOGETHER && end < bytes; end += pieces[n++].len)
+        pieces[n] = (pl_piece){data + end, chunk_bytes_at(bytes, end)};
+    pl_hash_many("chunk", pieces, n, hashes);
+    pl_buf_append(out, hashes, n * sizeof *hashes);
+    return end - at;
+}
 
 /* Appends the hashes of its chunks, and gives the blob's name. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
-    pl_piece pieces[TOGETHER];
-    pl_hash hashes[TOGETHER];
-    for (uint64_t at = 0; at < blob->bytes;) {
-        size_t n = 0;
-        for (; n < TOGETHER && at < blob->bytes; at += pieces[n++].len)
-            pieces[n] = (pl_piece){data + at, chunk_bytes_at(blob->bytes, at)};
-        pl_hash_many("chunk", pieces, n, hashes);
-        pl_buf_append(&blob->chunks, hashes, n * sizeof *hashes);
-    }
+    for (uint64_t at = 0; at < blob->bytes;)
+        at += hash_chunks(data, at, blob->bytes, &blob->chunks);
     blob_name(blob, out);
 }
 
@@ -59,6 +67,24 @@ void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out)
     blob_record blob = {.bytes = bytes};
     identify(data, &blob, out);
     pl_buf_destroy(&blob.chunks);
+}
+
+void pl_blob_hash_some(pl_blob_hashing *h, const void *data, uint64_t there)
+{
+    const uint64_t group = (uint64_t)TOGETHER * PL_CHUNK_BYTES;
+    while (there - h->hashed >= group)
+        h->hashed += hash_chunks(data, h->hashed, h->hashed + group, &h->chunks);
+}
+
+void pl_blob_hash_end(pl_blob_hashing *h, const void *data, uint64_t bytes,
+                      pl_hash *out)
+{
+    while (h->hashed < bytes)
+        h->hashed += hash_chunks(data, h->hashed, bytes, &h->chunks);
+    blob_record blob = {.bytes = bytes, .chunks = h->chunks};
+    blob_name(&blob, out);
+    pl_buf_destroy(&blob.chunks);
+    *h = (pl_blob_hashing){.hashed = 0};
 }
 
 pl_hash blob_chunk(const blob_record *blob, size_t i)
@@ -131,53 +157,111 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
     return status;
 }
 
-/* Copies the part of chunk i that lies in [offset, offset + len). */
-static pl_status read_part(pl_store *store, const blob_record *blob, size_t i,
-                           uint64_t offset, size_t len, uint8_t *out)
+/* What is wanted of a blob, and where to. */
+typedef struct blob_range {
+    pl_store *store;
+    const blob_record *blob;
+    uint64_t offset;
+    size_t len;
+    uint8_t *out;
+} blob_range;
+
+/* Copies the part of chunk i that lies in the range. */
+static void copy_part(const blob_range *r, size_t i, const chunk_view *chunk)
+{
+    uint64_t start = (uint64_t)i * PL_CHUNK_BYTES;
+    uint64_t from = start > r->offset ? start : r->offset;
+    uint64_t to = start + PL_CHUNK_BYTES;
+    if (to > r->offset + r->len)
+        to = r->offset + r->len;
+    memcpy(r->out + (from - r->offset), chunk->data + (from - start),
+           (size_t)(to - from));
+}
+
+static size_t bytes_of_chunk(const blob_range *r, size_t i)
+{
+    return chunk_bytes_at(r->blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+}
+
+static pl_status read_one(const blob_range *r, size_t i, bool checked)
 {
     chunk_view chunk;
-    uint64_t start = (uint64_t)i * PL_CHUNK_BYTES;
-    uint64_t from = start > offset ? start : offset;
-    uint64_t to = start + PL_CHUNK_BYTES;
-    if (to > offset + len)
-        to = offset + len;
-    pl_hash id = blob_chunk(blob, i);
-    PL_RETURN_IF(open_chunk(store, &id, chunk_bytes_at(blob->bytes, start), &chunk));
-    memcpy(out + (from - offset), chunk.data + (from - start), (size_t)(to - from));
+    pl_hash id = blob_chunk(r->blob, i);
+    size_t bytes = bytes_of_chunk(r, i);
+    PL_RETURN_IF(checked ? open_chunk(r->store, &id, bytes, &chunk)
+                         : chunk_lend(store_source(r->store), &id, bytes, &chunk));
+    copy_part(r, i, &chunk);
     chunk_close(&chunk);
     return PL_OK;
 }
 
-static pl_status read_range(pl_store *store, const pl_hash *id, const blob_record *blob,
-                            uint64_t offset, size_t len, uint8_t *out)
+/* Several whose hashes are checked at once; false: look at them one by one. */
+static bool read_some(const blob_range *r, size_t first, size_t n)
+{
+    chunk_view chunks[TOGETHER];
+    pl_hash ids[TOGETHER];
+    size_t bytes[TOGETHER];
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = blob_chunk(r->blob, first + i);
+        bytes[i] = bytes_of_chunk(r, first + i);
+    }
+    if (chunk_open_all(store_source(r->store), ids, bytes, n, chunks) != PL_OK)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        copy_part(r, first + i, &chunks[i]);
+        chunk_close(&chunks[i]);
+    }
+    return true;
+}
+
+static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked)
 {
     char text[PL_HASH_TEXT];
-    if (offset > blob->bytes || len > blob->bytes - offset)
+    if (r->offset > r->blob->bytes || r->len > r->blob->bytes - r->offset)
         return pl_fail(PL_ERR_ARG,
                        "blob %s has %llu bytes; %zu from %llu on were asked",
-                       short_hash(id, text), (unsigned long long)blob->bytes, len,
-                       (unsigned long long)offset);
-    if (!len)
+                       short_hash(id, text), (unsigned long long)r->blob->bytes, r->len,
+                       (unsigned long long)r->offset);
+    if (!r->len)
         return PL_OK;
-    size_t last = (size_t)((offset + len - 1) / PL_CHUNK_BYTES);
-    for (size_t i = (size_t)(offset / PL_CHUNK_BYTES); i <= last; i++) {
-        pl_status status = read_part(store, blob, i, offset, len, out);
+    size_t end = (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1;
+    for (size_t i = (size_t)(r->offset / PL_CHUNK_BYTES), n; i < end; i += n) {
+        n = end - i < TOGETHER ? end - i : TOGETHER;
+        if (checked && n > 1 && read_some(r, i, n))
+            continue;
+        n = 1;
+        pl_status status = read_one(r, i, checked);
         if (status != PL_OK)
             return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(id, text),
-                              i, blob->chunks.len / PL_HASH_BYTES);
+                              i, r->blob->chunks.len / PL_HASH_BYTES);
     }
     return PL_OK;
+}
+
+static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range *range,
+                           bool checked)
+{
+    blob_record record;
+    range->store = part_of(store, blob);
+    range->blob = &record;
+    PL_RETURN_IF(find_blob(store_source(range->store), blob, &record));
+    pl_status status = read_range(range, blob, checked);
+    pl_buf_destroy(&record.chunks);
+    return status;
 }
 
 pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    blob_record record;
-    store = part_of(store, blob);
-    PL_RETURN_IF(find_blob(store_source(store), blob, &record));
-    pl_status status = read_range(store, blob, &record, offset, len, out);
-    pl_buf_destroy(&record.chunks);
-    return status;
+    blob_range range = {.offset = offset, .len = len, .out = out};
+    return read_blob(store, blob, &range, true);
+}
+
+pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
+                             size_t len, void *out)
+{
+    blob_range range = {.offset = offset, .len = len, .out = out};
+    return read_blob(store, blob, &range, false);
 }
 
 /* ---- in a transaction ---- */

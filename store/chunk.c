@@ -2,6 +2,8 @@
 #include "store/chunk.h"
 #include "store/delta.h"
 
+#include <string.h>
+
 static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out)
 {
     row_key key = key_of_pack(chunk->pack, chunk->number);
@@ -75,19 +77,62 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
     return pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash");
 }
 
+static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
+                            chunk_record *out)
+{
+    bool found = false;
+    PL_RETURN_IF(chunk_read(from, id, out, &found));
+    if (!found)
+        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
+    if (out->bytes != expected)
+        return pl_fail(PL_ERR_DAMAGED, "it has %llu bytes where %zu belong",
+                       (unsigned long long)out->bytes, expected);
+    return PL_OK;
+}
+
 pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                      chunk_view *out)
 {
     chunk_record chunk;
-    bool found = false;
     *out = (chunk_view){.data = NULL};
-    PL_RETURN_IF(chunk_read(from, id, &chunk, &found));
-    if (!found)
-        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
-    if (chunk.bytes != expected)
-        return pl_fail(PL_ERR_DAMAGED, "it has %llu bytes where %zu belong",
-                       (unsigned long long)chunk.bytes, expected);
+    PL_RETURN_IF(find_chunk(from, id, expected, &chunk));
     return chunk_load(from, id, &chunk, out);
+}
+
+pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
+                     chunk_view *out)
+{
+    chunk_record chunk;
+    *out = (chunk_view){.data = NULL};
+    PL_RETURN_IF(find_chunk(from, id, expected, &chunk));
+    PL_RETURN_IF(load_at(from, &chunk, 0, out));
+    if (out->len == expected)
+        return PL_OK;
+    chunk_close(out);
+    return pl_fail(PL_ERR_DAMAGED, "it does not have its length");
+}
+
+pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
+                         size_t n, chunk_view *out)
+{
+    pl_status status = PL_OK;
+    pl_piece *pieces = pl_alloc(n * sizeof *pieces);
+    pl_hash *got = pl_alloc(n * sizeof *got);
+    memset(out, 0, n * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        PL_TRY(chunk_lend(from, &ids[i], expected[i], &out[i]));
+        pieces[i] = (pl_piece){out[i].data, out[i].len};
+    }
+    pl_hash_many("chunk", pieces, n, got);
+    for (size_t i = 0; i < n; i++)
+        if (!pl_hash_equal(&got[i], &ids[i]))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash"));
+done:
+    for (size_t i = 0; status != PL_OK && i < n; i++)
+        chunk_close(&out[i]);
+    pl_free(pieces);
+    pl_free(got);
+    return status;
 }
 
 void chunk_close(chunk_view *view)

@@ -26,6 +26,13 @@ typedef struct chunk_view {
 /* ERR_DAMAGED says how, without the chunk's name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
+/* The same without the check of its hash, for somebody who has the whole's checked. */
+PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
+                                   chunk_view *out);
+/* n chunks, their hashes checked side by side; if any fails none is open. */
+PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
+                                       const size_t *expected, size_t n,
+                                       chunk_view *out);
 /* With its record at hand. */
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);

@@ -49,7 +49,8 @@ void pl_store_close(pl_store **store);
  * own writer. READ of FOLDER shows all as one store; WRITE and CREATE take a part. */
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
-PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);       /* 0: none; ERR_DAMAGED */
+PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
+                                       int *n); /* 0: none; ERR_DAMAGED */
 /* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
  * a store of another number. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
@@ -130,6 +131,10 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
 /* Reads [offset, offset+len) and checks chunk hashes; ERR_DAMAGED names blob and chunk.
  */
 PL_MUST_CHECK pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob,
+                                           uint64_t offset, size_t len, void *out);
+/* The same without the hashes (the database has checksums of its own): to be sent to
+ * somebody who checks that of the whole blob. */
+PL_MUST_CHECK pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
 PL_MUST_CHECK pl_status pl_store_get_version(pl_store *store, const char *module,
                                              uint64_t number, pl_version *out);
@@ -300,6 +305,15 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
 
 /* Identity of a blob without storing it: hash over length and chunk hashes. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
+/* The same of a blob whose bytes come one after another: `there` bytes of it lie at
+ * `data` by now. Starts as zeros; the end gives the hash of all `bytes` and frees. */
+typedef struct pl_blob_hashing {
+    pl_buf chunks;
+    uint64_t hashed;
+} pl_blob_hashing;
+void pl_blob_hash_some(pl_blob_hashing *h, const void *data, uint64_t there);
+void pl_blob_hash_end(pl_blob_hashing *h, const void *data, uint64_t bytes,
+                      pl_hash *out);
 
 #ifdef __cplusplus
 }

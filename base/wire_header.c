@@ -1,0 +1,102 @@
+/* The header of messages, byte by byte (docs/PROTOCOL.md 1.1). */
+#include "base/wire_parts.h"
+
+#include <string.h>
+
+/* Header offsets. */
+enum {
+    AT_MAGIC = 0,
+    AT_MAJOR = 4,
+    AT_MINOR = 5,
+    AT_TYPE = 6,
+    AT_FLAGS = 8,
+    AT_HEADER_LEN = 10,
+    AT_BODY_LEN = 12,
+    AT_DATA_LEN = 16,
+    AT_RESERVED_1 = 20,
+    AT_REQUEST = 24,
+    AT_EPOCH = 32,
+    AT_TOKEN = 40,
+    AT_RESERVED_2 = 48,
+    AT_CHECKSUM = 56
+};
+static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
+
+static void put_le(uint8_t *out, uint64_t value, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_le(const uint8_t *in, size_t width)
+{
+    uint64_t value = 0;
+    for (size_t i = width; i-- > 0;)
+        value = value << 8 | in[i];
+    return value;
+}
+
+/* Over the header with its checksum field zero, the body and the data. */
+static uint64_t sum_of(const uint8_t header[WIRE_HEADER_BYTES], const void *body,
+                       size_t body_len, const void *data, size_t data_len)
+{
+    uint8_t blank[WIRE_HEADER_BYTES];
+    memcpy(blank, header, WIRE_HEADER_BYTES);
+    memset(blank + AT_CHECKSUM, 0, WIRE_HEADER_BYTES - AT_CHECKSUM);
+    pl_piece pieces[] = {
+        {blank, WIRE_HEADER_BYTES}, {body, body_len}, {data, data_len}};
+    return pl_checksum_pieces(pieces, 3);
+}
+
+void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES])
+{
+    memset(out, 0, WIRE_HEADER_BYTES);
+    memcpy(out + AT_MAGIC, magic, sizeof magic);
+    out[AT_MAJOR] = PL_WIRE_VERSION;
+    put_le(out + AT_TYPE, message->type, 2);
+    put_le(out + AT_HEADER_LEN, WIRE_HEADER_BYTES, 2);
+    put_le(out + AT_BODY_LEN, message->body.len, 4);
+    put_le(out + AT_DATA_LEN, message->data.len, 4);
+    put_le(out + AT_REQUEST, message->request, 8);
+    put_le(out + AT_EPOCH, message->epoch, 8);
+    put_le(out + AT_TOKEN, message->token, 8);
+    uint64_t sum = sum_of(out, message->body.data, message->body.len,
+                          message->data.data, message->data.len);
+    put_le(out + AT_CHECKSUM, sum, 8);
+}
+
+static bool header_is_known(const uint8_t *header)
+{
+    return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
+           header[AT_MAJOR] == PL_WIRE_VERSION && get_le(header + AT_FLAGS, 2) == 0 &&
+           get_le(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
+           get_le(header + AT_RESERVED_1, 4) == 0 &&
+           get_le(header + AT_RESERVED_2, 8) == 0;
+}
+
+/* A message has one spelling: without data there is no third frame. */
+bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
+{
+    if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||
+        frames[0].len != WIRE_HEADER_BYTES)
+        return false;
+    const uint8_t *header = frames[0].data;
+    bool has_data = n_frames == WIRE_FRAMES_MAX;
+    wire_frame body = frames[1], data = has_data ? frames[2] : (wire_frame){NULL, 0};
+    if (!header_is_known(header) || body.len > PL_WIRE_BODY_MAX ||
+        data.len > PL_WIRE_DATA_MAX || has_data != (data.len > 0) ||
+        get_le(header + AT_BODY_LEN, 4) != body.len ||
+        get_le(header + AT_DATA_LEN, 4) != data.len ||
+        get_le(header + AT_CHECKSUM, 8) !=
+            sum_of(header, body.data, body.len, data.data, data.len))
+        return false;
+    out->type = (uint16_t)get_le(header + AT_TYPE, 2);
+    out->request = get_le(header + AT_REQUEST, 8);
+    out->epoch = get_le(header + AT_EPOCH, 8);
+    out->token = get_le(header + AT_TOKEN, 8);
+    pl_buf_clear(&out->body);
+    pl_buf_clear(&out->data);
+    pl_buf_append(&out->body, body.data, body.len);
+    pl_buf_append(&out->data, data.data, data.len);
+    return true;
+}

@@ -1,0 +1,246 @@
+/* folder: outer; label: integration */
+/* Downloads from a home that answers as no home should. */
+#include "outer/outer.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef enum habit {
+    GOOD,
+    SHORT,     /* pieces of 300,000 bytes */
+    TWICE,     /* every answer twice, and one to nobody before it */
+    LOSES_ONE, /* the third question */
+    BACKWARDS, /* the second to fourth question, once */
+    GROWS,     /* the blob, while it is sent */
+    TOO_LONG,  /* a piece that goes beyond the end */
+    EMPTY,     /* pieces without bytes */
+    OTHER_BYTES,
+    ENDLESS /* says that it has 2^60 bytes, and gives up */
+} habit;
+
+enum { BYTES = 9 * PL_WIRE_DATA_MAX + 12345, HELD = 3, PATIENCE_MS = 20000 };
+
+typedef struct fake {
+    pl_socket *socket;
+    habit habit;
+    uint64_t bytes;
+    int n_asked;
+    pl_message held[HELD];
+    int n_held;
+    atomic_bool stop;
+} fake;
+
+static uint8_t data[BYTES];
+static pl_hash names[2]; /* of all, and of nothing */
+
+static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
+{
+    pl_message a;
+    pl_reader r;
+    pl_reader_open(&r, "GET_BLOB", q->body.data, q->body.len);
+    uint64_t at = pl_get_u64(&r, PL_TAG_OFFSET, 0), total = f->bytes;
+    uint64_t left = total - at;
+    uint64_t most = f->habit == SHORT ? 300000 : PL_WIRE_DATA_MAX;
+    pl_message_init(&a, PL_MSG_BLOB);
+    a.request = q->request;
+    if (f->habit == GROWS && at > 0)
+        total++;
+    if (f->habit == TOO_LONG)
+        total = at + 10;
+    if (f->habit == ENDLESS)
+        total = 1ull << 60;
+    if (f->habit == ENDLESS && at >= f->bytes / 2)
+        pl_wire_error(&a, q->request, PL_ERR_NOT_FOUND, "it has gone");
+    else {
+        pl_put_u64(&a.body, PL_TAG_TOTAL, total);
+        if (f->habit != EMPTY && left > 0)
+            pl_buf_append(&a.data, data + at, (size_t)(left < most ? left : most));
+        if (f->habit == OTHER_BYTES && at > 0)
+            a.data.data[7] ^= 1;
+    }
+    for (int i = f->habit == TWICE ? 0 : 2; i < 3; i++) {
+        a.request = i == 0 ? q->request + 1000000 : q->request;
+        assert_int_equal(pl_wire_send_to(f->socket, peer, &a), PL_OK);
+    }
+    pl_message_destroy(&a);
+}
+
+/* False: this question is lost, or is answered later. */
+static bool answers_now(fake *f, pl_message *q)
+{
+    f->n_asked++;
+    if (f->habit == LOSES_ONE && f->n_asked == 3)
+        return false;
+    if (f->habit != BACKWARDS || f->n_asked == 1 || f->n_held == HELD)
+        return true;
+    f->held[f->n_held++] = *q;
+    pl_message_init(q, 0);
+    return false;
+}
+
+static void serve(void *context)
+{
+    fake *f = context;
+    pl_message q;
+    pl_peer peer;
+    pl_message_init(&q, 0);
+    while (!atomic_load(&f->stop)) {
+        bool ready;
+        pl_wire_poll(&f->socket, 1, NULL, 0, 10, &ready);
+        while (pl_wire_recv(f->socket, &peer, &q) == PL_OK) {
+            if (answers_now(f, &q))
+                answer_piece(f, &peer, &q);
+            for (int i = HELD; f->n_held == HELD && i-- > 0;)
+                if (f->held[i].type != 0) {
+                    answer_piece(f, &peer, &f->held[i]);
+                    pl_message_destroy(&f->held[i]);
+                }
+        }
+    }
+    pl_message_destroy(&q);
+}
+
+/* The status of a download; `out` begins with a word that must stay. */
+static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
+{
+    char address[PL_ADDRESS_MAX];
+    const char *homes[] = {address};
+    fake f = {.habit = way, .bytes = bytes};
+    pl_thread *thread = NULL;
+    pl_client *client = NULL;
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f.socket, address), PL_OK);
+    assert_int_equal(pl_thread_start("home", serve, &f, &thread), PL_OK);
+    pl_client_options options = {
+        .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
+    assert_int_equal(pl_client_create(&options, &client), PL_OK);
+    pl_buf_append(out, "head", 4);
+    pl_status status = pl_client_get_blob(client, "x", name, out);
+    pl_client_destroy(&client);
+    atomic_store(&f.stop, true);
+    pl_thread_join(&thread);
+    pl_wire_close(&f.socket);
+    assert_memory_equal(out->data, "head", 4);
+    return status;
+}
+
+static void check_whole(habit way)
+{
+    pl_buf out = {0};
+    assert_int_equal(fetch(way, BYTES, &names[0], &out), PL_OK);
+    assert_int_equal(out.len, 4 + BYTES);
+    assert_memory_equal(out.data + 4, data, BYTES);
+    pl_buf_destroy(&out);
+}
+
+static void check_refused(habit way, pl_status expected, size_t most_memory)
+{
+    pl_buf out = {0};
+    assert_int_equal(fetch(way, BYTES, &names[0], &out), expected);
+    assert_int_equal(out.len, 4);
+    assert_true(out.cap <= most_memory);
+    pl_buf_destroy(&out);
+}
+
+static void a_blob_arrives_whole_in_pieces_of_any_size(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    check_whole(GOOD);
+    check_whole(SHORT);
+    assert_int_equal(fetch(GOOD, 0, &names[1], &out), PL_OK);
+    assert_int_equal(out.len, 4);
+    pl_buf_destroy(&out);
+}
+
+static void answers_that_come_twice_or_to_nobody_do_no_harm(void **state)
+{
+    (void)state;
+    check_whole(TWICE);
+}
+
+static void a_lost_answer_is_asked_for_again(void **state)
+{
+    (void)state;
+    check_whole(LOSES_ONE);
+}
+
+static void answers_out_of_order_are_asked_for_again(void **state)
+{
+    (void)state;
+    check_whole(BACKWARDS);
+}
+
+static void a_home_that_contradicts_itself_is_refused(void **state)
+{
+    (void)state;
+    check_refused(GROWS, PL_ERR_PROTO, SIZE_MAX);
+    check_refused(TOO_LONG, PL_ERR_PROTO, SIZE_MAX);
+    check_refused(EMPTY, PL_ERR_PROTO, SIZE_MAX);
+}
+
+static void bytes_that_are_not_what_their_name_says_are_refused(void **state)
+{
+    (void)state;
+    check_refused(OTHER_BYTES, PL_ERR_DAMAGED, SIZE_MAX);
+    assert_non_null(strstr(pl_last_error(), "fsck"));
+}
+
+static void memory_follows_what_has_arrived_not_what_was_announced(void **state)
+{
+    (void)state;
+    check_refused(ENDLESS, PL_ERR_NOT_FOUND, 4 * (size_t)BYTES);
+}
+
+static void a_blob_hashed_as_it_comes_has_its_name(void **state)
+{
+    (void)state;
+    static const uint64_t steps[] = {1, 999999, PL_WIRE_DATA_MAX, 3000000, BYTES};
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+        pl_blob_hashing h = {.hashed = 0};
+        pl_hash got;
+        uint64_t there = 0;
+        while (there < BYTES && there < 4000 * steps[s]) {
+            there = BYTES - there < steps[s] ? BYTES : there + steps[s];
+            pl_blob_hash_some(&h, data, there);
+        }
+        pl_blob_hash_end(&h, data, BYTES, &got);
+        assert_true(pl_hash_equal(&got, &names[0]));
+    }
+}
+
+static int make_data(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BYTES; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    pl_blob_hash(data, BYTES, &names[0]);
+    pl_blob_hash(data, 0, &names[1]);
+    return 0;
+}
+
+static int end_wire(void **state)
+{
+    (void)state;
+    pl_wire_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_blob_arrives_whole_in_pieces_of_any_size),
+        cmocka_unit_test(answers_that_come_twice_or_to_nobody_do_no_harm),
+        cmocka_unit_test(a_lost_answer_is_asked_for_again),
+        cmocka_unit_test(answers_out_of_order_are_asked_for_again),
+        cmocka_unit_test(a_home_that_contradicts_itself_is_refused),
+        cmocka_unit_test(bytes_that_are_not_what_their_name_says_are_refused),
+        cmocka_unit_test(memory_follows_what_has_arrived_not_what_was_announced),
+        cmocka_unit_test(a_blob_hashed_as_it_comes_has_its_name),
+    };
+    return cmocka_run_group_tests(tests, make_data, end_wire);
+}
