@@ -5,19 +5,23 @@
  * Each commit is what a home writes for one module: parameters and momentum of the
  * next version (the bytes of the row, half each); the momentum of two versions before
  * is deleted by it. `written` is what the process gave to the disk for each byte
- * stored, flushes and compactions included. The store lies in a new folder inside the
- * given one and is removed. */
+ * stored, flushes and compactions included. Each commit has a turn beside it: the same
+ * bytes written to a file and flushed (`of plain`), and each reading one of as many
+ * bytes out of a file in the page cache (`of cache`): medians of both shares. The store
+ * lies in a new folder inside the given one; all of it is removed. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 typedef struct bench {
-    char folder[PL_PATH_MAX];
+    char folder[PL_PATH_MAX], plain[PL_PATH_MAX + 8];
     int64_t repeats;
     pl_store *store;
     uint8_t *data;
-    double *seconds;
+    double *seconds, *share, *read_share; /* [repeats] */
 } bench;
 
 static int by_value(const void *a, const void *b)
@@ -68,17 +72,41 @@ done:
     return status;
 }
 
+/* The disk and the page cache alone: seconds to write and flush a new file, or to read
+ * it back. */
+static double plain_seconds(const bench *b, size_t bytes, bool reads)
+{
+    int file = open(b->plain, reads ? O_RDONLY : O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    double start = pl_now();
+    ssize_t n = reads ? pread(file, b->data, bytes, 0) : write(file, b->data, bytes);
+    bool good = n == (ssize_t)bytes && (reads || fsync(file) == 0);
+    double seconds = pl_now() - start;
+    close(file);
+    return good ? seconds : 0;
+}
+
+static pl_status read_one(bench *b, size_t half, uint64_t number, double *seconds)
+{
+    pl_version v;
+    double start = pl_now();
+    PL_RETURN_IF(pl_store_get_version(b->store, "bench/x", number, &v));
+    pl_status status = pl_store_read_blob(b->store, &v.params, 0, half, b->data);
+    *seconds = pl_now() - start;
+    pl_version_clear(&v);
+    return status;
+}
+
 static pl_status read_all(bench *b, size_t half, uint64_t count, double *seconds)
 {
-    double start = pl_now();
+    *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
-        pl_version v;
-        PL_RETURN_IF(pl_store_get_version(b->store, "bench/x", n, &v));
-        pl_status status = pl_store_read_blob(b->store, &v.params, 0, half, b->data);
-        pl_version_clear(&v);
-        PL_RETURN_IF(status);
+        double store = 0, plain = 0;
+        PL_RETURN_IF(read_one(b, half, n, &store)); /* into the page cache */
+        PL_RETURN_IF(read_one(b, half, n, &store));
+        plain = plain_seconds(b, half, true);
+        b->read_share[n] = plain / store;
+        *seconds += store;
     }
-    *seconds = pl_now() - start;
     return PL_OK;
 }
 
@@ -98,37 +126,49 @@ static pl_status run_size(bench *b, size_t bytes)
     size_t n = (size_t)b->repeats;
     PL_RETURN_IF(pl_remove_tree(b->folder));
     PL_RETURN_IF(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
-    uint64_t before = written_bytes();
+    uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
         refill(b, bytes, i);
+        uint64_t before = written_bytes();
         double start = pl_now();
         PL_RETURN_IF(commit(b, bytes, i, &parent));
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
+        stored += written_bytes() - before;
+        b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
-    double amplification = (double)(written_bytes() - before) / (double)(n * bytes);
+    double amplification = (double)stored / (double)(n * bytes);
     PL_RETURN_IF(reopen(b, &open_seconds));
     PL_RETURN_IF(read_all(b, bytes / 2, n, &read_seconds));
     qsort(b->seconds, n, sizeof *b->seconds, by_value);
-    printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %7.2f  %9.0f  %8.0f\n",
+    qsort(b->share, n, sizeof *b->share, by_value);
+    qsort(b->read_share, n, sizeof *b->read_share, by_value);
+    printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %6.0f %%  "
+           "%7.0f\n",
            (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
-           b->seconds[n - 1] * 1e3, (double)(n * bytes) / total / 1e6, amplification,
-           (double)(n * bytes) / 2 / read_seconds / 1e6, open_seconds * 1e3);
+           b->seconds[n - 1] * 1e3, (double)(n * bytes) / total / 1e6,
+           1e2 * b->share[n / 2], amplification,
+           (double)(n * bytes) / 2 / read_seconds / 1e6, 1e2 * b->read_share[n / 2],
+           open_seconds * 1e3);
     pl_store_close(&b->store);
     return PL_OK;
 }
 
 static pl_status run(bench *b)
 {
-    static const size_t sizes[] = {100000, 262144, 1000000, 4000000, 16000000};
+    static const size_t sizes[] = {100000,  262144,   1000000,
+                                   4000000, 16000000, 64 << 20};
     const size_t n_sizes = sizeof sizes / sizeof *sizes;
     pl_status status = PL_OK;
     void *data = NULL;
     PL_TRY(pl_try_alloc(sizes[n_sizes - 1], "the bytes to store", &data));
     b->data = data;
-    b->seconds = pl_alloc((size_t)b->repeats * sizeof *b->seconds);
-    printf("%12s  %8s  %8s  %8s  %7s  %7s  %9s  %8s\n", "a commit", "p50 ms", "p90 ms",
-           "max ms", "MB/s", "written", "read MB/s", "open ms");
+    b->seconds = pl_alloc(3 * (size_t)b->repeats * sizeof *b->seconds);
+    b->share = b->seconds + b->repeats;
+    b->read_share = b->share + b->repeats;
+    printf("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %8s  %7s\n", "a commit", "p50 ms",
+           "p90 ms", "max ms", "MB/s", "of plain", "written", "read MB/s", "of cache",
+           "open ms");
     for (size_t i = 0; i < n_sizes; i++)
         PL_TRY(run_size(b, sizes[i]));
 done:
@@ -157,7 +197,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_store: cannot make a folder in %s\n", parent);
         return pl_status_exit_code(PL_ERR_IO);
     }
+    snprintf(b.plain, sizeof b.plain, "%s.plain", b.folder);
     pl_status status = run(&b);
+    unlink(b.plain);
     if (status != PL_OK)
         fprintf(stderr, "bench_store: %s\n", pl_last_error());
     return pl_status_exit_code(status);

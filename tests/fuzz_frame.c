@@ -1,21 +1,14 @@
 /* folder: base
  *
  * Frames from the network: mode, header, then length of the body (4), body, data. The
- * checks are private to base/wire.c, which is therefore part of this file. */
-#include "base/wire.c"
+ * checks are private to base/wire_header.c, which is therefore part of this file. */
+#include "base/wire_header.c"
 #include "tests/fuzz.h"
 
-enum { PREFIX = 1 + HEADER_BYTES + 4 };
+enum { PREFIX = 1 + WIRE_HEADER_BYTES + 4 };
 
-static void put_frame(zmq_msg_t *frame, const void *data, size_t len)
-{
-    zmq_msg_init_size(frame, len);
-    if (len)
-        memcpy(zmq_msg_data(frame), data, len);
-}
-
-static void forge(uint8_t header[HEADER_BYTES], const uint8_t *body, size_t body_len,
-                  const uint8_t *data, size_t data_len)
+static void forge(uint8_t header[WIRE_HEADER_BYTES], const uint8_t *body,
+                  size_t body_len, const uint8_t *data, size_t data_len)
 {
     put_le(header + AT_BODY_LEN, body_len, 4);
     put_le(header + AT_DATA_LEN, data_len, 4);
@@ -24,33 +17,32 @@ static void forge(uint8_t header[HEADER_BYTES], const uint8_t *body, size_t body
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
-    uint8_t header[HEADER_BYTES];
+    uint8_t header[WIRE_HEADER_BYTES];
     pl_message m;
     if (len < PREFIX)
         return 0;
-    size_t body_len = fuzz_u32(input + 1 + HEADER_BYTES);
+    size_t body_len = fuzz_u32(input + 1 + WIRE_HEADER_BYTES);
     const uint8_t *body = input + PREFIX;
     if (body_len > len - PREFIX)
         body_len = len - PREFIX;
     size_t data_len = len - PREFIX - body_len;
-    memcpy(header, input + 1, HEADER_BYTES);
+    memcpy(header, input + 1, WIRE_HEADER_BYTES);
     if (input[0] & 1)
         forge(header, body, body_len, body + body_len, data_len);
-    frame_list in = {.count = input[0] & 2 ? 2 : 3};
+    size_t n = input[0] & 2 ? 2 : 3;
     if (input[0] & 4)
-        in.count = input[0] >> 3 & 3; /* too few */
-    put_frame(&in.frame[0], header, input[0] & 64 ? HEADER_BYTES - 1 : HEADER_BYTES);
-    put_frame(&in.frame[1], body, body_len);
-    put_frame(&in.frame[2], body + body_len, data_len);
+        n = input[0] >> 3 & 7; /* too few, too many */
+    const wire_frame frames[WIRE_FRAMES_MAX] = {
+        {header, WIRE_HEADER_BYTES - (input[0] >> 6 & 1)},
+        {body, body_len},
+        {body + body_len, data_len}};
     pl_message_init(&m, 0);
-    if (frames_decode(&in, &m)) {
+    if (wire_decode(frames, n, &m)) {
         pl_reader r;
         pl_reader_open(&r, "fuzz", m.body.data, m.body.len);
         (void)pl_get_u64(&r, 1, 0);
     }
     pl_message_destroy(&m);
-    for (int i = 0; i < FRAMES_MAX; i++)
-        zmq_msg_close(&in.frame[i]);
     return 0;
 }
 
@@ -59,13 +51,13 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     pl_buf seed = {0};
     pl_message m;
     for (int i = 0; i < 8; i++) {
-        uint8_t header[HEADER_BYTES], mode = (uint8_t)(i & 1 ? 3 : 0), body_len[4];
+        uint8_t header[WIRE_HEADER_BYTES], mode = (uint8_t)(i & 1 ? 3 : 0), body_len[4];
         pl_message_init(&m, 0);
         pl_wire_error(&m, 7, PL_ERR_BUSY, "the thing is in use; wait");
         if (i & 2)
             pl_buf_append(&m.data, "bulk bytes", 10);
         mode = (uint8_t)(i & 2 ? mode & 1 : mode | 2);
-        header_encode(&m, header);
+        wire_header_encode(&m, header);
         put_le(body_len, m.body.len, 4);
         pl_buf_clear(&seed);
         pl_buf_append(&seed, &mode, 1);
