@@ -320,7 +320,8 @@ static pl_status whole_step(bench *x, double *seconds)
     const pl_shape shape = {x->vocab,  x->width,   x->heads, x->kv_heads, x->D, x->ffn,
                             x->blocks, x->context, true,     10000.0,     1e-5};
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    const pl_model_options options = {x->batch, x->context, true};
+    const pl_model_options options = {
+        .batch = x->batch, .context = x->context, .training = true};
     pl_topology *topology = NULL;
     pl_model *model = NULL;
     void *params = NULL;
@@ -355,7 +356,8 @@ static void release(bench *x)
 static pl_status run(bench *x)
 {
     double step = 0;
-    const pl_backend_options options = {x->backend, x->threads, 0, x->precision};
+    const pl_backend_options options = {
+        .name = x->backend, .n_threads = x->threads, .precision = x->precision};
     PL_RETURN_IF(pl_backend_open(&options, &x->be));
     printf("%s, %d threads; batch %d x %d, width %d, heads %d/%d x %d, ffn %d, blocks "
            "%d, vocab %d\n",

@@ -158,7 +158,8 @@ static pl_status make_tokens(bench *b)
 
 static pl_status open_precision(bench *b)
 {
-    const pl_backend_options backend = {b->q->backend, b->q->threads, 0, b->precision};
+    const pl_backend_options backend = {
+        .name = b->q->backend, .n_threads = b->q->threads, .precision = b->precision};
     const pl_model_options model = {.batch = 1, .context = b->shape.context};
     PL_RETURN_IF(pl_backend_open(&backend, &b->backend));
     PL_RETURN_IF(pl_model_create(b->backend, b->topology, &model, &b->model));

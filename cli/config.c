@@ -265,6 +265,11 @@ static const pl_key keys[] = {
      "", "auto: the best that this machine has", false},
     {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0, "auto|f32|bf16",
      "", "of activations and products; sums and parameters are fp32", false},
+    {"workers.recompute", PL_KEY_BOOL, AT(recompute), "false", 0, 0, NULL, "",
+     "activations are computed again in the backward pass: a third more arithmetic, "
+     "far "
+     "less memory, the same bytes",
+     true},
     {"workers.cache", PL_KEY_INT, AT(worker_cache), "512M", 0, 9e15, NULL, "bytes",
      "of modules and optimizer states that a worker keeps in memory", true},
     {"workers.ttl_ms", PL_KEY_INT, AT(ttl_ms), "2000", 100, 3600000, NULL, "ms",

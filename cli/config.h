@@ -60,7 +60,7 @@ typedef struct config {
     config_text backup;
     double audit;
     config_text hub_bind, home_bind, encrypt, advertise, metrics;
-    bool attach, local_workers;
+    bool attach, local_workers, recompute;
 } config;
 
 extern const pl_table config_table;

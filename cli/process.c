@@ -28,6 +28,7 @@
     X("cache-bytes", NUMBER, cache_bytes)                                              \
     X("staging-bytes", NUMBER, staging)                                                \
     X("threads", NUMBER, threads)                                                      \
+    X("device", NUMBER, device)                                                        \
     X("ttl-ms", NUMBER, ttl_ms)                                                        \
     X("patience-s", NUMBER, patience_s)                                                \
     X("grace-s", NUMBER, grace_s)                                                      \
@@ -40,6 +41,7 @@
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \
     X("compress", FLAG, compress)                                                      \
+    X("recompute", FLAG, recompute)                                                    \
     X("only-enrol", FLAG, only_enrol)                                                  \
     X("json", FLAG, json)                                                              \
     X("log-json", FLAG, log_json)                                                      \

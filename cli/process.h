@@ -13,7 +13,9 @@ typedef struct process {
     const char *homes[PL_HOMES_MAX];
     int n_homes;
     int64_t cache_bytes, staging, threads, ttl_ms, patience_s, expect, wait_ms, grace_s;
-    bool keep_updates, keep_momentum, compress, log_json, verbose, only_enrol, json;
+    int64_t device;
+    bool recompute, keep_updates, keep_momentum, compress, log_json, verbose,
+        only_enrol, json;
     const char *word; /* the one that no option takes; NULL: none */
     /* texts that were found out, not given */
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],

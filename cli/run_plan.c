@@ -27,8 +27,10 @@ static uint64_t worker_bytes(const run *r, const pl_outer *outer)
     uint64_t state = (uint64_t)l.n_vectors, mates = l.last >= 0 ? 3 : 0;
     uint64_t tasks = (1 + 2 * state) + (3 + 2 * state) + (7 + 3 * state) + mates;
     pl_model_plan plan;
-    pl_model_options options = {
-        .batch = (int)r->cfg.batch, .context = (int)r->cfg.context, .training = true};
+    pl_model_options options = {.batch = (int)r->cfg.batch,
+                                .context = (int)r->cfg.context,
+                                .training = true,
+                                .recompute = r->cfg.recompute};
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
     uint64_t cache = 12 * path;

@@ -134,8 +134,9 @@ static pl_status start_relay(run *r, int index)
 
 static pl_status start_worker(run *r, int index)
 {
-    char name[32], cache[PL_PATH_MAX], bytes[32], threads[32], patience[32];
+    char name[32], cache[PL_PATH_MAX], bytes[32], threads[32], patience[32], device[32];
     snprintf(name, sizeof name, "worker-%d", index + 1);
+    snprintf(device, sizeof device, "%d", index);
     snprintf(bytes, sizeof bytes, "%lld", (long long)r->cfg.worker_cache);
     snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
@@ -145,8 +146,10 @@ static pl_status start_worker(run *r, int index)
         "--name",       name,           "--cache",       run_file(r, "cache", cache),
         "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
         "--threads",    threads,        "--cache-bytes", bytes,
-        "--patience-s", patience};
-    int n = 18;
+        "--patience-s", patience,       "--device",      device};
+    int n = 20;
+    if (r->cfg.recompute)
+        argv[n++] = "--recompute";
     if (r->n_relays > 0) {
         argv[n++] = "--home";
         argv[n++] = r->relays_at[index % r->n_relays];

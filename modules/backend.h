@@ -31,6 +31,7 @@ typedef struct pl_backend_options {
     int n_threads;    /* >= 1; ignored by cuda */
     int device;       /* CUDA ordinal */
     const char *precision; /* "auto", "f32", "bf16"; "int8": cpu, to decode only */
+    bool device_turns;     /* ordinals past the last device begin again at 0 */
 } pl_backend_options;
 
 /* ERR_UNSUPPORTED names what this build or machine lacks. */

@@ -1,7 +1,8 @@
 /* The model: one path on one backend, for training or for inference.
  *
  * Parameters, gradients, moments and activations are one block each, planned at
- * create. A steady training step allocates nothing. One thread owns a model.
+ * create (and printed: pl_model_plan_bytes). A steady step allocates nothing. One
+ * thread owns a model.
  */
 #ifndef PL_MODULES_MODEL_H
 #define PL_MODULES_MODEL_H
@@ -17,6 +18,10 @@ typedef struct pl_model_options {
     int batch;     /* B, most sequences a call */
     int context;   /* T, longest sequence a call; <= shape.context */
     bool training; /* gradients, moments, stored activations */
+    /* Training keeps of each block only what enters it, and computes the rest again in
+     * the backward pass: the same bytes, about 1.3 times the arithmetic, and of a
+     * block's activations a tenth or less. */
+    bool recompute;
 } pl_model_options;
 
 typedef struct pl_model_plan {

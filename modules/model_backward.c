@@ -70,7 +70,10 @@ static void backward_head(pl_model *m, int N)
 void model_backward(pl_model *m, int B, int T)
 {
     backward_head(m, B * T);
-    for (int b = m->shape->n_blocks - 1; b >= 0; b--) {
+    int last = m->shape->n_blocks - 1;
+    for (int b = last; b >= 0; b--) {
+        if (m->options.recompute && b < last)
+            model_forward_again(m, b, B, T);
         backward_ffn(m, b, B * T);
         backward_attention(m, b, B, T);
     }

@@ -28,14 +28,20 @@ void model_forward_embed(pl_model *m, int N)
 }
 
 /* Up to the projections; positions come after. */
-void model_forward_qkv(pl_model *m, int block, int N)
+static void project_qkv(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
     int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
-    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, N);
     m->ops->matmul_forward(m->be, a->qkv, a->attn_norm,
                            model_weight(m, block, WEIGHT_QKV), N, qkv, s->width);
+}
+
+void model_forward_qkv(pl_model *m, int block, int N)
+{
+    const block_acts *a = &m->acts.blocks[block];
+    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, N);
+    project_qkv(m, block, N);
 }
 
 /* Keys carry their position from here on. */
@@ -49,9 +55,8 @@ static void forward_attention(pl_model *m, int block, int B, int T)
                               s->n_kv_heads, s->head_size);
 }
 
-/* Everything after attention: Wo and the feed-forward layer. The stream at the end
- * is not summed yet; whoever norms it next does that. */
-void model_forward_rest(pl_model *m, int block, int N)
+/* Wo and the feed-forward layer up to its last product. */
+static void forward_middle(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
@@ -64,8 +69,28 @@ void model_forward_rest(pl_model *m, int block, int N)
     m->ops->matmul_forward(m->be, a->gate_up, a->ffn_norm,
                            model_weight(m, block, WEIGHT_GATE_UP), N, 2 * F, C);
     m->ops->swiglu_forward(m->be, a->ffn, a->gate_up, N, F);
+}
+
+/* Everything after attention. The stream at the end is not summed yet; whoever norms it
+ * next does that. */
+void model_forward_rest(pl_model *m, int block, int N)
+{
+    const block_acts *a = &m->acts.blocks[block];
+    forward_middle(m, block, N);
     m->ops->matmul_forward(m->be, a->out, a->ffn, model_weight(m, block, WEIGHT_DOWN),
-                           N, C, F);
+                           N, m->shape->width, m->shape->ffn);
+}
+
+/* Here `in` has been summed by its norm, which is made again without a residual. */
+void model_forward_again(pl_model *m, int block, int B, int T)
+{
+    const block_acts *a = &m->acts.blocks[block];
+    m->ops->rmsnorm_forward(m->be, a->attn_norm, a->attn_rstd, a->in, NULL,
+                            m->params + m->at[block].attn_norm, B * T, m->shape->width,
+                            (float)m->shape->norm_eps);
+    project_qkv(m, block, B * T);
+    forward_attention(m, block, B, T);
+    forward_middle(m, block, B * T);
 }
 
 void model_forward_norm(pl_model *m, int N)

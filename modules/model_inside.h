@@ -10,8 +10,9 @@
  *   out  [N,C]  the feed-forward layer's output; in + attention + ffn as soon as
  *               the next norm has run
  *
- * In training each is a buffer of its own, read again by backward. In inference all
- * blocks share one set of buffers, and `in` and `out` are the same one.
+ * In training each is a buffer of its own, read again by backward; with `recompute`
+ * the blocks share all but their streams `in` and `out`. In inference all blocks share
+ * one set of buffers, and `in` and `out` are the same one.
  */
 #ifndef PL_MODULES_MODEL_INSIDE_H
 #define PL_MODULES_MODEL_INSIDE_H
@@ -107,6 +108,8 @@ void model_forward_embed(pl_model *m, int N);
 void model_forward_qkv(pl_model *m, int block, int N);
 void model_forward_rest(pl_model *m, int block, int N);
 void model_forward_norm(pl_model *m, int N);
+/* What a block computed between `in` and `out`, again, where another one has it now. */
+void model_forward_again(pl_model *m, int block, int B, int T);
 
 /* Classifier with gradients, then backward through all blocks; d loss / d logit is
  * scaled by the step's loss_scale. Gradients accumulate. */

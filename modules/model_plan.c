@@ -4,7 +4,8 @@
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
- * and one set of gradient buffers for all. Inference keeps one block's worth.
+ * or, when it recomputes, C, and the rest once for all; besides one set of gradient
+ * buffers. Inference keeps one block's worth.
  */
 #include "modules/model_inside.h"
 
@@ -61,19 +62,22 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn = carve_acts(arena, e, e->F);
 }
 
-/* Each block has buffers of its own; its `out` is the next one's `in`. */
+/* Each block's `out` is the next one's `in`; the rest is its own or, to be computed
+ * again, one for all. */
 static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
-                                  model_acts *acts)
+                                  bool recompute, model_acts *acts)
 {
-    block_acts unused, *block = &unused;
+    block_acts block;
     pl_act *stream = acts->embed;
     for (int b = 0; b < n_blocks; b++) {
+        if (b == 0 || !recompute) {
+            place_block(arena, e, &block);
+            block.mid = carve_acts(arena, e, e->C);
+        }
+        block.in = stream;
+        block.out = stream = carve_acts(arena, e, e->C);
         if (acts->blocks)
-            block = &acts->blocks[b];
-        place_block(arena, e, block);
-        block->in = stream;
-        block->mid = carve_acts(arena, e, e->C);
-        block->out = stream = carve_acts(arena, e, e->C);
+            acts->blocks[b] = block;
     }
 }
 
@@ -114,7 +118,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     acts->loss = carve(&arena, e.N, sizeof(float));
     acts->rows = carve(&arena, e.T * e.C, sizeof(float));
     if (options->training) {
-        place_training_blocks(&arena, &e, shape->n_blocks, acts);
+        place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
         place_gradients(&arena, &e, acts);
     } else {
         place_shared_blocks(&arena, &e, shape->n_blocks, acts);

@@ -25,7 +25,8 @@ enum { N_VARIANTS = sizeof variants / sizeof *variants };
 /* NULL where this build or machine lacks the variant. */
 static pl_backend *open_variant(const variant *v, int n_threads)
 {
-    const pl_backend_options options = {"cpu", n_threads, 0, v->precision};
+    const pl_backend_options options = {
+        .name = "cpu", .n_threads = n_threads, .precision = v->precision};
     pl_backend *be;
     const pl_status status = cpu_backend_create_isa(&options, v->isa, &be);
     assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
@@ -34,7 +35,8 @@ static pl_backend *open_variant(const variant *v, int n_threads)
 
 static pl_backend *open_ref(void)
 {
-    const pl_backend_options options = {"ref", 1, 0, "f32"};
+    const pl_backend_options options = {
+        .name = "ref", .n_threads = 1, .precision = "f32"};
     pl_backend *be;
     assert_int_equal(ref_backend_create(&options, &be), PL_OK);
     return be;
@@ -544,7 +546,7 @@ static void wrong_options_are_refused(void **state)
 {
     (void)state;
     pl_backend *be;
-    pl_backend_options options = {"cpu", 1, 0, "int4"};
+    pl_backend_options options = {.name = "cpu", .n_threads = 1, .precision = "int4"};
     assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
     assert_null(be);
     options.precision = "f32";

@@ -117,7 +117,7 @@ static pl_model *open_model(const pl_topology *t, const char *backend, pl_backen
     options.name = backend;
     options.n_threads = 1;
     options.precision = "auto";
-    const pl_model_options extents = {SEQUENCES, TOKENS, true};
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, false};
     std::vector<float> params(pl_topology_path_params(t));
     for (int s = 0; s < pl_topology_n_slots(t); s++)
         pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);

@@ -538,6 +538,17 @@ static void inference_plans_no_activations_for_each_block(void **state)
                              4 * pl_topology_path_params(t));
             pl_topology_destroy(&t);
         }
+    pl_model_plan small;
+    pl_topology *deep;
+    pl_shape shape = tiny;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_model_options again = {
+        .batch = 2, .context = 8, .training = true, .recompute = true};
+    shape.n_blocks = 20;
+    assert_int_equal(pl_topology_create(&shape, &spec, &deep), PL_OK);
+    pl_model_plan_bytes(deep, &again, PL_F32, &small);
+    pl_topology_destroy(&deep);
+    assert_true(3 * small.acts_bytes < plan[1][1].acts_bytes);
     assert_int_equal(plan[0][0].acts_bytes, plan[0][1].acts_bytes);
     assert_true(plan[1][1].acts_bytes > 5 * plan[1][0].acts_bytes);
     assert_int_equal(plan[0][0].grads_bytes + plan[0][0].moments_bytes, 0);

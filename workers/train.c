@@ -3,6 +3,7 @@
 
 struct trainer {
     pl_backend_options options;
+    bool recompute, remarked;
     pl_backend *backend;
     pl_model *model;
     pl_topology *topology; /* the model's own: same layout as every job's */
@@ -28,6 +29,30 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
+/* What the model took of the device's memory, in one block each. */
+static void log_plan(const trainer *t, const pl_model_options *options)
+{
+    char text[4][16];
+    pl_model_plan plan;
+    pl_model_plan_bytes(t->topology, options, t->backend->act, &plan);
+    pl_log(PL_LOG_INFO, "model.made",
+           "parameters=%s gradients=%s moments=%s activations=%s recompute=%d "
+           "device=\"%s\"",
+           pl_human_bytes((double)plan.params_bytes, text[0]),
+           pl_human_bytes((double)plan.grads_bytes, text[1]),
+           pl_human_bytes((double)plan.moments_bytes, text[2]),
+           pl_human_bytes((double)plan.acts_bytes, text[3]), (int)options->recompute,
+           t->backend->device);
+}
+
+/* Once, what the backend does otherwise than it should. */
+static void log_remark(trainer *t)
+{
+    if (t->backend->remark[0] && !t->remarked)
+        pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
+    t->remarked = t->backend->remark[0] != 0;
+}
+
 /* Arms of a run share one layout, so the model is made once and loaded anew. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
@@ -38,11 +63,15 @@ static pl_status fit_model(trainer *t, const train_job *job)
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
     PL_RETURN_IF(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
-    pl_model_options options = {
-        .batch = in->batch, .context = in->context, .training = true};
+    pl_model_options options = {.batch = in->batch,
+                                .context = in->context,
+                                .training = true,
+                                .recompute = t->recompute};
     t->batch = in->batch;
     t->context = in->context;
-    return pl_model_create(t->backend, t->topology, &options, &t->model);
+    PL_RETURN_IF(pl_model_create(t->backend, t->topology, &options, &t->model));
+    log_plan(t, &options);
+    return PL_OK;
 }
 
 typedef struct batch {
@@ -143,6 +172,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         nats += r.loss * (double)r.n_tokens;
         report(t, job, i + 1, r.loss, start);
     }
+    log_remark(t);
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
     job->seconds = pl_now() - start - waited_s;
     job->waited_s = waited_s;
@@ -188,12 +218,13 @@ static void run(void *context)
     }
 }
 
-pl_status trainer_create(const pl_backend_options *backend, trainer **out,
-                         char device[96])
+pl_status trainer_create(const pl_backend_options *backend, bool recompute,
+                         trainer **out, char device[96])
 {
     pl_status status = PL_OK;
     trainer *t = pl_alloc(sizeof *t);
     t->options = *backend;
+    t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
     pl_copy_text(device, 96, t->backend->device);
     PL_TRY(pl_queue_create(&t->jobs));

@@ -34,10 +34,10 @@ typedef struct train_job {
 
 typedef struct trainer trainer;
 
-/* Starts a thread that owns a backend and a model. `device` (96 bytes) gets the
- * backend's description. */
-pl_status trainer_create(const pl_backend_options *backend, trainer **out,
-                         char device[96]);
+/* Starts a thread that owns a backend and a model. `recompute`: as the model's option.
+ * `device` (96 bytes) gets the backend's description. */
+pl_status trainer_create(const pl_backend_options *backend, bool recompute,
+                         trainer **out, char device[96]);
 void trainer_destroy(trainer **t); /* stops a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* a finished job, or NULL */

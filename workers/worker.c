@@ -606,7 +606,7 @@ pl_status pl_worker_run(const pl_worker_options *options)
     pl_status status = PL_OK;
     worker w = {.options = options};
     w.blobs = cache_create(options->cache_bytes);
-    PL_TRY(trainer_create(&options->backend, &w.inner, w.device));
+    PL_TRY(trainer_create(&options->backend, options->recompute, &w.inner, w.device));
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
     if (options->offers && options->offers[0])
         PL_TRY(peer_create(options->offers, &w.offers, w.offers_at));

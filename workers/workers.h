@@ -43,6 +43,7 @@ typedef struct pl_worker_options {
     const char *name;  /* stands in every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
+    bool recompute;              /* activations, in the backward pass: less memory */
     uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
     int patience_ms;             /* how long hub or homes may be away */
     const char *const *homes;    /* relays: asked instead of those that the hub names */

@@ -150,8 +150,10 @@ static const pl_ops cuda_ops = make_table();
 
 /* ---- opening ---- */
 
-static pl_status find_device(int ordinal, cudaDeviceProp *properties)
+static pl_status find_device(const pl_backend_options *options, int *out,
+                             cudaDeviceProp *properties)
 {
+    int ordinal = options->device;
     int n = 0;
     const cudaError_t error = cudaGetDeviceCount(&n);
     if (error != cudaSuccess || n == 0)
@@ -159,9 +161,12 @@ static pl_status find_device(int ordinal, cudaDeviceProp *properties)
             PL_ERR_UNSUPPORTED,
             "this machine has no usable CUDA device (%s); choose backend cpu",
             error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+    if (options->device_turns && ordinal >= n)
+        ordinal %= n;
     if (ordinal < 0 || ordinal >= n)
         return pl_fail(PL_ERR_CONFIG, "CUDA device %d does not exist: there are %d",
                        ordinal, n);
+    *out = ordinal;
     PL_RETURN_IF(device_check(cudaGetDeviceProperties(properties, ordinal),
                               "the properties of the device"));
     if (properties->major < CAPABILITY_MIN)
@@ -193,14 +198,15 @@ static void describe(cuda_state *self, const cudaDeviceProp *p)
 pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out)
 {
     cudaDeviceProp properties;
+    int ordinal = 0;
     *out = NULL;
     if (options->precision && strcmp(options->precision, "f32") == 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the cuda backend computes in bf16 only; set "
                        "precision bf16 or choose backend cpu");
-    PL_RETURN_IF(find_device(options->device, &properties));
+    PL_RETURN_IF(find_device(options, &ordinal, &properties));
     cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
-    self->device = options->device;
+    self->device = ordinal;
     self->backend.ops = &cuda_ops;
     self->backend.name = "cuda";
     self->backend.act = PL_BF16;
