@@ -373,6 +373,8 @@ static pl_status run(bench *x)
         "step %.2f ms = %.0f tokens/s, %.1f GF/s of products, %.0f%% of their rate\n",
         step * 1e3, x->N / step, x->product_flops / step * 1e-9,
         100.0 * x->product_flops / step / gemm_rate);
+    if (x->be->remark[0])
+        printf("%s\n", x->be->remark);
     release(x);
     return PL_OK;
 }
