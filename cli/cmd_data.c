@@ -7,7 +7,7 @@ typedef struct coverage_call {
     bool json;
     pl_store *store;
     pl_json *arms;
-    int64_t n_arms, n_paths, n_checked, n_given_up, n_bad;
+    int64_t n_arms, n_paths, n_checked, n_given_up, n_left_out, n_bad;
     char example[256];
 } coverage_call;
 
@@ -21,6 +21,7 @@ static pl_json *path_json(const pl_coverage *c)
     pl_json_set_real(o, "passes", c->passes);
     pl_json_set_int(o, "skipped", (int64_t)c->skipped);
     pl_json_set_int(o, "given_up", c->n_given_up);
+    pl_json_set_int(o, "left_out", c->n_left_out);
     pl_json_set_int(o, "lost", c->n_lost);
     pl_json_set_int(o, "repeated", c->n_repeated);
     pl_json_set_int(o, "wrong", c->n_wrong);
@@ -44,6 +45,7 @@ static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
 {
     call->n_checked += c->n_checked;
     call->n_given_up += c->n_given_up;
+    call->n_left_out += c->n_left_out;
     call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
     if (!call->example[0])
         pl_copy_text(call->example, sizeof call->example, c->example);
@@ -97,6 +99,8 @@ static pl_status conclude(coverage_call *call)
             (long long)call->n_checked);
     if (!call->json && call->n_given_up > 0)
         say("%lld more were given up by rollbacks", (long long)call->n_given_up);
+    if (!call->json && call->n_left_out > 0)
+        say("%lld more were left out by quorums", (long long)call->n_left_out);
     return PL_OK;
 }
 

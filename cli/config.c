@@ -150,7 +150,16 @@ static const pl_key keys[] = {
      false},
     {"outer.deadline_s", PL_KEY_REAL, AT(deadline_s), "0", 0, 86400, NULL, "s",
      "noloco: what a pair waits for its second before both go on alone, after which "
-     "results depend on timing; 0: for ever",
+     "results depend on timing; 0: for ever; with outer.quorum: what it waits for the "
+     "rest",
+     false},
+    {"outer.quorum", PL_KEY_REAL, AT(quorum), "1", 0.01, 1, NULL, "",
+     "diloco, fedavg, heavy-ball: share of a module's contributors that a round needs; "
+     "below 1 it is merged without the others, and results depend on timing",
+     false},
+    {"outer.late_weight", PL_KEY_REAL, AT(late_weight), "0", 0, 1, NULL, "",
+     "what an update that a quorum did not wait for weighs in the next round, for each "
+     "round that it is late; 0: it is dropped",
      false},
     {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
      "co2: an update is used so much later, its exchange hides behind training", false},

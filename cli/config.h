@@ -35,6 +35,7 @@ typedef struct config {
     bool standardize, unit;
 
     config_text weighting, method, rule, gap, decay;
+    double quorum, late_weight;
     double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
         curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;

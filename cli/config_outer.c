@@ -24,10 +24,22 @@ static pl_status read_method(const config *c, pl_outer *out)
         m->consensus = chosen(c->consensus, m->lr);
         out->own_consensus = m->consensus != m->lr;
     }
-    if (method != PL_METHOD_NOLOCO && c->deadline_s > 0)
+    if (method != PL_METHOD_NOLOCO && c->deadline_s > 0 && c->quorum >= 1)
         return pl_fail(PL_ERR_CONFIG,
-                       "outer.deadline_s is noloco's; %s waits for all that it needs",
+                       "outer.deadline_s is noloco's, and that of a quorum "
+                       "(outer.quorum); %s waits for all that it needs",
                        pl_method_name(method));
+    if (c->quorum < 1) {
+        if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
+            method != PL_METHOD_HEAVY_BALL)
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "outer.quorum is for diloco, fedavg and heavy-ball; rounds of "
+                "%s are not merged without some of their updates",
+                pl_method_name(method));
+        out->quorum = c->quorum;
+        out->late_weight = c->late_weight;
+    }
     out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
     if (method == PL_METHOD_CO2) {
         m->delay = (int)c->delay;
@@ -133,6 +145,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
         wanted = drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
     out->feedback = wanted;
     PL_RETURN_IF(pl_codec_options_check(o));
+    PL_RETURN_IF(pl_quorum_check(out));
     return check_gossip_codec(out);
 }
 

@@ -164,6 +164,11 @@ const explanation explanations[] = {
      "A second TERM, or --grace-s ran out.", "None needed: others begin it anew."},
     {"update.accepted", "A home took an update; it is on disk.", "", ""},
     {"version.committed", "A module has a new version.", "", ""},
+    {"update.dropped",
+     "A round was merged without an update that came too late (outer.quorum).",
+     "The worker is slower than the others, and outer.quorum is below 1.",
+     "None needed: the path goes on. outer.late_weight keeps such updates for the next "
+     "round; outer.quorum=1 waits for all."},
     {"worker.draining", "A worker was told to go and finishes its tasks.",
      "TERM, USR1, or Ctrl+C.", ""},
     {"worker.fenced",

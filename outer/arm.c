@@ -86,6 +86,10 @@ static void encode_method(const pl_outer *outer, pl_buf *out)
         put_int(out, TAG_METHOD_INT, outer->deadline_ms);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         pl_put_f64(out, TAG_METHOD_REAL, reals[i]);
+    if (outer->quorum > 0) {
+        pl_put_f64(out, TAG_METHOD_REAL, outer->quorum);
+        pl_put_f64(out, TAG_METHOD_REAL, outer->late_weight);
+    }
 }
 
 static void encode_codec(const pl_codec_options *c, pl_buf *out)
@@ -220,6 +224,11 @@ static void decode_method(pl_reader *r, pl_outer *outer)
         outer->deadline_ms = get_int(r, TAG_METHOD_INT, 12);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         *reals[i] = pl_get_f64(r, TAG_METHOD_REAL, i);
+    if (pl_field_count(r, TAG_METHOD_REAL) <= sizeof reals / sizeof *reals)
+        return;
+    outer->quorum = pl_get_f64(r, TAG_METHOD_REAL, sizeof reals / sizeof *reals);
+    outer->late_weight =
+        pl_get_f64(r, TAG_METHOD_REAL, sizeof reals / sizeof *reals + 1);
 }
 
 static void decode_codec(pl_reader *r, pl_codec_options *c)
@@ -274,6 +283,23 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     return decode_down(r, &outer->down);
 }
 
+pl_status pl_quorum_check(const pl_outer *outer)
+{
+    bool shares = outer->quorum >= 0 && outer->quorum <= 1 && outer->late_weight >= 0 &&
+                  outer->late_weight <= 1;
+    if (!shares)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a quorum of %g with a weight of %g for late updates: both are "
+                       "from 0 to 1",
+                       outer->quorum, outer->late_weight);
+    if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
+        return pl_fail(PL_ERR_CONFIG,
+                       "rounds of codec %s are decoded as one sum of all contributors; "
+                       "outer.quorum goes with f32, bf16, i8, i4 and topk",
+                       outer->codec_name);
+    return PL_OK;
+}
+
 /* The definition is used only if a topology can be made of it. */
 static pl_status check_arm(const pl_arm *arm)
 {
@@ -298,6 +324,8 @@ static pl_status check_arm(const pl_arm *arm)
         status = pl_codec_options_check(&arm->outer.codec);
     if (status == PL_OK)
         status = pl_change_check(&arm->outer);
+    if (status == PL_OK)
+        status = pl_quorum_check(&arm->outer);
     for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
         pl_method_settings settings = pl_arm_method(arm, topology, m);
         status = pl_method_check(&settings);

@@ -56,8 +56,16 @@ typedef struct pl_outer {
     bool rescale;                    /* multiply the mean by sqrt(contributors) */
     pl_method_settings method;       /* of shared modules; lr and momentum are above */
     pl_outer_schedule schedule;      /* of lr, over the rounds of a module */
-    bool own_consensus;     /* noloco: method.consensus is gamma, else lr is (beta) */
-    int deadline_ms;        /* noloco: what a pair waits for its second; 0: for ever */
+    bool own_consensus; /* noloco: method.consensus is gamma, else lr is (beta) */
+    int deadline_ms;    /* noloco: what a pair waits for its second, else what a
+                           quorum waits for the rest; 0: for ever, not at all */
+    /* Share of a module's contributors that a round needs: deadline_ms after they are
+     * there it is merged without the others. 0: all, and then nothing depends on when
+     * updates come. */
+    double quorum;
+    /* What a late update weighs in the round that is open then, for each round that it
+     * is late; 0: it is dropped. */
+    double late_weight;
     int staleness;          /* delayed-nesterov: phases a path may be ahead of others */
     bool dynamic;           /* and slower workers do fewer steps of a phase */
     pl_codec_options codec; /* of updates */
@@ -84,6 +92,9 @@ void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 /* Trusts nothing: the topology of what comes out can be created. ERR_PROTO. */
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
+
+/* ERR_CONFIG: a quorum that does not go with the codec, or is no share. */
+PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
 
 pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);

@@ -12,13 +12,14 @@ const char *pl_verdict_name(pl_verdict verdict)
 }
 
 /* Left out: what begins with whatever is there at that hour (noloco,
- * delayed-nesterov), what needs a mean that soon goes (eager), and moments that never
- * left a worker. */
+ * delayed-nesterov), what needs a mean that soon goes (eager), moments that never
+ * left a worker, and updates of which there may be no record (a quorum). */
 bool pl_audit_covers(const pl_arm *arm)
 {
     pl_method method = arm->outer.method.method;
     return method != PL_METHOD_NOLOCO && method != PL_METHOD_DELAYED_NESTEROV &&
-           method != PL_METHOD_EAGER && arm->outer.state != PL_STATE_LOCAL;
+           method != PL_METHOD_EAGER && arm->outer.state != PL_STATE_LOCAL &&
+           !(arm->outer.quorum > 0);
 }
 
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,

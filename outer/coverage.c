@@ -9,6 +9,7 @@ typedef struct scan {
     pl_coverage *paths;
     const char *module; /* its name */
     int index;          /* and number */
+    uint64_t head;      /* its newest version */
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
 
@@ -65,6 +66,8 @@ static void give_up(scan *s, int64_t round)
 
 static pl_status on_version(void *context, const pl_version *v)
 {
+    scan *s = context;
+    s->head = v->number;
     if (v->number > 0 && v->n_contributions == 0)
         give_up(context, (int64_t)v->number - 1);
     for (int i = 0; i < v->n_contributions; i++)
@@ -84,6 +87,11 @@ static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n
         return;
     if (n == GIVEN_UP) {
         c->n_given_up++;
+        return;
+    }
+    if (n == 0 && s->arm->outer.quorum > 0 && phase < c->phases &&
+        pl_round_of(s->arm, s->topology, s->index, phase) < (int64_t)s->head) {
+        c->n_left_out++;
         return;
     }
     if (phase < c->phases)
@@ -111,6 +119,7 @@ static pl_status scan_module(pl_store *store, scan *s, size_t n_counts)
     char name[PL_MODULE_NAME_MAX];
     pl_arm_module_name(s->arm, s->topology, s->index, name);
     s->module = name;
+    s->head = 0;
     memset(s->counts, 0, n_counts * sizeof *s->counts);
     PL_RETURN_IF(pl_store_each_version(store, name, on_version, s));
     PL_RETURN_IF(pl_store_each_pending(store, name, on_pending, s));

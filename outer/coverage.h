@@ -20,6 +20,7 @@ typedef struct pl_coverage {
     double passes;                 /* of the shard: n_tokens / its targets */
     uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
     int64_t n_given_up; /* (phase, module) of rounds that a rollback replaced */
+    int64_t n_left_out; /* of rounds that a quorum merged without them */
     int64_t n_checked;  /* others of finished phases, which must be there once */
     int64_t n_lost, n_repeated, n_wrong; /* wrong: other samples than the phase's */
     char example[256]; /* the first of these, as a sentence; "" if there is none */

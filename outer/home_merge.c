@@ -148,7 +148,8 @@ static pl_status add_homomorphic(merge *g)
 static double share_of(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
-    bool weighted = arm->outer.weighted && g->settings.method != PL_METHOD_NOLOCO;
+    bool counts = arm->outer.weighted || arm->outer.quorum > 0;
+    bool weighted = counts && g->settings.method != PL_METHOD_NOLOCO;
     if (g->settings.method == PL_METHOD_DELAYED_NESTEROV)
         return g->settings.holders *
                pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
@@ -396,20 +397,36 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     g.contributions =
         pl_alloc((size_t)module->n_contributors * sizeof *g.contributions);
     PL_TRY(pl_store_each_pending(h->store, module->name, collect, &g));
-    if (g.n != module->n_contributors)
-        PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d of %d contributions", module->name,
-                       g.n, module->n_contributors));
+    if (g.n != *home_count(module, (int64_t)module->version))
+        PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
+                       module->name, g.n,
+                       *home_count(module, (int64_t)module->version)));
     choose_step(&g);
     PL_TRY(prepare(&g));
     PL_TRY(make_version(&g));
     note_splits(&g);
     PL_TRY(commit(&g));
+    h->counts.n_by_quorum += g.n < module->n_contributors;
+    module->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
     home_tell_version(h, module);
 done:
     release(&g);
     return status;
+}
+
+/* All are in; or, where the arm has a quorum, enough of them for long enough. */
+static bool is_ready(const home_arm *arm, home_module *m)
+{
+    int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
+    if (n == 0 || n < m->quorum)
+        return false;
+    if (n == m->n_contributors)
+        return true;
+    if (m->quorum_ms == 0)
+        m->quorum_ms = pl_now_ms();
+    return pl_now_ms() - m->quorum_ms >= arm->arm.outer.deadline_ms;
 }
 
 /* Of a module that is behind, several rounds may be whole. */
@@ -419,8 +436,7 @@ pl_status home_merge_ready(home *h)
         home_arm *arm = &h->arms[a];
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             home_module *module = &arm->modules[m];
-            while (module->exists && *home_count(module, (int64_t)module->version) ==
-                                         module->n_contributors) {
+            while (is_ready(arm, module)) {
                 PL_RETURN_IF(merge_module(h, arm, m));
                 PL_RETURN_IF(home_end_group(h)); /* one version, one commit */
             }

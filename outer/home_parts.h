@@ -24,6 +24,9 @@ typedef struct home_module {
     int *n_pending;     /* [window] by round modulo window */
     bool *pending;      /* [window, P*R] by path * R + replica */
     uint64_t *cursor; /* [P*R] delayed-nesterov: samples merged or pending; else NULL */
+    uint64_t *counted; /* the same, of a module whose rounds need a quorum only */
+    int quorum;        /* contributors that a round needs */
+    int64_t quorum_ms; /* since when they are there, in the round that is open; 0 */
     struct home_meeting *meetings; /* of rounds that somebody may ask about */
     size_t n_meetings;
 } home_module;
@@ -61,10 +64,10 @@ typedef struct home_answer {
 } home_answer;
 
 /* Since this process began; for show. */
-enum { HOME_RESULTS = PL_SUBMIT_REJECTED + 1 };
+enum { HOME_RESULTS = PL_SUBMIT_DROPPED + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
-    uint64_t results[HOME_RESULTS], n_versions, store_bytes, free_bytes;
+    uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
     char rejection[256];               /* the last one's reason */
     uint64_t audits[PL_VERDICT_COUNT]; /* closed, by verdict */
 } home_counts;

@@ -35,8 +35,9 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
     int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     uint64_t phase = pl_phase_samples(&arm->arm);
     uint64_t end = (c->first_sample / phase + 1) * phase;
-    if (index >= 0 && index < home_n_tasks(arm) && m->cursor[index] < end)
-        m->cursor[index] = end;
+    uint64_t *samples = m->cursor ? m->cursor : m->counted;
+    if (samples && index >= 0 && index < home_n_tasks(arm) && samples[index] < end)
+        samples[index] = end;
 }
 
 static pl_status on_version(void *context, const pl_version *v)
@@ -77,8 +78,11 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->window = pl_round_window(&arm->arm, arm->topology, index);
     m->pending = pl_alloc((size_t)m->window * n_tasks * sizeof *m->pending);
     m->n_pending = pl_alloc((size_t)m->window * sizeof *m->n_pending);
+    m->quorum = pl_round_quorum(&arm->arm, arm->topology, index);
     if (counts_arrivals(arm, index))
         m->cursor = pl_alloc(n_tasks * sizeof *m->cursor);
+    else if (m->quorum < m->n_contributors)
+        m->counted = pl_alloc(n_tasks * sizeof *m->counted);
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -90,8 +94,9 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     pl_version_clear(&head);
     PL_RETURN_IF(load_norms(h, m));
     cursor_scan scan = {arm, m};
-    return m->cursor ? pl_store_each_version(h->store, m->name, on_version, &scan)
-                     : PL_OK;
+    return m->cursor || m->counted
+               ? pl_store_each_version(h->store, m->name, on_version, &scan)
+               : PL_OK;
 }
 
 static pl_status load_path(home *h, home_arm *arm, int index)
@@ -120,6 +125,7 @@ void home_clear_arm(home_arm *arm)
         pl_free(arm->modules[m].pending);
         pl_free(arm->modules[m].n_pending);
         pl_free(arm->modules[m].cursor);
+        pl_free(arm->modules[m].counted);
         pl_free(arm->modules[m].meetings);
     }
     pl_free(arm->modules);
@@ -202,8 +208,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
                        module);
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
-    if (m->cursor)
-        home_note_samples(arm, m, c);
+    home_note_samples(arm, m, c);
     return PL_OK;
 }
 

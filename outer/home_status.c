@@ -19,7 +19,7 @@ static void look_at_disk(home *h, int64_t now_ms)
 static pl_json *submissions_json(const home_counts *c)
 {
     static const char *const names[HOME_RESULTS] = {
-        "accepted", "duplicate", "unknown_blob", "fenced", "rejected"};
+        "accepted", "duplicate", "unknown_blob", "fenced", "rejected", "dropped"};
     pl_json *o = pl_json_object();
     for (int i = 0; i < HOME_RESULTS; i++)
         pl_json_set_int(o, names[i], (int64_t)c->results[i]);
@@ -69,6 +69,7 @@ void home_status_json(home *h, pl_buf *out)
     pl_json_set(o, "submissions", submissions_json(&h->counts));
     pl_json_set_int(o, "pending", count_pending(h));
     pl_json_set_int(o, "versions_committed", (int64_t)h->counts.n_versions);
+    pl_json_set_int(o, "versions_by_quorum", (int64_t)h->counts.n_by_quorum);
     pl_json_set_text(o, "last_rejection", h->counts.rejection);
     pl_json_set_int(o, "staging_bytes", (int64_t)h->uploads.bytes);
     pl_json_set_int(o, "staging_limit_bytes", (int64_t)h->uploads.limit);

@@ -32,6 +32,7 @@ typedef struct place {
     home_module *module;
     int index; /* of the module */
     double base_norm;
+    int64_t behind; /* rounds by which an update is late */
 } place;
 
 static int task_of(const place *p, const pl_contribution *c)
@@ -175,6 +176,13 @@ static pl_status check_base(home *h, place *p, const submission *s)
 
 static pl_status check_round(const place *p, const submission *s)
 {
+    uint64_t first = (uint64_t)s->round * pl_phase_samples(&p->arm->arm);
+    if (p->module->counted && s->contributors[0].first_sample != first)
+        return pl_fail(PL_ERR_DATA,
+                       "an update of %s in round %lld is of the samples from %llu on, "
+                       "not from %llu",
+                       s->module, (long long)s->round, (unsigned long long)first,
+                       (unsigned long long)s->contributors[0].first_sample);
     if (s->round < (int64_t)p->module->version + p->module->window)
         return PL_OK;
     return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
@@ -198,6 +206,8 @@ static bool is_in_round(const place *p, const submission *s, const pl_contributi
     const home_module *m = p->module;
     if (m->cursor)
         return c->first_sample < m->cursor[task_of(p, c)];
+    if (m->counted && s->round >= 0)
+        return c->first_sample < m->counted[task_of(p, c)];
     return s->round < (int64_t)m->version ||
            (s->round < (int64_t)m->version + m->window &&
             *home_flag(p->arm, m, s->round, task_of(p, c)));
@@ -217,6 +227,41 @@ static pl_status check_norm(const home *h, const place *p, const submission *s)
                    "store.norm_gate = %g times that; look at that worker's machine, or "
                    "go on with a higher gate",
                    s->module, norm, usual, gate);
+}
+
+static bool misses_its_round(const place *p, const submission *s)
+{
+    const home_module *m = p->module;
+    if (!m->counted || s->round > (int64_t)m->version)
+        return false;
+    return s->round < (int64_t)m->version ||
+           *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
+}
+
+/* Its round was merged by a quorum without it. What it has not added to there it may
+ * add to the round that is open, unless its path is in that one. */
+static pl_submit_result judge_late(place *p, const submission *s)
+{
+    const home_module *m = p->module;
+    const pl_outer *outer = &p->arm->arm.outer;
+    int64_t open = (int64_t)m->version;
+    p->behind = open - s->round;
+    if (p->behind == 0)
+        (void)pl_fail(PL_ERR_STALE,
+                      "round %lld of %s has an earlier update of this path, which came "
+                      "late: this one is dropped",
+                      (long long)s->round, s->module);
+    else if (outer->late_weight > 0 &&
+             m->version < pl_round_count(&p->arm->arm, p->arm->topology, p->index) &&
+             !*home_flag(p->arm, m, open, task_of(p, &s->contributors[0])))
+        return PL_SUBMIT_ACCEPTED;
+    else
+        (void)pl_fail(
+            PL_ERR_STALE,
+            "round %lld of %s was merged without it (outer.quorum): the update is "
+            "dropped, the path goes on with version %llu",
+            (long long)s->round, s->module, (unsigned long long)m->version);
+    return PL_SUBMIT_DROPPED;
 }
 
 static int n_duplicates(const place *p, const submission *s)
@@ -256,25 +301,37 @@ static pl_submit_result judge(home *h, place *p, submission *s)
                       n_in, s->n);
         return PL_SUBMIT_REJECTED;
     }
+    if (misses_its_round(p, s) && judge_late(p, s) == PL_SUBMIT_DROPPED)
+        return PL_SUBMIT_DROPPED;
     if (!staging_find(&h->uploads, &s->update) &&
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
     if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK ||
         check_update(h, p, s) != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
+    s->round += p->behind; /* from here on it is one of the round that is open */
+    s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
+}
+
+/* With a quorum means are always weighted, for late ones weigh less. */
+static double weight_of(const place *p, const pl_contribution *c)
+{
+    const pl_outer *outer = &p->arm->arm.outer;
+    bool counts = p->module->counted && !outer->weighted;
+    double weight = counts ? 1 : p->arm->arm.weights[c->path];
+    return p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
 }
 
 static pl_status accept_contributor(home *h, const place *p, const submission *s,
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    c->weight = p->arm->arm.weights[c->path];
+    c->weight = weight_of(p, c);
     PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, c));
     *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
     int n = ++*home_count(module, s->round);
-    if (module->cursor)
-        home_note_samples(p->arm, module, c);
+    home_note_samples(p->arm, module, c);
     pl_log(PL_LOG_DEBUG, "update.accepted",
            "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
            (long long)s->round, n, module->n_contributors);
@@ -310,7 +367,8 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
     pl_submit_result result = judge(h, &p, &s);
-    bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED;
+    bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
+                   result == PL_SUBMIT_DROPPED;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED)
         log_refusal(&s);

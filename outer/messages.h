@@ -123,7 +123,9 @@ typedef enum pl_submit_result {
     PL_SUBMIT_DUPLICATE = 1,    /* was accepted before, or is merged already */
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* send the blob, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
-    PL_SUBMIT_REJECTED = 4      /* PL_TAG_TEXT says why */
+    PL_SUBMIT_REJECTED = 4,     /* PL_TAG_TEXT says why */
+    PL_SUBMIT_DROPPED = 5       /* its round was merged without it, and TEXT says so:
+                                   the task goes on as if it were in */
 } pl_submit_result;
 
 /* Why a worker is fenced; one sentence. */

@@ -3,6 +3,8 @@
 #include "outer/step.h"
 #include "outer/step_overlap.h"
 
+#include <math.h>
+
 static pl_method method_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     return pl_arm_contributors(t, module) == 1 ? PL_METHOD_DILOCO
@@ -111,6 +113,18 @@ int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module)
 {
     bool arrivals = method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV;
     return arrivals ? 1 : pl_arm_contributors(t, module);
+}
+
+int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module)
+{
+    int all = pl_round_contributors(arm, t, module);
+    pl_method method = method_of(arm, t, module);
+    bool rounds = method == PL_METHOD_DILOCO || method == PL_METHOD_FEDAVG ||
+                  method == PL_METHOD_HEAVY_BALL;
+    int least = (int)ceil(arm->outer.quorum * all - 1e-9);
+    if (!rounds || streams(arm) || !(arm->outer.quorum > 0) || least >= all)
+        return all;
+    return least > 1 ? least : 1;
 }
 
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module)

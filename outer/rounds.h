@@ -44,6 +44,10 @@ uint64_t pl_phase_samples(const pl_arm *arm);
 /* Contributions that make a round whole. */
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
 
+/* How many of them a round needs before it may be merged without the others; all of
+ * them but where the arm has a quorum. */
+int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module);
+
 /* Messages of an update, one behind the other: 1, or 2 under noloco with a consensus
  * weight of its own (what training changed; how far its start is from the base). */
 enum { PL_ROUND_VECTORS_MAX = 2 };

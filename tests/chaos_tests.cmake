@@ -23,6 +23,10 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
 pl_job_test(fault_backup "fault;workers" fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
 pl_job_test(fault_audit "fault;workers" fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
+pl_job_test(fault_quorum "fault;outer" fault_quorum.sh $<TARGET_FILE:pathloom>
+  ${CMAKE_BINARY_DIR}/fault_quorum)
+pl_job_test(fault_quorum_late "fault;outer" fault_quorum.sh $<TARGET_FILE:pathloom>
+  ${CMAKE_BINARY_DIR}/fault_quorum_late 0.5)
 pl_job_test(fault_points "fault;base" fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
 add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/interpose.c)

@@ -93,12 +93,27 @@ job=
 "$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
 grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
 grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
+# It may have done nothing but audits itself.
 "$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
+    grep -q 'no version .* has a contribution of odd' "$work/worker.out" ||
     fail "pathloom audit odd"
+[ "$(wc -l <"$work/worker.out")" -gt 1 ] ||
+    "$pathloom" audit worker-1 --run "$work/wrong" >"$work/worker.out" 2>&1 ||
+    fail "pathloom audit worker-1"
 fix=$(sed -n 's/^ *pathloom store rollback/store rollback/p' "$work/worker.out" | head -n 1)
 [ -n "$fix" ] || fail "no command undoes what it did"
 # shellcheck disable=SC2086 # several words
 "$pathloom" $fix >"$work/fix.out" 2>&1 || fail "$fix"
 fsck_is_clean wrong || fail "fsck"
+echo "4. a wrong update of one of the job's own workers"
+take_data calm own
+mkdir "$work/once"
+(
+    export PATHLOOM_FAILPOINT=worker.update.wrong:error:20 PATHLOOM_FAILPOINT_ONCE="$work/once"
+    run_job own --set fleet.audit=1 --set train.phases=12
+) >"$work/own.out" 2>&1 || fail "the job does not go on without the fenced worker"
+[ -e "$work/once/worker.update.wrong" ] || fail "nobody was wrong"
+[ "$(grep -c 'worker.fenced worker=worker-' "$work/own/log/hub.log")" -eq 1 ] ||
+    fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
 rm -rf "$work"

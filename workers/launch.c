@@ -253,6 +253,23 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
+/* A worker whom the hub does not want: started again it would be refused again. The
+ * job goes on with the others, if there are any. */
+static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
+                         const char *words)
+{
+    if (why != PL_ERR_NOPERM || !pl_starts_with(words, "worker ") ||
+        !strstr(words, " is fenced: "))
+        return false;
+    for (int i = 0; i < l->n; i++) {
+        const child *other = &l->children[i];
+        bool is_here = other->pid > 0 || other->restart_ms > 0;
+        if (other != c && is_here && pl_starts_with(other->name, "worker-"))
+            return true;
+    }
+    return false;
+}
+
 static pl_status after_death(pl_launcher *l, child *c, int how)
 {
     char words[LINE_BYTES];
@@ -260,6 +277,12 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     if (c->stopping)
         return PL_OK;
     pl_status why = last_words(l, c->name, words);
+    if (is_dismissed(l, c, why, words)) {
+        c->restart_ms = 0;
+        pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", c->name,
+               words);
+        return PL_OK;
+    }
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
         return pl_fail(why, "process %s gave up: %s", c->name, words);
     return count_death(c, was_told_to_end(how), why, words);

@@ -19,6 +19,9 @@ static pl_status judge(const char *name, pl_submit_result result, const char *te
     case PL_SUBMIT_ACCEPTED:
     case PL_SUBMIT_DUPLICATE:
         return PL_OK;
+    case PL_SUBMIT_DROPPED:
+        pl_log(PL_LOG_WARN, "update.dropped", "reason=\"%s\"", text);
+        return PL_OK;
     case PL_SUBMIT_FENCED:
         return pl_fail(PL_ERR_STALE, "%s: %s", name, text);
     case PL_SUBMIT_UNKNOWN_BLOB:
