@@ -12,7 +12,9 @@
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { STEP = 32 }; /* queries, or keys, that pass by at a time */
+/* Queries, or keys, that pass by at a time; the next ones are on their way meanwhile.
+ */
+enum { STEP = 32, HALVES = 2 };
 
 static const float log2_e = 1.4426950408889634f;
 
@@ -81,12 +83,23 @@ static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
         }
 }
 
+/* STEP rows of two tensors into the halves of `to`, asked for as one group of copies.
+ */
+template <int HD>
+static __device__ void ask_rows(act *to, const act *a, size_t a_stride, const act *b,
+                                size_t b_stride, int first, attention_shape s)
+{
+    load_tile<HD, STEP>(to, a, a_stride, first, s.T, s.D);
+    load_tile<HD, STEP>(to + STEP * tile_of<HD>::STRIDE, b, b_stride, first, s.T, s.D);
+    copy_commit();
+}
+
 template <int HD>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     attention_keys_kernel(act *dqkv, backward_inputs in, attention_shape s)
 {
-    constexpr int STRIDE = tile_of<HD>::STRIDE;
-    __shared__ query_numbers numbers;
+    constexpr int STRIDE = tile_of<HD>::STRIDE, TILE = STEP * STRIDE;
+    __shared__ query_numbers numbers[HALVES];
     const int first = (int)blockIdx.x * ATTENTION_ROWS, kv = (int)blockIdx.y;
     const int b = (int)blockIdx.z, warp = (int)threadIdx.x / WARP_SIZE;
     const int my_key = first + warp * 16, group = s.H / s.G;
@@ -94,7 +107,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const act *rows = in.qkv + (size_t)b * T * s.stride;
     act *keys = static_cast<act *>(dynamic_shared());
     act *values = keys + ATTENTION_ROWS * STRIDE;
-    act *queries = values + ATTENTION_ROWS * STRIDE, *douts = queries + STEP * STRIDE;
+    act *stages = values + ATTENTION_ROWS * STRIDE;
     float dk[HD / 8][4], dv[HD / 8][4];
     clear_rows<HD / 8>(dk);
     clear_rows<HD / 8>(dv);
@@ -105,25 +118,34 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     for (int h = kv * group; h < (kv + 1) * group; h++) {
         const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
         const act *dout = in.dout + (size_t)b * T * width + (size_t)h * D;
-        for (int query = first; query < s.T; query += STEP) {
-            load_tile<HD, STEP>(queries, rows + (size_t)h * D, s.stride, query, s.T,
-                                s.D);
-            load_tile<HD, STEP>(douts, dout, width, query, s.T, s.D);
-            load_numbers(&numbers, in.lse + row, in.delta + row, query, s.T);
-            copy_commit();
-            copy_wait<0>();
+        const act *q = rows + (size_t)h * D;
+        ask_rows<HD>(stages, q, s.stride, dout, width, first, s);
+        load_numbers(&numbers[0], in.lse + row, in.delta + row, first, s.T);
+        for (int query = first, half = 0; query < s.T; query += STEP, half ^= 1) {
+            const act *queries = stages + half * 2 * TILE, *douts = queries + TILE;
+            const int next = query + STEP;
+            if (next < s.T) {
+                ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, q, s.stride, dout, width,
+                             next, s);
+                load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next,
+                             s.T);
+            } else {
+                copy_commit(); /* an empty group: one may always be under way */
+            }
+            copy_wait<1>();
             __syncthreads();
             float p[STEP / 8][4], ds[STEP / 8][4];
             clear_rows<STEP / 8>(p);
             clear_rows<STEP / 8>(ds);
             multiply_rows<HD, STEP / 8>(p, keys, warp * 16, queries);
             multiply_rows<HD, STEP / 8>(ds, values, warp * 16, douts);
-            weigh_keys(p, ds, &numbers, s, my_key, query);
+            weigh_keys(p, ds, &numbers[half], s, my_key, query);
             multiply_weights<HD, STEP / 8>(dv, p, douts);
             multiply_weights<HD, STEP / 8>(dk, ds, queries);
             __syncthreads();
         }
     }
+    copy_wait<0>();
     const float one[2] = {1.0f, 1.0f};
     act *to = dqkv + (size_t)b * T * s.stride;
     store_rows<HD>(to + (size_t)(s.H + kv) * D, s.stride, dk, one, my_key, s.T, s.D);
@@ -157,7 +179,7 @@ template <int HD>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     attention_queries_kernel(act *dqkv, backward_inputs in, attention_shape s)
 {
-    constexpr int STRIDE = tile_of<HD>::STRIDE;
+    constexpr int STRIDE = tile_of<HD>::STRIDE, TILE = STEP * STRIDE;
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * ATTENTION_ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z, kv = h / (s.H / s.G);
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
@@ -167,7 +189,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
     act *queries = static_cast<act *>(dynamic_shared());
     act *douts = queries + ATTENTION_ROWS * STRIDE;
-    act *keys = douts + ATTENTION_ROWS * STRIDE, *values = keys + STEP * STRIDE;
+    act *stages = douts + ATTENTION_ROWS * STRIDE;
+    const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
     float dq[HD / 8][4], lse[2], delta[2];
     clear_rows<HD / 8>(dq);
     load_tile<HD, ATTENTION_ROWS>(queries, rows + (size_t)h * D, s.stride, first, s.T,
@@ -179,13 +202,15 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         lse[half] = t < s.T ? in.lse[row + (size_t)t] * log2_e : 0.0f;
         delta[half] = t < s.T ? in.delta[row + (size_t)t] : 0.0f;
     }
-    for (int key = 0; key < end; key += STEP) {
-        load_tile<HD, STEP>(keys, rows + (size_t)(s.H + kv) * D, s.stride, key, s.T,
-                            s.D);
-        load_tile<HD, STEP>(values, rows + (size_t)(s.H + s.G + kv) * D, s.stride, key,
-                            s.T, s.D);
-        copy_commit();
-        copy_wait<0>();
+    ask_rows<HD>(stages, k, s.stride, v, s.stride, 0, s);
+    for (int key = 0, half = 0; key < end; key += STEP, half ^= 1) {
+        const act *keys = stages + half * 2 * TILE, *values = keys + TILE;
+        if (key + STEP < end)
+            ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, k, s.stride, v, s.stride,
+                         key + STEP, s);
+        else
+            copy_commit(); /* an empty group: one may always be under way */
+        copy_wait<1>();
         __syncthreads();
         float p[STEP / 8][4], ds[STEP / 8][4];
         clear_rows<STEP / 8>(p);
@@ -196,6 +221,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         multiply_weights<HD, STEP / 8>(dq, ds, keys);
         __syncthreads();
     }
+    copy_wait<0>();
     const float one[2] = {1.0f, 1.0f};
     store_rows<HD>(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, one,
                    my_row, s.T, s.D);
@@ -217,7 +243,7 @@ template <int HD>
 static void backward(pl_backend *be, act *dqkv, const backward_inputs *in, int B,
                      attention_shape s)
 {
-    const size_t shared = tile_of<HD>::bytes(2 * ATTENTION_ROWS + 2 * STEP);
+    const size_t shared = tile_of<HD>::bytes(2 * ATTENTION_ROWS + 2 * HALVES * STEP);
     const unsigned tiles = blocks_for((size_t)s.T, ATTENTION_ROWS);
     if (!allow_shared(be, attention_keys_kernel<HD>, shared) ||
         !allow_shared(be, attention_queries_kernel<HD>, shared))
