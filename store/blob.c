@@ -214,6 +214,32 @@ static bool read_some(const blob_range *r, size_t first, size_t n)
     return true;
 }
 
+static pl_status read_named(const blob_range *r, size_t i, const pl_hash *id,
+                            bool checked)
+{
+    char text[PL_HASH_TEXT];
+    pl_status status = read_one(r, i, checked);
+    if (status == PL_OK)
+        return PL_OK;
+    return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(id, text), i,
+                      r->blob->chunks.len / PL_HASH_BYTES);
+}
+
+/* An engine is asked for several chunks at once: each takes its way there and back. */
+typedef struct far_read {
+    const blob_range *range;
+    const pl_hash *id;
+    size_t first;
+    bool checked;
+} far_read;
+
+static pl_status read_item(void *context, size_t item, int thread)
+{
+    const far_read *f = context;
+    (void)thread;
+    return read_named(f->range, f->first + item, f->id, f->checked);
+}
+
 static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked)
 {
     char text[PL_HASH_TEXT];
@@ -225,15 +251,15 @@ static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked
     if (!r->len)
         return PL_OK;
     size_t end = (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1;
-    for (size_t i = (size_t)(r->offset / PL_CHUNK_BYTES), n; i < end; i += n) {
+    far_read far = {r, id, (size_t)(r->offset / PL_CHUNK_BYTES), checked};
+    if (r->store->remote)
+        return pl_parallel(ENGINE_THREADS, end - far.first, read_item, &far);
+    for (size_t i = far.first, n; i < end; i += n) {
         n = end - i < TOGETHER ? end - i : TOGETHER;
         if (checked && n > 1 && read_some(r, i, n))
             continue;
         n = 1;
-        pl_status status = read_one(r, i, checked);
-        if (status != PL_OK)
-            return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(id, text),
-                              i, r->blob->chunks.len / PL_HASH_BYTES);
+        PL_RETURN_IF(read_named(r, i, id, checked));
     }
     return PL_OK;
 }
@@ -274,7 +300,6 @@ static void note_loose(pl_txn *txn, const pl_hash *id)
     txn->loose[txn->n_loose++] = *id;
 }
 
-/* The bytes go straight into the batch; they are copied there and nowhere else. */
 static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                            size_t len)
 {
@@ -282,12 +307,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     bool found = false;
     PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found) {
-        chunk = (chunk_record){.pack = txn->sequence,
-                               .number = txn->n_chunks++,
-                               .bytes = len,
-                               .stored = len};
-        row_key key = key_of_pack(chunk.pack, chunk.number);
-        kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
+        chunk = (chunk_record){.bytes = len};
+        chunk_place(txn, id, &chunk, data, len);
     }
     chunk.refs++;
     chunk_write(txn->batch, id, &chunk);
@@ -318,7 +339,7 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
     identify(data, &blob, out);
     pl_status status = PL_OK;
     if (bytes > COMMIT_BYTES_MAX ||
-        kv_batch_bytes(txn->batch) > COMMIT_BYTES_MAX - bytes)
+        kv_batch_bytes(txn->batch) + txn->staged_bytes > COMMIT_BYTES_MAX - bytes)
         PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
                        "one commit holds at most %llu bytes; this blob of %llu is too "
                        "much, use smaller modules",
@@ -398,9 +419,9 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
         chunk_write(txn->batch, id, &chunk);
         return PL_OK;
     }
-    row_key row = key_of_hash(id), pack = key_of_pack(chunk.pack, chunk.number);
+    row_key row = key_of_hash(id);
     kv_delete(txn->batch, KV_CHUNK, key_slice(&row));
-    kv_delete(txn->batch, KV_PACK, key_slice(&pack));
+    chunk_displace(txn, id, &chunk);
     for (int i = 0; i < 2 && !pl_hash_none(&chunk.bases[i]); i++)
         PL_RETURN_IF(drop_chunk(txn, &chunk.bases[i]));
     return PL_OK;

@@ -1,6 +1,8 @@
-/* Reading chunks, whatever they lie as. */
+/* Chunks, whatever they lie as and wherever they lie. */
 #include "store/chunk.h"
 #include "store/delta.h"
+#include "store/remote.h"
+#include "store/store_parts.h"
 
 #include <string.h>
 
@@ -16,9 +18,25 @@ static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out
                    (unsigned long long)chunk->pack);
 }
 
+/* What the chunk lies as, from wherever it lies. */
+static pl_status find_bytes(row_source from, const pl_hash *id,
+                            const chunk_record *chunk, chunk_view *out)
+{
+    if (from.remote) {
+        PL_RETURN_IF(remote_fetch(&from, id, chunk, &out->fetched));
+        out->data = out->fetched.data;
+        out->len = out->fetched.len;
+        return PL_OK;
+    }
+    PL_RETURN_IF(pin_row(from, chunk, &out->pin));
+    out->data = out->pin.data;
+    out->len = out->pin.len;
+    return PL_OK;
+}
+
 /* A chunk without the check of its hash: that of what is made from it tells as well. */
-static pl_status load_at(row_source from, const chunk_record *chunk, int depth,
-                         chunk_view *out);
+static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
+                         int depth, chunk_view *out);
 
 static pl_status load_base(row_source from, const chunk_record *chunk, int i, int depth,
                            chunk_view *out)
@@ -28,7 +46,7 @@ static pl_status load_base(row_source from, const chunk_record *chunk, int i, in
     PL_RETURN_IF(chunk_read(from, &chunk->bases[i], &base, &found));
     if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
         return pl_fail(PL_ERR_DAMAGED, "what it is relative to is not there");
-    return load_at(from, &base, depth + 1, out);
+    return load_at(from, &chunk->bases[i], &base, depth + 1, out);
 }
 
 static pl_status load_coded(row_source from, const chunk_record *chunk, int depth,
@@ -40,8 +58,8 @@ static pl_status load_coded(row_source from, const chunk_record *chunk, int dept
         PL_TRY(load_base(from, chunk, 0, depth, &a));
         PL_TRY(load_base(from, chunk, 1, depth, &b));
     }
-    PL_TRY(delta_decode(out->pin.data, out->pin.len, a.data, b.data,
-                        (size_t)chunk->bytes, &out->decoded));
+    PL_TRY(delta_decode(out->data, out->len, a.data, b.data, (size_t)chunk->bytes,
+                        &out->decoded));
     out->data = out->decoded.data;
     out->len = out->decoded.len;
 done:
@@ -50,16 +68,13 @@ done:
     return status;
 }
 
-static pl_status load_at(row_source from, const chunk_record *chunk, int depth,
-                         chunk_view *out)
+static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
+                         int depth, chunk_view *out)
 {
     *out = (chunk_view){.data = NULL};
-    PL_RETURN_IF(pin_row(from, chunk, &out->pin));
-    out->data = out->pin.data;
-    out->len = out->pin.len;
-    if (chunk->coding == CHUNK_RAW)
-        return PL_OK;
-    pl_status status = load_coded(from, chunk, depth, out);
+    pl_status status = find_bytes(from, id, chunk, out);
+    if (status == PL_OK && chunk->coding != CHUNK_RAW)
+        status = load_coded(from, chunk, depth, out);
     if (status != PL_OK)
         chunk_close(out);
     return status;
@@ -69,7 +84,7 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
                      chunk_view *out)
 {
     pl_hash got;
-    PL_RETURN_IF(load_at(from, chunk, 0, out));
+    PL_RETURN_IF(load_at(from, id, chunk, 0, out));
     pl_hash_of("chunk", out->data, out->len, &got);
     if (out->len == chunk->bytes && pl_hash_equal(&got, id))
         return PL_OK;
@@ -139,5 +154,35 @@ void chunk_close(chunk_view *view)
 {
     kv_unpin(&view->pin);
     pl_buf_destroy(&view->decoded);
+    pl_buf_destroy(&view->fetched);
     *view = (chunk_view){.data = NULL};
+}
+
+/* ---- in a transaction ---- */
+/* In the database the bytes go straight into the batch; they are copied there and
+ * nowhere else. */
+void chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk, const void *data,
+                 size_t len)
+{
+    chunk->pack = txn->sequence;
+    chunk->number = txn->n_chunks++;
+    chunk->stored = len;
+    chunk->epoch = 0;
+    if (txn->store->remote) {
+        chunk->epoch = txn->store->epoch;
+        remote_stage(&txn->work, id, chunk, data, len);
+        txn->staged_bytes += len;
+        return;
+    }
+    row_key key = key_of_pack(chunk->pack, chunk->number);
+    kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
+}
+
+void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk)
+{
+    row_key key = key_of_pack(chunk->pack, chunk->number);
+    if (txn->store->remote)
+        remote_release(&txn->work, id, chunk, chunk->pack == txn->sequence);
+    else
+        kv_delete(txn->batch, KV_PACK, key_slice(&key));
 }

@@ -19,8 +19,9 @@ enum { CHUNK_DEPTH_MAX = 6 };
 typedef struct chunk_view {
     const uint8_t *data;
     size_t len;
-    kv_pin pin;     /* raw: the row itself, not copied */
-    pl_buf decoded; /* otherwise */
+    kv_pin pin;     /* from the database: the row itself, not copied */
+    pl_buf fetched; /* from an engine */
+    pl_buf decoded; /* of a coded one */
 } chunk_view;
 
 /* ERR_DAMAGED says how, without the chunk's name. */
@@ -37,5 +38,12 @@ PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
 void chunk_close(chunk_view *view); /* accepts an empty one */
+
+/* In a transaction: gives the chunk a place of its own in this commit's pack and writes
+ * the bytes there; or lets go of the place that the record names. Its row is the
+ * caller's to write. */
+void chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk, const void *data,
+                 size_t len);
+void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);
 
 #endif

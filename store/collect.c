@@ -168,6 +168,8 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     PL_TRY(count_all(&c));
     if (run)
         PL_TRY(drop_all(&c));
+    if (store->remote)
+        PL_TRY(remote_sweep(store, run, out));
 done:
     pl_free(c.victims);
     tally_destroy(&c.released);

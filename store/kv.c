@@ -45,6 +45,8 @@ struct kv_batch {
     kv *db;
     rocksdb_writebatch_wi_t *writes;
     pl_hasher digest;
+    bool keeps;
+    pl_buf kept; /* the operations, as they are hashed */
 };
 
 struct kv_cursor {
@@ -313,7 +315,18 @@ void kv_batch_destroy(kv_batch **handle)
     if (!batch)
         return;
     rocksdb_writebatch_wi_destroy(batch->writes);
+    pl_buf_destroy(&batch->kept);
     pl_free(batch);
+}
+
+void kv_batch_keep(kv_batch *batch)
+{
+    batch->keeps = true;
+}
+
+kv_slice kv_batch_kept(const kv_batch *batch)
+{
+    return (kv_slice){batch->kept.data, batch->kept.len};
 }
 
 static void put_u32(uint8_t out[4], size_t value)
@@ -334,6 +347,11 @@ static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
     pl_hasher_add(&batch->digest, head, sizeof head);
     pl_hasher_add(&batch->digest, key.data, key.len);
     pl_hasher_add(&batch->digest, value.data, value.len);
+    if (!batch->keeps)
+        return;
+    pl_buf_append(&batch->kept, head, sizeof head);
+    pl_buf_append(&batch->kept, key.data, key.len);
+    pl_buf_append(&batch->kept, value.data, value.len);
 }
 
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)

@@ -93,6 +93,10 @@ PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
+/* From now on the operations are also kept as bytes, in the form that is hashed (but
+ * for those on pack): what another machine needs to do the same. */
+void kv_batch_keep(kv_batch *batch);
+kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
 /* As kv_get, with the batch's own operations over the database. */

@@ -5,9 +5,12 @@
  * finds there. Everything else goes in one last batch, with what has to go: the target
  * is the old state or the new one. Chunks lie under keys that are written once, so
  * where the target is an earlier state of the source a key that is there needs no look.
- */
+ *
+ * A source whose chunks lie in an engine has no pack rows; the target gets those that
+ * the source's chunk records would have. */
 #include "store/store_format.h"
 #include "store/parts.h"
+#include "store/tally.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@ typedef struct mirror {
     kv_batch *batch;
     bool same_line; /* the target is an earlier state of the source */
     bool marked;    /* the target says that chunks are being brought */
+    tally places;   /* of a source with an engine: what its chunk records name */
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
@@ -114,12 +118,83 @@ static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
     return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
 }
 
+/* ---- chunks of an engine ---- */
+static pl_hash place_at(kv_slice key)
+{
+    pl_hash place = {{0}};
+    memcpy(place.bytes, key.data, key.len < sizeof place ? key.len : sizeof place);
+    return place;
+}
+
+static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
+{
+    kv_pin pin;
+    PL_RETURN_IF(kv_get(m->to, KV_PACK, key, &pin));
+    *out = pin.data != NULL;
+    kv_unpin(&pin);
+    return PL_OK;
+}
+
+/* Its hash is checked when the copy is. */
+static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
+                             kv_slice key, bool there)
+{
+    pl_buf bytes = {0};
+    row_source from = store_source(m->from);
+    pl_status status = remote_fetch(&from, id, chunk, &bytes);
+    if (status == PL_OK) {
+        mark_begin(m);
+        if (there)
+            kv_delete(m->batch, KV_PACK, key);
+        kv_put(m->batch, KV_PACK, key, (kv_slice){bytes.data, bytes.len});
+        m->report->n_chunks++;
+        m->report->bytes += bytes.len;
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status bring_remote(mirror *m, kv_family family, const side *from,
+                              const side *to, int order)
+{
+    row_view row;
+    chunk_record chunk;
+    pl_hash id;
+    bool there = false;
+    (void)to;
+    if (order > 0 || from->key.len != sizeof id.bytes)
+        return PL_OK;
+    memcpy(id.bytes, from->key.data, sizeof id.bytes);
+    PL_RETURN_IF(row_open(family, from->key, from->value, &row));
+    PL_RETURN_IF(chunk_decode(&row, &chunk));
+    row_key key = key_of_pack(chunk.pack, chunk.number);
+    pl_hash place = place_at(key_slice(&key));
+    tally_add(&m->places, &place);
+    PL_RETURN_IF(has_pack(m, key_slice(&key), &there));
+    if (there && m->same_line)
+        return PL_OK;
+    PL_RETURN_IF(fetch_chunk(m, &id, &chunk, key_slice(&key), there));
+    return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
+}
+
+static pl_status bring_chunks(mirror *m)
+{
+    if (!m->from->remote)
+        return each_pair(m, KV_PACK, bring_chunk);
+    PL_RETURN_IF(each_pair(m, KV_CHUNK, bring_remote));
+    tally_sort(&m->places);
+    return PL_OK;
+}
+
 /* ---- everything else, at once ---- */
 static pl_status drop_chunk(mirror *m, kv_family family, const side *from,
                             const side *to, int order)
 {
     (void)from;
-    if (order > 0)
+    if (order <= 0)
+        return PL_OK;
+    pl_hash place = place_at(to->key);
+    if (!m->from->remote || tally_count(&m->places, &place) == 0)
         kv_delete(m->batch, family, to->key);
     return PL_OK;
 }
@@ -234,9 +309,12 @@ done:
     return status;
 }
 
-/* Its format becomes that of the source before anything else is written. */
+/* Its format becomes that of the source before anything else is written; a copy's
+ * chunks are its own. */
 static pl_status set_format(const pl_store *from, const char *folder)
 {
+    if (from->remote)
+        return PL_OK;
     char path[PL_PATH_MAX], target[PL_PATH_MAX];
     pl_buf text = {0};
     pl_status status = pl_read_file(pl_join(path, from->folder, "FORMAT"), &text);
@@ -250,11 +328,17 @@ static pl_status set_format(const pl_store *from, const char *folder)
 static pl_status open_target(mirror *m, const char *folder, bool force)
 {
     char path[PL_PATH_MAX];
-    uint64_t incompat;
+    uint64_t incompat = 0;
     pl_status status = store_format_check(folder, true, &incompat);
     if (status == PL_ERR_NOT_FOUND)
-        status = store_format_write(folder);
+        status = store_format_write(folder, 0);
     PL_RETURN_IF(status);
+    if (incompat & FORMAT_ENGINE)
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the chunks of %s lie in an engine, which nothing is copied into; "
+            "restore to a folder of its own, then use it or push from it",
+            folder);
     PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     PL_RETURN_IF(compare_target(m, folder, force));
     return set_format(m->from, folder);
@@ -274,13 +358,14 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
     PL_RETURN_IF(pl_lock_folder(folder, &lock));
     PL_TRY(open_target(&m, folder, force));
     m.batch = kv_batch_create(m.to);
-    PL_TRY(each_pair(&m, KV_PACK, bring_chunk));
+    PL_TRY(bring_chunks(&m));
     PL_TRY(flush_batch(&m));
     PL_TRY(bring_records(&m, folder));
     PL_TRY(set_mark(&m, folder));
 done:
     kv_batch_destroy(&m.batch);
     kv_close(&m.to, false);
+    tally_destroy(&m.places);
     pl_unlock_folder(&lock);
     return status;
 }

@@ -146,16 +146,10 @@ static pl_status hold_base(pl_txn *txn, const pl_hash *id, uint64_t height)
 static pl_status replace(pl_txn *txn, const chunk_work *w)
 {
     chunk_record next = w->record;
-    row_key old = key_of_pack(next.pack, next.number);
-    next.pack = txn->sequence;
-    next.number = txn->n_chunks++;
-    next.stored = w->coded.len;
     next.coding = pl_hash_none(&w->bases[0]) ? CHUNK_PLANES : CHUNK_DELTA;
     memcpy(next.bases, w->bases, sizeof next.bases);
-    row_key key = key_of_pack(next.pack, next.number);
-    kv_put(txn->batch, KV_PACK, key_slice(&key),
-           (kv_slice){w->coded.data, w->coded.len});
-    kv_delete(txn->batch, KV_PACK, key_slice(&old));
+    chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len);
+    chunk_displace(txn, &w->id, &w->record);
     chunk_write(txn->batch, &w->id, &next);
     for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
         PL_RETURN_IF(hold_base(txn, &w->bases[i], next.height + 1));

@@ -372,6 +372,8 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     put_hash_if(&fields, 7, &chunk->bases[1]);
     if (chunk->height > 0)
         pl_put_u64(&fields, 8, chunk->height);
+    if (chunk->epoch > 0)
+        pl_put_u64(&fields, 9, chunk->epoch);
     row_write(batch, KV_CHUNK, &key, &fields);
 }
 
@@ -389,6 +391,7 @@ pl_status chunk_decode(row_view *row, chunk_record *out)
     for (size_t i = 0; out->coding == CHUNK_DELTA && i < 2; i++)
         out->bases[i] = pl_get_hash(&row->fields, 7, i);
     out->height = pl_get_u64_or(&row->fields, 8, 0);
+    out->epoch = pl_get_u64_or(&row->fields, 9, 0);
     pl_status status = PL_OK;
     if (number > UINT32_MAX || out->bytes > PL_CHUNK_BYTES || out->coding > CHUNK_DELTA)
         status = row_damaged(row, "a number is out of range");

@@ -26,6 +26,7 @@ typedef struct chunk_record {
     uint64_t coding;  /* chunk_coding */
     pl_hash bases[2]; /* of a delta; they may be the same */
     uint64_t height;  /* deltas that stand on each other above it, at least */
+    uint64_t epoch;   /* in an engine: of the opening that wrote it (remote.h) */
 } chunk_record;
 
 typedef struct log_record {

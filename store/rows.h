@@ -29,9 +29,13 @@ PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
 /* Where a row is looked for: the database, under the operations of a batch if there
  * is one. */
+struct remote_end;
+struct remote_work;
 typedef struct row_source {
     kv *db;
-    kv_batch *batch; /* or NULL */
+    kv_batch *batch;                /* or NULL */
+    struct remote_end *remote;      /* where chunks lie; NULL: in the database */
+    const struct remote_work *work; /* with a batch: what it will bring there */
 } row_source;
 
 /* A row being decoded. `fields` are valid between row_read and row_end. */

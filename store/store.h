@@ -54,6 +54,11 @@ PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
 /* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
  * a store of another number. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
+/* Makes the folder a store whose chunks lie in an engine, `rados://...` or `s3://...`
+ * (docs/ENGINES.md), a part of a store in a namespace of its own; `rocksdb` leaves it
+ * to pl_store_open. One that is there must be on that engine: ERR_EXISTS. */
+PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
+PL_MUST_CHECK pl_status pl_store_check_engine(const char *place); /* its spelling */
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 PL_MUST_CHECK pl_status
@@ -221,6 +226,7 @@ typedef struct pl_gc_report {
     uint64_t n_versions;               /* whose data go, or went */
     uint64_t n_kept, n_gone;           /* that stay; that went before */
     uint64_t n_blobs, n_chunks, bytes; /* freed; shared ones stay */
+    uint64_t n_garbage, garbage_bytes; /* objects of an engine that nothing names */
 } pl_gc_report;
 /* Whether the data of this version must stay; heads always do. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
@@ -239,6 +245,19 @@ typedef struct pl_mirror_report {
  * killed at any time: the folder then holds its old state. */
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
+
+/* ---- rebuilding ---- */
+typedef struct pl_rebuild_report {
+    uint64_t sequence;  /* of the newest commit */
+    uint64_t n_commits; /* taken from the log of commits */
+    uint64_t n_records; /* rows written */
+} pl_rebuild_report;
+/* Makes `folder`, which must not be there or be empty, the store whose chunks lie in
+ * `place`: all that was acknowledged. Its old home is fenced once the folder is opened
+ * for writing. ERR_NOT_FOUND if no store is there, ERR_DAMAGED if what is there does
+ * not have its hashes. */
+PL_MUST_CHECK pl_status pl_store_rebuild(const char *place, const char *folder,
+                                         pl_rebuild_report *out);
 
 /* ---- checking ---- */
 typedef struct pl_audit_report {

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 enum { FORMAT_MAJOR = 1 };
-static const uint64_t KNOWN_WRITE_BITS = 0, KNOWN_OPEN_BITS = FORMAT_CODED_CHUNKS;
+static const uint64_t KNOWN_WRITE_BITS = 0,
+                      KNOWN_OPEN_BITS = FORMAT_CODED_CHUNKS | FORMAT_ENGINE;
+static const uint64_t OWN_BITS = FORMAT_CODED_CHUNKS; /* of a new store */
 static const char FORMAT_LAYOUT[] =
     "pathloom store\nmajor %" PRIu64 "\ncompat 0x%" PRIx64 "\nro_compat 0x%" PRIx64
     "\nincompat 0x%" PRIx64 "\n";
@@ -70,10 +72,11 @@ done:
     return status;
 }
 
-/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. */
+/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. ENGINE may be there
+ * already: it is written before FORMAT. */
 static bool is_leftover(const char *name)
 {
-    return pl_starts_with(name, "FORMAT.tmp-");
+    return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");
 }
 
 static void remove_leftovers(const char *folder)
@@ -93,7 +96,7 @@ static bool folder_is_empty(const char *folder)
     DIR *entries = opendir(folder);
     for (struct dirent *e; entries && (e = readdir(entries));)
         empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
-                 is_leftover(e->d_name);
+                 !strcmp(e->d_name, "ENGINE") || is_leftover(e->d_name);
     if (entries)
         closedir(entries);
     return empty;
@@ -107,15 +110,26 @@ static pl_status write_file(const char *folder, const features *f)
     return pl_replace_file(pl_join(path, folder, "FORMAT"), text, (size_t)len);
 }
 
-pl_status store_format_write(const char *folder)
+pl_status store_format_refuse_others(const char *folder)
 {
-    features mine = {.major = FORMAT_MAJOR, .incompat = KNOWN_OPEN_BITS};
-    if (!folder_is_empty(folder))
-        return pl_fail(PL_ERR_EXISTS,
-                       "%s holds other files and is no store; name an empty folder",
-                       folder);
-    remove_leftovers(folder);
+    if (folder_is_empty(folder))
+        return PL_OK;
+    return pl_fail(PL_ERR_EXISTS,
+                   "%s holds other files and is no store; name an empty folder",
+                   folder);
+}
+
+pl_status store_format_finish(const char *folder, uint64_t also)
+{
+    features mine = {.major = FORMAT_MAJOR, .incompat = OWN_BITS | also};
     return write_file(folder, &mine);
+}
+
+pl_status store_format_write(const char *folder, uint64_t also)
+{
+    PL_RETURN_IF(store_format_refuse_others(folder));
+    remove_leftovers(folder);
+    return store_format_finish(folder, also);
 }
 
 /* The bits say what may be there, not that it is: they go up before anything is written
@@ -124,14 +138,15 @@ pl_status pl_store_migrate(const char *folder, bool *changed)
 {
     int lock = -1;
     uint64_t incompat = 0;
-    features mine = {.major = FORMAT_MAJOR, .incompat = KNOWN_OPEN_BITS};
+    features mine = {.major = FORMAT_MAJOR};
     pl_status status = PL_OK;
     *changed = false;
     if (!pl_path_is_folder(folder))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
     PL_RETURN_IF(pl_lock_folder(folder, &lock));
     PL_TRY(store_format_check(folder, true, &incompat));
-    *changed = incompat != KNOWN_OPEN_BITS;
+    mine.incompat = incompat | OWN_BITS;
+    *changed = incompat != mine.incompat;
     if (*changed)
         PL_TRY(write_file(folder, &mine));
 done:

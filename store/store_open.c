@@ -26,7 +26,7 @@ enum {
 
 row_source store_source(const pl_store *store)
 {
-    return (row_source){.db = store->db};
+    return (row_source){.db = store->db, .remote = store->remote};
 }
 
 /* ---- what the database says of itself ---- */
@@ -208,7 +208,7 @@ static pl_status check_format(pl_store *store)
     uint64_t incompat = 0;
     pl_status status = store_format_check(store->folder, true, &incompat);
     if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE) {
-        PL_RETURN_IF(store_format_write(store->folder));
+        PL_RETURN_IF(store_format_write(store->folder, 0));
         status = store_format_check(store->folder, true, &incompat);
     }
     store->may_code = incompat & FORMAT_CODED_CHUNKS;
@@ -232,7 +232,12 @@ static pl_status open_writer(pl_store *store)
     PL_RETURN_IF(check_chain(store));
     if (marked)
         PL_RETURN_IF(check_mark(store, &mark));
-    return raise_epoch(store);
+    PL_RETURN_IF(remote_open(store->folder, true, &store->remote));
+    if (!store->remote)
+        return raise_epoch(store);
+    PL_RETURN_IF(remote_check(store));
+    PL_RETURN_IF(raise_epoch(store));
+    return remote_claim(store);
 }
 
 /* ---- readers ---- */
@@ -293,6 +298,7 @@ static pl_status open_reader(pl_store *store)
             "the store %s is still being made (or lost its file HWM); try again, "
             "or open it for writing once",
             store->folder);
+    PL_RETURN_IF(remote_open(store->folder, false, &store->remote));
     PL_RETURN_IF(make_scratch(store));
     pl_join(path, store->folder, "db");
     return open_at_mark(store, path, &mark);
@@ -344,6 +350,9 @@ void pl_store_close(pl_store **handle)
     bool abandon = store->refusal != PL_OK;
     parts_close(store);
     kv_close(&store->db, abandon);
+    if (store->remote && !abandon)
+        remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
+    remote_close(&store->remote);
     watermark_close(&store->mark);
     if (!abandon)
         pl_unlock_folder(&store->lock);

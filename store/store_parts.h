@@ -3,11 +3,13 @@
 #define PL_STORE_STORE_PARTS_H
 #include "store/chunk.h"
 #include "store/records.h"
+#include "store/remote.h"
 #include "store/watermark.h"
 
 struct pl_store {
-    kv *db;           /* NULL with parts */
-    pl_store **parts; /* of a store in parts, opened for reading (parts.h) */
+    kv *db;             /* NULL with parts */
+    remote_end *remote; /* where chunks lie; NULL: in db */
+    pl_store **parts;   /* of a store in parts, opened for reading (parts.h) */
     int n_parts;
     pl_store *whole; /* of a part: the store that it was opened with; else NULL */
     pl_store_mode mode;
@@ -30,6 +32,8 @@ struct pl_txn {
     kv_batch *batch;
     uint64_t sequence; /* of the commit to be; the number of its pack */
     uint32_t n_chunks; /* in that pack */
+    remote_work work;  /* what goes to the engine, if there is one */
+    uint64_t staged_bytes;
     pl_hash *loose;
     size_t n_loose, cap_loose;
     pl_status spoiled; /* a step failed half-way: commit refuses */
@@ -63,6 +67,23 @@ pl_status txn_spoil(pl_txn *txn, pl_status status);
 /* The blob that a row of path or object names; none if there is no row. */
 PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
                                      const char *name, pl_hash *out);
+
+/* ---- a store with an engine (remote_head.c) ---- */
+/* Before the epoch is raised: that the engine holds this store, and nothing newer.
+ * ERR_STALE if it was opened elsewhere since. */
+PL_MUST_CHECK pl_status remote_check(pl_store *store);
+/* After: the head gets this epoch, and with it nobody else may move it. */
+PL_MUST_CHECK pl_status remote_claim(pl_store *store);
+/* Before the local commit: chunks and the commit's rows. After a failure nothing of the
+ * commit has happened. */
+PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
+/* After it: the head, then what is no longer needed goes. A failure to move the head is
+ * for good. */
+PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
+
+/* Counts objects that nothing names, as a home leaves them that was killed between them
+ * and its commit, or between the head and its drops; with `run` (WRITE) they go. */
+PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- what leaves the store (retire.c) ---- */
 /* Pending rows of one phase of a module; with keep_updates their blobs stay, as those

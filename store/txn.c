@@ -15,7 +15,7 @@ static const uint64_t SPARE_BYTES = 64 << 20;
 
 row_source txn_source(const pl_txn *txn)
 {
-    return (row_source){txn->store->db, txn->batch};
+    return (row_source){txn->store->db, txn->batch, txn->store->remote, &txn->work};
 }
 
 pl_status pl_txn_begin(pl_store *store, pl_txn **out)
@@ -36,6 +36,8 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
     pl_txn *txn = pl_alloc(sizeof *txn);
     txn->store = store;
     txn->batch = kv_batch_create(store->db);
+    if (store->remote)
+        kv_batch_keep(txn->batch);
     txn->sequence = store->sequence + 1;
     store->in_txn = true;
     *out = txn;
@@ -50,6 +52,7 @@ void pl_txn_abort(pl_txn **handle)
         return;
     txn->store->in_txn = false;
     kv_batch_destroy(&txn->batch);
+    remote_work_clear(&txn->work);
     pl_free(txn->loose);
     pl_free(txn);
 }
@@ -75,6 +78,13 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
                    pl_human_bytes((double)there_bytes, there));
 }
 
+static pl_status refuse(pl_store *store, pl_status status)
+{
+    store->refusal = status;
+    pl_copy_text(store->refusal_text, sizeof store->refusal_text, pl_last_error());
+    return status;
+}
+
 /* The order is the promise: the batch is durable before the mark says so, and the mark
  * before the caller hears of it. A mark that is behind is legal, one ahead is not. */
 pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
@@ -82,11 +92,8 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     pl_status status = kv_commit(store->db, batch);
     if (status == PL_OK && store->mark.fd >= 0)
         status = watermark_set(&store->mark, after);
-    if (status != PL_OK) {
-        store->refusal = status;
-        pl_copy_text(store->refusal_text, sizeof store->refusal_text, pl_last_error());
-        return status;
-    }
+    if (status != PL_OK)
+        return refuse(store, status);
     store->sequence = after->sequence;
     store->epoch = after->epoch;
     store->log_hash = after->log;
@@ -126,7 +133,14 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + SPARE_BYTES));
     put_log(txn, &after.log);
+    if (store->remote)
+        PL_TRY(remote_bring(txn, &after.log));
     PL_TRY(store_write(store, txn->batch, &after));
+    if (store->remote) {
+        status = remote_advance(txn);
+        if (status != PL_OK)
+            refuse(store, status);
+    }
 done:
     pl_txn_abort(handle);
     return status;

@@ -202,7 +202,7 @@ static void the_bytes_of_every_record_are_fixed(void **state)
 static void old_bytes_decode_to_what_was_meant(void **state)
 {
     example_rows *rows = *state;
-    row_source from = {rows->db, rows->batch};
+    row_source from = {.db = rows->db, .batch = rows->batch};
     pl_version v;
     head_record head;
     blob_record blob;
@@ -267,7 +267,7 @@ static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *field
     row_view row;
     pl_version v;
     blob_record blob;
-    row_source from = {rows->db, rows->batch};
+    row_source from = {.db = rows->db, .batch = rows->batch};
     row_write(rows->batch, family, &key, fields);
     PL_RETURN_IF(row_read(from, family, &key, &row));
     if (family == KV_BLOB)

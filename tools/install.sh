@@ -2,13 +2,15 @@
 # Installs what is missing of packages.txt (Debian 12). Quick when nothing is.
 #   sh tools/install.sh           what building, running and testing need
 #   sh tools/install.sh checks    also what .ci/run checks with
+#   sh tools/install.sh ceph      also what tests/ceph.sh runs
 set -eu
 list=$(dirname "$0")/../packages.txt
 
-# packages.txt without comments, up to the mark "checks" unless those are wanted.
+# packages.txt without comments: what stands before the first mark, and below the mark of
+# the group that is wanted.
 wanted() {
-    awk -v all="${1:-}" '/^# ---- checks/ && all != "checks" { exit }
-                         !/^#/ && NF { print $1 }' "$list"
+    awk -v group="${1:-}:" '/^# ---- / { skip = $3 != group }
+                            !/^#/ && NF && !skip { print $1 }' "$list"
 }
 
 # dpkg-query knows only packages that were once installed: what it does not name as

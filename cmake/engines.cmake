@@ -1,0 +1,19 @@
+# Where chunks may lie but in RocksDB (store/engine.h): each engine's own file where its
+# library is found, else the file that says what to install.
+find_path(RADOS_INCLUDE rados/librados.h)
+find_library(RADOS_LIBRARY rados)
+pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl>=7.75)
+
+set(PL_ENGINE_LIBS)
+if(RADOS_INCLUDE AND RADOS_LIBRARY)
+  list(APPEND PL_ENGINE_LIBS ${RADOS_LIBRARY})
+  set(PL_ENGINE_SKIP engine_rados_absent)
+else()
+  set(PL_ENGINE_SKIP engine_rados\\.c)
+endif()
+if(CURL_FOUND)
+  list(APPEND PL_ENGINE_LIBS PkgConfig::CURL)
+  string(APPEND PL_ENGINE_SKIP |engine_s3_absent)
+else()
+  string(APPEND PL_ENGINE_SKIP |engine_s3\\.c)
+endif()

@@ -1,0 +1,367 @@
+/* Engines by name, and patience with them.
+ *
+ * A request whose answer was lost may have been carried out. Trying it again is safe
+ * because what is written is either equal to what is there, or is refused: a put that
+ * meets its own bytes and a swap that meets its own result have happened. */
+#include "store/engine.h"
+#include <string.h>
+
+enum {
+    WAIT_FIRST_MS = 20,
+    WAIT_LONGEST_MS = 2000,
+    PATIENCE_S = 60,
+    PATIENCE_MAX_S = 86400
+};
+
+struct engine {
+    const engine_ops *ops;
+    void *self;
+    int64_t patience_ms;
+    char place[544];
+};
+
+/* ---- URLs ---- */
+static bool is_name(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                    "._-/",
+                    *c))
+            return false;
+    return true;
+}
+
+/* Copies [from, to); false if it does not fit. */
+static bool copy_span(char *out, size_t size, const char *from, const char *to)
+{
+    size_t len = (size_t)(to - from);
+    if (len >= size)
+        return false;
+    memcpy(out, from, len);
+    out[len] = '\0';
+    return true;
+}
+
+static pl_status take_patience(const char *value, engine_url *url)
+{
+    int64_t seconds = 0;
+    if (pl_parse_int(value, &seconds) != PL_OK || seconds < 1 ||
+        seconds > PATIENCE_MAX_S)
+        return pl_fail(PL_ERR_CONFIG, "patience is 1 to %d seconds, not `%s`",
+                       PATIENCE_MAX_S, value);
+    url->patience_ms = seconds * 1000;
+    return PL_OK;
+}
+
+static pl_status take_option(const char *key, const char *value, engine_url *url)
+{
+    static const char *const names[] = {"conf", "id", "endpoint", "region", "patience"};
+    const struct {
+        char *out;
+        size_t size;
+    } texts[] = {{url->conf, sizeof url->conf},
+                 {url->id, sizeof url->id},
+                 {url->endpoint, sizeof url->endpoint},
+                 {url->region, sizeof url->region}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(key, names[i]) == 0)
+            return pl_copy_text(texts[i].out, texts[i].size, value)
+                       ? PL_OK
+                       : pl_fail(PL_ERR_CONFIG, "%s is too long", key);
+    if (strcmp(key, "patience") == 0)
+        return take_patience(value, url);
+    const char *near = pl_nearest(key, names, sizeof names / sizeof *names);
+    return pl_fail(PL_ERR_CONFIG, "an engine has no option `%s`%s%s%s", key,
+                   near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
+static pl_status take_options(const char *at, engine_url *url)
+{
+    char key[64], value[PL_PATH_MAX];
+    while (*at) {
+        const char *end = at + strcspn(at, "&");
+        const char *equal = memchr(at, '=', (size_t)(end - at));
+        if (!equal || !copy_span(key, sizeof key, at, equal) ||
+            !copy_span(value, sizeof value, equal + 1, end))
+            return pl_fail(PL_ERR_CONFIG, "options are written KEY=VALUE&KEY=VALUE");
+        PL_RETURN_IF(take_option(key, value, url));
+        at = *end ? end + 1 : end;
+    }
+    return PL_OK;
+}
+
+static pl_status check_kind(const engine_url *url)
+{
+    bool s3 = strcmp(url->kind, "s3") == 0;
+    if (!s3 && strcmp(url->kind, "rados") != 0)
+        return pl_fail(PL_ERR_CONFIG, "engines are rados and s3, not `%s`", url->kind);
+    if (!*url->place || strchr(url->place, '/') || !is_name(url->place) ||
+        !is_name(url->space))
+        return pl_fail(PL_ERR_CONFIG,
+                       "a %s is named by letters, digits and . _ -, and so are "
+                       "the parts of what follows it",
+                       s3 ? "bucket" : "pool");
+    if (s3 && !pl_starts_with(url->endpoint, "http://") &&
+        !pl_starts_with(url->endpoint, "https://"))
+        return pl_fail(PL_ERR_CONFIG,
+                       "say where the service is, like ?endpoint=https://HOST:PORT");
+    if (s3 && strchr(url->endpoint, '@'))
+        return pl_fail(PL_ERR_CONFIG,
+                       "keys do not belong into a URL; set AWS_ACCESS_KEY_ID and "
+                       "AWS_SECRET_ACCESS_KEY");
+    return PL_OK;
+}
+
+static pl_status parse(const char *text, engine_url *out)
+{
+    const char *place = strstr(text, "://");
+    if (!place || !copy_span(out->kind, sizeof out->kind, text, place))
+        return pl_fail(PL_ERR_CONFIG, "an engine is rados://... or s3://...");
+    place += strlen("://");
+    const char *end = place + strcspn(place, "?");
+    const char *slash = memchr(place, '/', (size_t)(end - place));
+    const char *space = slash ? slash + 1 : end;
+    if (!copy_span(out->place, sizeof out->place, place, slash ? slash : end) ||
+        !copy_span(out->space, sizeof out->space, space, end))
+        return pl_fail(PL_ERR_CONFIG, "its names are too long");
+    if (*end)
+        PL_RETURN_IF(take_options(end + 1, out));
+    return check_kind(out);
+}
+
+pl_status engine_url_parse(const char *text, engine_url *out)
+{
+    memset(out, 0, sizeof *out);
+    pl_copy_text(out->region, sizeof out->region, "us-east-1");
+    out->patience_ms = PATIENCE_S * 1000;
+    pl_status status =
+        strlen(text) < ENGINE_URL_MAX
+            ? parse(text, out)
+            : pl_fail(PL_ERR_CONFIG, "it is longer than %d bytes", ENGINE_URL_MAX - 1);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "store.engine `%.80s`", text);
+}
+
+pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_URL_MAX])
+{
+    engine_url url;
+    PL_RETURN_IF(engine_url_parse(text, &url));
+    int path = (int)strcspn(text, "?");
+    const char *joint = url.space[0] ? "/" : "";
+    if (!url.space[0] && text[path - 1] != '/')
+        joint = "/";
+    int len = snprintf(out, ENGINE_URL_MAX, "%.*s%s%s%s", path, text, joint, name,
+                       text + path);
+    if (len >= ENGINE_URL_MAX)
+        return pl_fail(PL_ERR_CONFIG, "store.engine `%.80s` is too long", text);
+    return engine_url_parse(out, &url);
+}
+
+/* ---- patience ---- */
+typedef struct patience {
+    const engine *e;
+    int64_t start, wait_ms;
+    int tries;
+} patience;
+
+static bool may_pass(pl_status status)
+{
+    return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
+}
+
+/* Whether to try again after `status`; it has waited then. */
+static bool again(patience *p, pl_status status)
+{
+    int64_t now = pl_now_ms();
+    if (!may_pass(status))
+        return false;
+    if (p->tries++ == 0) {
+        p->start = now;
+        p->wait_ms = WAIT_FIRST_MS;
+    }
+    if (now - p->start >= p->e->patience_ms)
+        return false;
+    pl_sleep_ms(p->wait_ms);
+    p->wait_ms = 2 * p->wait_ms < WAIT_LONGEST_MS ? 2 * p->wait_ms : WAIT_LONGEST_MS;
+    return true;
+}
+
+/* The sentence of a failure that stays. Nobody waits for what the database's own disk
+ * does not do, so its status is that of a disk. */
+static pl_status give_up(const patience *p, pl_status status, const char *verb,
+                         const char *name)
+{
+    char waited[16];
+    const char *place = p->e->place;
+    if (status == PL_OK || status == PL_ERR_EXISTS || status == PL_ERR_STALE ||
+        status == PL_ERR_NOT_FOUND)
+        return status;
+    if (!may_pass(status))
+        return pl_fail_in(status, "cannot %s %.40s in %s", verb, name, place);
+    pl_human_seconds((double)p->e->patience_ms / 1000, waited);
+    pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb, name,
+               place, p->tries, waited);
+    return PL_ERR_IO;
+}
+
+/* ---- open and close ---- */
+pl_status engine_open(const char *text, bool to_write, engine **out)
+{
+    engine_url url;
+    *out = NULL;
+    PL_RETURN_IF(engine_url_parse(text, &url));
+    engine *e = pl_alloc(sizeof *e);
+    snprintf(e->place, sizeof e->place, "%s://%s%s%s", url.kind, url.place,
+             url.space[0] ? "/" : "", url.space);
+    e->patience_ms = url.patience_ms;
+    patience p = {.e = e};
+    pl_status status;
+    do
+        status = strcmp(url.kind, "s3") == 0
+                     ? engine_s3_open(&url, to_write, &e->ops, &e->self)
+                     : engine_rados_open(&url, to_write, &e->ops, &e->self);
+    while (again(&p, status));
+    status = give_up(&p, status, "open", "the engine");
+    if (status == PL_OK)
+        *out = e;
+    else
+        pl_free(e);
+    return status;
+}
+
+void engine_close(engine **handle)
+{
+    engine *e = *handle;
+    *handle = NULL;
+    if (!e)
+        return;
+    e->ops->close(e->self);
+    pl_free(e);
+}
+
+const char *engine_place(const engine *e)
+{
+    return e->place;
+}
+
+/* ---- requests ---- */
+static pl_status get(engine *e, const char *name, pl_buf *out)
+{
+    patience p = {.e = e};
+    pl_status status;
+    do {
+        pl_buf_clear(out);
+        status = e->ops->get(e->self, name, out);
+    } while (again(&p, status));
+    return give_up(&p, status, "read", name);
+}
+
+pl_status engine_get(engine *e, const char *name, pl_buf *out)
+{
+    PL_RETURN_IF(pl_failpoint("engine.get.before"));
+    return get(e, name, out);
+}
+
+/* Whether the object holds just these bytes. */
+static pl_status holds(engine *e, const char *name, const void *data, size_t len,
+                       bool *out)
+{
+    pl_buf there = {0};
+    pl_status status = get(e, name, &there);
+    *out = status == PL_OK && there.len == len &&
+           (len == 0 || memcmp(there.data, data, len) == 0);
+    pl_buf_destroy(&there);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+pl_status engine_put(engine *e, const char *name, const void *data, size_t len)
+{
+    patience p = {.e = e};
+    bool same = false;
+    PL_RETURN_IF(pl_failpoint("engine.put.before"));
+    pl_status status;
+    do
+        status = e->ops->put(e->self, name, data, len);
+    while (again(&p, status));
+    if (status == PL_ERR_EXISTS) {
+        PL_RETURN_IF(holds(e, name, data, len, &same));
+        status = same ? PL_OK
+                      : pl_fail(PL_ERR_EXISTS,
+                                "%s in %s holds other bytes: another store uses this "
+                                "place; name a namespace of its own",
+                                name, e->place);
+    }
+    if (status == PL_OK)
+        return pl_failpoint("engine.put.after");
+    return give_up(&p, status, "write", name);
+}
+
+pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
+                      const pl_buf *next)
+{
+    patience p = {.e = e};
+    bool same = false;
+    PL_RETURN_IF(pl_failpoint("engine.swap.before"));
+    pl_status status;
+    do
+        status = e->ops->swap(e->self, name, expected, next);
+    while (again(&p, status));
+    if (status == PL_ERR_STALE) {
+        PL_RETURN_IF(holds(e, name, next->data, next->len, &same));
+        status =
+            same ? PL_OK : pl_fail(PL_ERR_STALE, "%s in %s has moved", name, e->place);
+    }
+    if (status == PL_OK)
+        return pl_failpoint("engine.swap.after");
+    return give_up(&p, status, "move", name);
+}
+
+pl_status engine_drop(engine *e, const char *name)
+{
+    patience p = {.e = e};
+    PL_RETURN_IF(pl_failpoint("engine.drop.before"));
+    pl_status status;
+    do
+        status = e->ops->drop(e->self, name);
+    while (again(&p, status));
+    return give_up(&p, status, "delete", name);
+}
+
+/* A list that breaks off is not begun again: the caller has seen parts of it. The
+ * engines themselves try a page again. */
+pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
+{
+    patience p = {.e = e, .tries = 1};
+    return give_up(&p, e->ops->list(e->self, prefix, fn, context), "list", prefix);
+}
+
+/* ---- many at once ---- */
+typedef struct many {
+    engine *e;
+    const engine_object *objects;
+} many;
+
+static pl_status put_item(void *context, size_t i, int thread)
+{
+    const many *m = context;
+    (void)thread;
+    return engine_put(m->e, m->objects[i].name, m->objects[i].data, m->objects[i].len);
+}
+
+static pl_status drop_item(void *context, size_t i, int thread)
+{
+    const many *m = context;
+    (void)thread;
+    return engine_drop(m->e, m->objects[i].name);
+}
+
+pl_status engine_put_all(engine *e, const engine_object *objects, size_t n)
+{
+    many m = {e, objects};
+    return pl_parallel(ENGINE_THREADS, n, put_item, &m);
+}
+
+pl_status engine_drop_all(engine *e, const engine_object *objects, size_t n)
+{
+    many m = {e, objects};
+    return pl_parallel(ENGINE_THREADS, n, drop_item, &m);
+}

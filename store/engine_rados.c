@@ -1,0 +1,225 @@
+/* Ceph RADOS through librados: an object a name, in a pool and a namespace.
+ *
+ * The head carries the hash of its bytes as an attribute; comparing that and writing
+ * both is one operation of the object's own storage daemon, hence atomic. Calls block,
+ * several threads make them; librados gives up on one after OPERATION_S, which a daemon
+ * that stands still would otherwise hold for ever. A full pool refuses at once
+ * (FULL_TRY) instead of keeping the call until it is not. */
+#include "store/engine.h"
+#include <errno.h>
+#include <rados/librados.h>
+#include <string.h>
+
+#define OPERATION_S    "10"
+#define HASH_ATTRIBUTE "pathloom.hash"
+
+enum { READ_STEP_BYTES = (1 << 20) + 4096 };
+
+typedef struct rados_engine {
+    rados_t cluster;
+    rados_ioctx_t pool;
+} rados_engine;
+
+/* Sentences of what goes on trying name the reason only; engine.c adds the thing. */
+static pl_status refused(int error)
+{
+    switch (-error) {
+    case ENOENT:
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no such object");
+    case EEXIST:
+        return pl_fail(PL_ERR_EXISTS, "there is such an object");
+    case ECANCELED:
+        return pl_fail(PL_ERR_STALE, "it is not what it was");
+    case ENOSPC:
+    case EDQUOT:
+        return pl_fail(PL_ERR_NOSPACE,
+                       "the pool is full or at its quota; give it space (`ceph df`, "
+                       "`ceph osd pool get-quota`), or free some with `pathloom store "
+                       "gc --delete`");
+    case EACCES:
+    case EPERM:
+        return pl_fail(PL_ERR_NOPERM,
+                       "this client may not do that; it needs `mon allow r, osd allow "
+                       "rwx pool=...`");
+    case ETIMEDOUT:
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "no answer in " OPERATION_S " s; look at `ceph -s`");
+    case EAGAIN:
+    case ENOTCONN:
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EBUSY:
+        return pl_fail(PL_ERR_NET, "%s", strerror(-error));
+    default:
+        return pl_fail(PL_ERR_IO, "%s; look at `ceph -s`", strerror(-error));
+    }
+}
+
+/* ---- writing ---- */
+static pl_status operate(rados_engine *e, rados_write_op_t op, const char *name)
+{
+    int error =
+        rados_write_op_operate(op, e->pool, name, NULL, LIBRADOS_OPERATION_FULL_TRY);
+    rados_release_write_op(op);
+    return error < 0 ? refused(error) : PL_OK;
+}
+
+static void write_all(rados_write_op_t op, const void *data, size_t len)
+{
+    rados_write_op_write_full(op, len ? data : "", len);
+}
+
+static pl_status rados_put(void *self, const char *name, const void *data, size_t len)
+{
+    rados_write_op_t op = rados_create_write_op();
+    rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+    write_all(op, data, len);
+    return operate(self, op, name);
+}
+
+static pl_status rados_swap(void *self, const char *name, const pl_buf *expected,
+                            const pl_buf *next)
+{
+    pl_hash before, after;
+    rados_write_op_t op = rados_create_write_op();
+    pl_hash_of("swap", expected->data, expected->len, &before);
+    pl_hash_of("swap", next->data, next->len, &after);
+    if (expected->len > 0)
+        rados_write_op_cmpxattr(op, HASH_ATTRIBUTE, LIBRADOS_CMPXATTR_OP_EQ,
+                                (const char *)before.bytes, sizeof before.bytes);
+    else
+        rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+    write_all(op, next->data, next->len);
+    rados_write_op_setxattr(op, HASH_ATTRIBUTE, (const char *)after.bytes,
+                            sizeof after.bytes);
+    pl_status status = operate(self, op, name);
+    return status == PL_ERR_EXISTS || status == PL_ERR_NOT_FOUND ? PL_ERR_STALE
+                                                                 : status;
+}
+
+static pl_status rados_drop(void *self, const char *name)
+{
+    rados_write_op_t op = rados_create_write_op();
+    rados_write_op_remove(op);
+    pl_status status = operate(self, op, name);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* ---- reading ---- */
+/* A chunk is one request; what is longer takes several, and is never the head. */
+static pl_status rados_get(void *self, const char *name, pl_buf *out)
+{
+    rados_engine *e = self;
+    for (uint64_t at = 0; at <= ENGINE_OBJECT_MAX;) {
+        pl_buf_reserve(out, READ_STEP_BYTES);
+        int n = rados_read(e->pool, name, (char *)out->data + out->len, READ_STEP_BYTES,
+                           at);
+        if (n < 0)
+            return refused(n);
+        out->len += (size_t)n;
+        at += (uint64_t)n;
+        if (n < READ_STEP_BYTES)
+            return PL_OK;
+    }
+    return pl_fail(PL_ERR_DAMAGED, "it has more than %d bytes", ENGINE_OBJECT_MAX);
+}
+
+static pl_status visit(rados_engine *e, const char *name, engine_entry_fn fn,
+                       void *context)
+{
+    engine_entry entry = {.name = name};
+    time_t changed;
+    int error = rados_stat(e->pool, name, &entry.bytes, &changed);
+    if (error == -ENOENT)
+        return PL_OK; /* went meanwhile */
+    return error < 0 ? refused(error) : fn(context, &entry);
+}
+
+static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
+                            void *context)
+{
+    rados_engine *e = self;
+    rados_list_ctx_t walk;
+    const char *name;
+    pl_status status = PL_OK;
+    int error = rados_nobjects_list_open(e->pool, &walk);
+    if (error < 0)
+        return refused(error);
+    while (status == PL_OK &&
+           (error = rados_nobjects_list_next(walk, &name, NULL, NULL)) == 0)
+        if (pl_starts_with(name, prefix))
+            status = visit(e, name, fn, context);
+    if (status == PL_OK && error != -ENOENT)
+        status = refused(error);
+    rados_nobjects_list_close(walk);
+    return status;
+}
+
+/* ---- open and close ---- */
+static void rados_close(void *self)
+{
+    rados_engine *e = self;
+    if (e->pool)
+        rados_ioctx_destroy(e->pool);
+    if (e->cluster)
+        rados_shutdown(e->cluster);
+    pl_free(e);
+}
+
+static const engine_ops OPS = {rados_put,  rados_get,  rados_swap,
+                               rados_drop, rados_list, rados_close};
+
+static pl_status configure(rados_engine *e, const engine_url *url)
+{
+    static const char *const bounds[] = {"rados_osd_op_timeout", "rados_mon_op_timeout",
+                                         "client_mount_timeout"};
+    char client[80];
+    snprintf(client, sizeof client, "client.%s", url->id[0] ? url->id : "admin");
+    int error = rados_create2(&e->cluster, "ceph", client, 0);
+    if (error < 0)
+        return pl_fail(PL_ERR_OS, "librados does not start: %s", strerror(-error));
+    error = rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
+    if (error < 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the Ceph configuration %s cannot be read: %s; name one with "
+                       "?conf=PATH",
+                       url->conf[0] ? url->conf : "/etc/ceph/ceph.conf",
+                       strerror(-error));
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
+            return pl_fail(PL_ERR_UNSUPPORTED, "this librados knows no %s", bounds[i]);
+    return PL_OK;
+}
+
+static pl_status connect_to(rados_engine *e, const engine_url *url)
+{
+    int error = rados_connect(e->cluster);
+    if (error < 0)
+        return pl_fail_in(refused(error), "cannot connect to Ceph");
+    error = rados_ioctx_create(e->cluster, url->place, &e->pool);
+    if (error == -ENOENT)
+        return pl_fail(PL_ERR_CONFIG,
+                       "Ceph has no pool %s; make it: `ceph osd pool create %s`",
+                       url->place, url->place);
+    if (error < 0)
+        return pl_fail_in(refused(error), "cannot open the pool %s", url->place);
+    rados_ioctx_set_namespace(e->pool, url->space);
+    return PL_OK;
+}
+
+pl_status engine_rados_open(const engine_url *url, bool to_write,
+                            const engine_ops **ops, void **self)
+{
+    (void)to_write; /* RADOS keeps all conditions */
+    rados_engine *e = pl_alloc(sizeof *e);
+    pl_status status = configure(e, url);
+    if (status == PL_OK)
+        status = connect_to(e, url);
+    if (status != PL_OK) {
+        rados_close(e);
+        return status;
+    }
+    *ops = &OPS;
+    *self = e;
+    return PL_OK;
+}

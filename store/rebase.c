@@ -1,0 +1,168 @@
+/* Bases are written when the commits since the last one have more bytes than it has, so
+ * that what is written twice is bounded by what is written once. */
+#include "store/rebase.h"
+#include <string.h>
+
+enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10, LOG_BYTES_MIN = 4 << 20 };
+
+bool rebase_is_due(const remote_head *head)
+{
+    return head->log_bytes > LOG_BYTES_MIN && head->log_bytes > head->base_bytes;
+}
+
+/* ---- operations ---- */
+static size_t read_u32(const uint8_t *bytes)
+{
+    size_t value = 0;
+    for (int i = 3; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+static void write_u32(pl_buf *out, size_t value)
+{
+    uint8_t bytes[4];
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    pl_buf_append(out, bytes, sizeof bytes);
+}
+
+static bool family_of(uint8_t id, kv_family *out)
+{
+    for (int f = KV_META; f < KV_PACK; f++)
+        if (kv_family_id((kv_family)f) == id) {
+            *out = (kv_family)f;
+            return true;
+        }
+    return false;
+}
+
+pl_status rebase_next(kv_slice *rest, row_operation *out)
+{
+    const uint8_t *at = rest->data;
+    *out = (row_operation){0};
+    if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 ||
+        !family_of(at[1], &out->family))
+        return pl_fail(PL_ERR_DAMAGED, "a row operation cannot be read");
+    size_t key = read_u32(at + 2), value = read_u32(at + 6);
+    size_t len = rest->len - OPERATION_HEAD;
+    if (key > len || value > len - key)
+        return pl_fail(PL_ERR_DAMAGED, "a row operation is cut off");
+    out->puts = at[0] == 1;
+    out->key = (kv_slice){at + OPERATION_HEAD, key};
+    out->value = (kv_slice){at + OPERATION_HEAD + key, value};
+    *rest = (kv_slice){at + OPERATION_HEAD + key + value, len - key - value};
+    return PL_OK;
+}
+
+static void append_row(pl_buf *out, kv_family family, kv_slice key, kv_slice value)
+{
+    uint8_t head[2] = {1, kv_family_id(family)};
+    pl_buf_append(out, head, sizeof head);
+    write_u32(out, key.len);
+    write_u32(out, value.len);
+    pl_buf_append(out, key.data, key.len);
+    pl_buf_append(out, value.data, value.len);
+}
+
+/* ---- a base ---- */
+typedef struct base_writer {
+    pl_store *store;
+    remote_head *head;
+    pl_buf part;
+    pl_hasher sum;
+} base_writer;
+
+static pl_status end_part(base_writer *w)
+{
+    char name[ENGINE_NAME_MAX];
+    remote_base_name(w->head, w->head->base_parts, name);
+    pl_hasher_add(&w->sum, w->part.data, w->part.len);
+    w->head->base_bytes += w->part.len;
+    w->head->base_parts++;
+    pl_status status =
+        engine_put(w->store->remote->service, name, w->part.data, w->part.len);
+    pl_buf_clear(&w->part);
+    return status;
+}
+
+static pl_status write_family(base_writer *w, kv_family family)
+{
+    kv_slice key, value;
+    bool valid = false;
+    pl_status status = PL_OK;
+    kv_cursor *cursor = kv_cursor_open(w->store->db, NULL, family, (kv_slice){"", 0});
+    for (;;) {
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        append_row(&w->part, family, key, value);
+        if (w->part.len >= PART_BYTES)
+            PL_TRY(end_part(w));
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+pl_status rebase_write(pl_store *store, remote_head *head)
+{
+    base_writer w = {.store = store, .head = head};
+    pl_status status = PL_OK;
+    head->base_epoch = store->epoch;
+    head->base_sequence = store->sequence;
+    head->base_parts = head->base_bytes = head->log_bytes = 0;
+    pl_hasher_init(&w.sum, "base");
+    for (int f = KV_META; f < KV_PACK; f++)
+        PL_TRY(write_family(&w, (kv_family)f));
+    if (w.part.len > 0)
+        PL_TRY(end_part(&w));
+    pl_hasher_end(&w.sum, &head->base);
+done:
+    pl_buf_destroy(&w.part);
+    return status;
+}
+
+/* ---- the base before ---- */
+typedef struct drop_list {
+    engine_object *names;
+    size_t n, cap;
+} drop_list;
+
+static char *next_name(drop_list *list)
+{
+    if (list->n == list->cap) {
+        list->cap = list->cap ? 2 * list->cap : 64;
+        list->names = pl_grow(list->names, list->cap * sizeof *list->names);
+    }
+    return list->names[list->n++].name;
+}
+
+static void list_log(pl_store *store, uint64_t from, uint64_t to, drop_list *list)
+{
+    kv_slice key, value;
+    bool valid = false;
+    row_key start = key_of_number(from);
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(&start));
+    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+        pl_hash log;
+        uint64_t number = store_key_number(key.data, key.len);
+        if (number > to)
+            break;
+        pl_hash_of("log", value.data, value.len, &log);
+        remote_log_name(number, &log, next_name(list));
+    }
+    kv_cursor_close(&cursor);
+}
+
+/* What stays because of a failure is garbage, which gc finds. */
+void rebase_drop(pl_store *store, const remote_head *old)
+{
+    drop_list list = {0};
+    list_log(store, old->base_sequence + 1, store->remote->head.base_sequence, &list);
+    for (uint64_t i = 0; i < old->base_parts; i++)
+        remote_base_name(old, i, next_name(&list));
+    (void)engine_drop_all(store->remote->service, list.names, list.n);
+    pl_free(list.names);
+}

@@ -1,0 +1,232 @@
+/* A store's folder from what its engine holds: the base, then the commits since.
+ *
+ * The chain of commits is walked twice, from the head down to the base by the names
+ * that each commit gives of the one before, and up again to write them. Every object is
+ * checked against a hash that was known before it was read: the base by the head, a
+ * commit by its name and by the digest in its own log row. FORMAT is written last: a
+ * folder without it is no store. */
+#include "store/rebase.h"
+#include "store/store_format.h"
+#include <string.h>
+
+typedef struct rebuild {
+    remote_end *remote;
+    kv *db;
+    kv_batch *batch;
+    pl_hash *log; /* of commits base_sequence + 1 .. sequence */
+    pl_buf bytes;
+    pl_rebuild_report *report;
+} rebuild;
+
+enum { BATCH_BYTES = 16 << 20 };
+
+/* ---- rows ---- */
+static pl_status flush_rows(rebuild *r)
+{
+    pl_status status = kv_commit(r->db, r->batch);
+    kv_batch_destroy(&r->batch);
+    r->batch = kv_batch_create(r->db);
+    return status;
+}
+
+static pl_status take_rows(rebuild *r, kv_slice rows)
+{
+    row_operation one;
+    while (rows.len > 0) {
+        PL_RETURN_IF(rebase_next(&rows, &one));
+        if (one.puts)
+            kv_put(r->batch, one.family, one.key, one.value);
+        else
+            kv_delete(r->batch, one.family, one.key);
+        r->report->n_records += one.puts;
+    }
+    return kv_batch_bytes(r->batch) > BATCH_BYTES ? flush_rows(r) : PL_OK;
+}
+
+static pl_status lacking(const rebuild *r, const char *name, pl_status status)
+{
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_DAMAGED, "%s has no %.60s, which its head needs",
+                       engine_place(r->remote->service), name);
+    return pl_fail_in(status, "%.60s", name);
+}
+
+/* ---- the base ---- */
+static pl_status take_base(rebuild *r)
+{
+    char name[ENGINE_NAME_MAX];
+    pl_hasher sum;
+    pl_hash got;
+    const remote_head *head = &r->remote->head;
+    pl_hasher_init(&sum, "base");
+    for (uint64_t i = 0; i < head->base_parts; i++) {
+        remote_base_name(head, i, name);
+        pl_status status = engine_get(r->remote->service, name, &r->bytes);
+        if (status != PL_OK)
+            return lacking(r, name, status);
+        pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
+        PL_RETURN_IF(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+    }
+    pl_hasher_end(&sum, &got);
+    if (pl_hash_equal(&got, &head->base))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED, "the base in %s does not have its hash",
+                   engine_place(r->remote->service));
+}
+
+/* ---- commits ---- */
+/* The last operation of a commit is its log row. */
+static pl_status last_row(kv_slice rows, size_t *before, row_operation *out)
+{
+    const kv_slice all = rows;
+    *out = (row_operation){0};
+    while (rows.len > 0) {
+        *before = all.len - rows.len;
+        PL_RETURN_IF(rebase_next(&rows, out));
+    }
+    return out->puts && out->family == KV_LOG
+               ? PL_OK
+               : pl_fail(PL_ERR_DAMAGED, "it does not end with its log row");
+}
+
+static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *log,
+                              pl_hash *previous)
+{
+    row_operation last;
+    row_view row;
+    log_record entry;
+    pl_hash got;
+    size_t before = 0;
+    PL_RETURN_IF(last_row(rows, &before, &last));
+    pl_hash_of("log", last.value.data, last.value.len, &got);
+    if (!pl_hash_equal(&got, log) ||
+        store_key_number(last.key.data, last.key.len) != sequence)
+        return pl_fail(PL_ERR_DAMAGED, "it is not what its name says");
+    PL_RETURN_IF(row_open(KV_LOG, last.key, last.value, &row));
+    PL_RETURN_IF(log_decode(&row, &entry));
+    pl_hash_of("commit", rows.data, before, &got);
+    if (!pl_hash_equal(&got, &entry.digest))
+        return pl_fail(PL_ERR_DAMAGED, "its rows do not have their digest");
+    *previous = entry.previous;
+    return PL_OK;
+}
+
+static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
+                              pl_hash *previous)
+{
+    char name[ENGINE_NAME_MAX];
+    remote_log_name(sequence, log, name);
+    pl_status status = engine_get(r->remote->service, name, &r->bytes);
+    if (status != PL_OK)
+        return lacking(r, name, status);
+    kv_slice rows = {r->bytes.data, r->bytes.len};
+    status = check_commit(rows, sequence, log, previous);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "%.60s", name);
+}
+
+static pl_status walk_down(rebuild *r)
+{
+    const remote_head *head = &r->remote->head;
+    uint64_t n = head->sequence - head->base_sequence;
+    pl_hash log = head->log;
+    if (n > head->log_bytes) /* each has bytes: what is asked for memory is there */
+        return pl_fail(PL_ERR_DAMAGED, "the head counts %llu commits in %llu bytes",
+                       (unsigned long long)n, (unsigned long long)head->log_bytes);
+    r->log = pl_alloc((size_t)(n + 1) * sizeof *r->log);
+    for (uint64_t i = n; i > 0; i--) {
+        r->log[i - 1] = log;
+        PL_RETURN_IF(fetch_commit(r, head->base_sequence + i, &log, &log));
+    }
+    return PL_OK;
+}
+
+static pl_status take_commits(rebuild *r)
+{
+    pl_hash previous;
+    const remote_head *head = &r->remote->head;
+    for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
+        const pl_hash *log = &r->log[s - head->base_sequence - 1];
+        PL_RETURN_IF(fetch_commit(r, s, log, &previous));
+        PL_RETURN_IF(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        r->report->n_commits++;
+    }
+    return PL_OK;
+}
+
+/* ---- the folder ---- */
+static pl_status write_epoch(rebuild *r)
+{
+    pl_buf fields = {0};
+    row_key key = key_of_name("epoch");
+    pl_put_u64(&fields, 1, r->remote->head.epoch);
+    row_write(r->batch, KV_META, &key, &fields);
+    return flush_rows(r);
+}
+
+static pl_status write_mark(const rebuild *r, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    watermark_file file;
+    const remote_head *head = &r->remote->head;
+    watermark mark = {head->sequence, head->epoch, head->log};
+    PL_RETURN_IF(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    pl_status status = watermark_set(&file, &mark);
+    watermark_close(&file);
+    return status;
+}
+
+static pl_status take_all(rebuild *r, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(walk_down(r));
+    PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
+    r->batch = kv_batch_create(r->db);
+    PL_RETURN_IF(take_base(r));
+    PL_RETURN_IF(take_commits(r));
+    return write_epoch(r);
+}
+
+/* The place is taken up into the folder before FORMAT says that it counts. */
+static pl_status fill(rebuild *r, const char *place, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    if (pl_path_exists(pl_join(path, folder, "FORMAT")))
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s is a store already; move it away, then do this again",
+                       folder);
+    PL_RETURN_IF(store_format_refuse_others(folder));
+    pl_status status = take_all(r, folder);
+    kv_batch_destroy(&r->batch);
+    kv_close(&r->db, false);
+    PL_RETURN_IF(status);
+    PL_RETURN_IF(write_mark(r, folder));
+    PL_RETURN_IF(remote_write_place(folder, place));
+    return store_format_finish(folder, FORMAT_ENGINE);
+}
+
+pl_status pl_store_rebuild(const char *place, const char *folder,
+                           pl_rebuild_report *out)
+{
+    remote_end from = {0};
+    rebuild r = {.remote = &from, .report = out};
+    bool found = false;
+    int lock = -1;
+    pl_status status = PL_OK;
+    *out = (pl_rebuild_report){0};
+    PL_TRY(engine_open(place, false, &from.service));
+    PL_TRY(remote_read_head(&from, &found));
+    if (!found)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no store in %s",
+                       engine_place(from.service)));
+    PL_TRY(pl_make_folders(folder));
+    PL_TRY(pl_lock_folder(folder, &lock));
+    PL_TRY(fill(&r, place, folder));
+    out->sequence = from.head.sequence;
+done:
+    pl_unlock_folder(&lock);
+    pl_free(r.log);
+    pl_buf_destroy(&r.bytes);
+    pl_buf_destroy(&from.bytes);
+    engine_close(&from.service);
+    return status;
+}

@@ -1,0 +1,250 @@
+/* Objects of a store in an engine, but for the head. */
+#include "store/remote.h"
+#include "store/store_format.h"
+#include "store/store_parts.h"
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- where ---- */
+pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    uint64_t incompat = 0;
+    out[0] = '\0';
+    PL_RETURN_IF(store_format_check(folder, false, &incompat));
+    if (!(incompat & FORMAT_ENGINE))
+        return PL_OK;
+    pl_status status = pl_read_file(pl_join(path, folder, "ENGINE"), &text);
+    if (status == PL_OK) {
+        const char *line = pl_buf_text(&text);
+        size_t len = strcspn(line, "\n");
+        if (len == 0 || len >= ENGINE_URL_MAX)
+            status = pl_fail(PL_ERR_DAMAGED, "%s names no engine", path);
+        else
+            snprintf(out, ENGINE_URL_MAX, "%.*s", (int)len, line);
+    }
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status check_same(const char *folder, const char *place)
+{
+    char there[ENGINE_URL_MAX];
+    PL_RETURN_IF(remote_url(folder, there));
+    if (strcmp(there, place) == 0)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "the chunks of the store %s lie in %s, not in %s: that is fixed when "
+        "a store is made (its file ENGINE says where to ask for them)",
+        folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
+}
+
+/* Each part of a store has a namespace of its own. */
+static pl_status place_of(const char *folder, const char *place,
+                          char out[ENGINE_URL_MAX])
+{
+    char above[PL_PATH_MAX];
+    engine_url url;
+    int n = 0;
+    out[0] = '\0';
+    if (strcmp(place, "rocksdb") == 0)
+        return PL_OK;
+    PL_RETURN_IF(engine_url_parse(place, &url));
+    PL_RETURN_IF(pl_store_parts(pl_join(above, folder, ".."), &n));
+    const char *name = strrchr(folder, '/');
+    if (n > 0 && name)
+        return engine_url_part(place, name + 1, out);
+    pl_copy_text(out, ENGINE_URL_MAX, place);
+    return PL_OK;
+}
+
+pl_status remote_write_place(const char *folder, const char *url)
+{
+    char path[PL_PATH_MAX], line[ENGINE_URL_MAX + 2];
+    int len = snprintf(line, sizeof line, "%s\n", url);
+    return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
+}
+
+/* ENGINE comes before FORMAT, which says that it counts. */
+pl_status pl_store_make_on(const char *folder, const char *wanted)
+{
+    char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
+    PL_RETURN_IF(place_of(folder, wanted, place));
+    if (pl_path_exists(pl_join(path, folder, "FORMAT")))
+        return check_same(folder, place);
+    if (!*place)
+        return PL_OK;
+    PL_RETURN_IF(pl_make_folders(folder));
+    PL_RETURN_IF(remote_write_place(folder, place));
+    return store_format_write(folder, FORMAT_ENGINE);
+}
+
+pl_status pl_store_check_engine(const char *place)
+{
+    engine_url url;
+    return strcmp(place, "rocksdb") == 0 ? PL_OK : engine_url_parse(place, &url);
+}
+
+pl_status remote_open(const char *folder, bool to_write, remote_end **out)
+{
+    char url[ENGINE_URL_MAX];
+    *out = NULL;
+    PL_RETURN_IF(remote_url(folder, url));
+    if (!*url)
+        return PL_OK;
+    remote_end *r = pl_alloc(sizeof *r);
+    pl_status status = engine_open(url, to_write, &r->service);
+    if (status == PL_OK)
+        *out = r;
+    else
+        pl_free(r);
+    return status;
+}
+
+void remote_close(remote_end **handle)
+{
+    remote_end *r = *handle;
+    *handle = NULL;
+    if (!r)
+        return;
+    engine_close(&r->service);
+    pl_buf_destroy(&r->bytes);
+    pl_free(r->doomed.names);
+    pl_free(r->doomed.since_ms);
+    pl_free(r);
+}
+
+/* ---- names ---- */
+void remote_chunk_name(const pl_hash *id, const chunk_record *chunk,
+                       char out[ENGINE_NAME_MAX])
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(id, text);
+    snprintf(out, ENGINE_NAME_MAX, "chunk/%s.%" PRIx64 ".%" PRIx64 ".%" PRIx32, text,
+             chunk->epoch, chunk->pack, chunk->number);
+}
+
+void remote_log_name(uint64_t sequence, const pl_hash *log, char out[ENGINE_NAME_MAX])
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(log, text);
+    snprintf(out, ENGINE_NAME_MAX, "log/%016" PRIx64 ".%s", sequence, text);
+}
+
+void remote_base_name(const remote_head *head, uint64_t part, char out[ENGINE_NAME_MAX])
+{
+    snprintf(out, ENGINE_NAME_MAX, "base/%" PRIx64 ".%" PRIx64 ".%" PRIx64,
+             head->base_epoch, head->base_sequence, part);
+}
+
+/* ---- chunks ---- */
+static engine_object *append(engine_object **objects, size_t *n, size_t *cap)
+{
+    if (*n == *cap) {
+        *cap = *cap ? 2 * *cap : 16;
+        *objects = pl_grow(*objects, *cap * sizeof **objects);
+    }
+    engine_object *one = &(*objects)[(*n)++];
+    memset(one, 0, sizeof *one);
+    return one;
+}
+
+void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
+                  const void *data, size_t len)
+{
+    engine_object *put = append(&work->puts, &work->n_puts, &work->cap_puts);
+    void *copy = pl_alloc(len + 1);
+    memcpy(copy, data, len);
+    put->data = copy;
+    put->len = len;
+    remote_chunk_name(id, chunk, put->name);
+}
+
+static void let_go(engine_object *put)
+{
+    pl_free((void *)(uintptr_t)put->data);
+    put->data = NULL;
+}
+
+void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
+                    bool staged)
+{
+    if (staged && chunk->number < work->n_puts) {
+        let_go(&work->puts[chunk->number]);
+        return;
+    }
+    engine_object *drop = append(&work->drops, &work->n_drops, &work->cap_drops);
+    remote_chunk_name(id, chunk, drop->name);
+}
+
+void remote_work_clear(remote_work *work)
+{
+    for (size_t i = 0; i < work->n_puts; i++)
+        let_go(&work->puts[i]);
+    pl_free(work->puts);
+    pl_free(work->drops);
+    *work = (remote_work){0};
+}
+
+void remote_doom(remote_end *r, const remote_work *work)
+{
+    remote_doomed *d = &r->doomed;
+    if (d->n + work->n_drops > d->cap) {
+        d->cap = 2 * (d->n + work->n_drops);
+        d->names = pl_grow(d->names, d->cap * sizeof *d->names);
+        d->since_ms = pl_grow(d->since_ms, d->cap * sizeof *d->since_ms);
+    }
+    for (size_t i = 0; i < work->n_drops; i++, d->n++) {
+        d->names[d->n] = work->drops[i];
+        d->since_ms[d->n] = pl_now_ms();
+    }
+}
+
+void remote_drop_doomed(remote_end *r, int64_t now_ms)
+{
+    remote_doomed *d = &r->doomed;
+    size_t n = 0;
+    while (n < d->n && d->since_ms[n] + REMOTE_LINGER_MS <= now_ms)
+        n++;
+    if (n == 0)
+        return;
+    (void)engine_drop_all(r->service, d->names, n);
+    d->n -= n;
+    memmove(d->names, d->names + n, d->n * sizeof *d->names);
+    memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
+}
+
+/* What this transaction has staged is not there yet. */
+static const engine_object *find_staged(const row_source *from, const char *name,
+                                        uint32_t number)
+{
+    const remote_work *work = from->work;
+    if (!work || number >= work->n_puts || !work->puts[number].data ||
+        strcmp(work->puts[number].name, name) != 0)
+        return NULL;
+    return &work->puts[number];
+}
+
+pl_status remote_fetch(const row_source *from, const pl_hash *id,
+                       const chunk_record *chunk, pl_buf *out)
+{
+    char name[ENGINE_NAME_MAX];
+    remote_chunk_name(id, chunk, name);
+    const engine_object *staged = find_staged(from, name, chunk->number);
+    if (staged) {
+        pl_buf_append(out, staged->data, staged->len);
+        return PL_OK;
+    }
+    pl_status status = engine_get(from->remote->service, name, out);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from %s",
+                       engine_place(from->remote->service));
+    PL_RETURN_IF(status);
+    if (out->len != chunk->stored)
+        return pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of it where %llu belong",
+                       engine_place(from->remote->service), out->len,
+                       (unsigned long long)chunk->stored);
+    return PL_OK;
+}

@@ -1,0 +1,265 @@
+/* The head of a store in an engine: who may write, and from what it can be rebuilt.
+ *
+ * The head moves by compare-and-swap alone, always to a higher epoch or to the next
+ * commit of the same one. Each opening draws `holder` anew, so no two homes ever write
+ * the same head, and a swap whose answer was lost is recognised by its bytes. */
+#include "store/rebase.h"
+#include "store/store_parts.h"
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* ---- as bytes ---- */
+void remote_head_encode(const remote_head *head, pl_buf *out)
+{
+    pl_hash sum;
+    pl_buf_clear(out);
+    pl_put_u64(out, 1, 1);
+    pl_put_bytes(out, 2, head->store, sizeof head->store);
+    pl_put_bytes(out, 3, head->holder, sizeof head->holder);
+    pl_put_u64(out, 4, head->epoch);
+    pl_put_u64(out, 5, head->sequence);
+    pl_put_hash(out, 6, &head->log);
+    pl_put_u64(out, 7, head->base_epoch);
+    pl_put_u64(out, 8, head->base_sequence);
+    pl_put_u64(out, 9, head->base_parts);
+    pl_put_hash(out, 10, &head->base);
+    pl_put_u64(out, 11, head->base_bytes);
+    pl_put_u64(out, 12, head->log_bytes);
+    pl_put_u64(out, 13, (uint64_t)head->wall_ms);
+    pl_put_text(out, 14, head->host);
+    pl_hash_of("head", out->data, out->len, &sum);
+    pl_buf_append(out, sum.bytes, sizeof sum.bytes);
+}
+
+static void get_id(pl_reader *r, uint16_t tag, uint8_t out[16])
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(r, tag, 0, &len);
+    if (bytes && len == 16)
+        memcpy(out, bytes, len);
+    else if (r->status == PL_OK)
+        r->status = PL_ERR_PROTO;
+}
+
+pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
+{
+    pl_reader r;
+    pl_hash sum;
+    memset(out, 0, sizeof *out);
+    if (bytes->len < PL_HASH_BYTES)
+        return pl_fail(PL_ERR_DAMAGED, "the head is cut off");
+    size_t len = bytes->len - PL_HASH_BYTES;
+    pl_hash_of("head", bytes->data, len, &sum);
+    if (memcmp(sum.bytes, bytes->data + len, PL_HASH_BYTES) != 0)
+        return pl_fail(PL_ERR_DAMAGED, "the head does not have its checksum");
+    pl_reader_open(&r, "the head", bytes->data, len);
+    if (pl_get_u64(&r, 1, 0) > 1)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the head is of a newer release; use that release");
+    get_id(&r, 2, out->store);
+    get_id(&r, 3, out->holder);
+    out->epoch = pl_get_u64(&r, 4, 0);
+    out->sequence = pl_get_u64(&r, 5, 0);
+    out->log = pl_get_hash(&r, 6, 0);
+    out->base_epoch = pl_get_u64(&r, 7, 0);
+    out->base_sequence = pl_get_u64(&r, 8, 0);
+    out->base_parts = pl_get_u64(&r, 9, 0);
+    out->base = pl_get_hash(&r, 10, 0);
+    out->base_bytes = pl_get_u64(&r, 11, 0);
+    out->log_bytes = pl_get_u64(&r, 12, 0);
+    out->wall_ms = (int64_t)pl_get_u64(&r, 13, 0);
+    pl_get_text(&r, 14, 0, out->host, sizeof out->host);
+    if (pl_reader_status(&r) != PL_OK || out->base_sequence > out->sequence)
+        return pl_fail(PL_ERR_DAMAGED, "the head cannot be read");
+    return PL_OK;
+}
+
+pl_status remote_read_head(remote_end *r, bool *found)
+{
+    pl_status status = engine_get(r->service, "head", &r->bytes);
+    *found = status == PL_OK;
+    if (status == PL_OK)
+        status = remote_head_decode(&r->bytes, &r->head);
+    else
+        pl_buf_clear(&r->bytes);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", engine_place(r->service));
+}
+
+/* ---- opening ---- */
+static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
+{
+    row_view row;
+    row_key key = key_of_name("store");
+    PL_RETURN_IF(row_read(store_source(store), KV_META, &key, &row));
+    *known = row.found;
+    if (!row.found)
+        return PL_OK;
+    get_id(&row.fields, 1, out);
+    return row_end(&row);
+}
+
+static pl_status check_owner(const pl_store *store)
+{
+    uint8_t id[16] = {0};
+    bool known = false;
+    const remote_end *r = store->remote;
+    PL_RETURN_IF(own_id(store, id, &known));
+    if (known && memcmp(id, r->head.store, sizeof id) == 0)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "%s holds another store, last written by %s (commit %llu): give this "
+        "one a namespace of its own in store.engine, or bring that one here "
+        "with `pathloom store restore --from`",
+        engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence);
+}
+
+static pl_status check_line(const pl_store *store)
+{
+    kv_pin pin;
+    pl_hash log;
+    const remote_end *r = store->remote;
+    row_key key = key_of_number(r->head.sequence);
+    if (r->head.sequence == 0)
+        return PL_OK;
+    PL_RETURN_IF(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    pl_hash_of("log", pin.data, pin.len, &log);
+    bool same = pin.data && pl_hash_equal(&log, &r->head.log);
+    kv_unpin(&pin);
+    if (same)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "commit %llu of %s is not the one that %s has; rebuild the folder "
+                   "with `pathloom store restore --from`",
+                   (unsigned long long)r->head.sequence, store->folder,
+                   engine_place(r->service));
+}
+
+static pl_status fenced(const pl_store *store)
+{
+    const remote_end *r = store->remote;
+    return pl_fail(PL_ERR_STALE,
+                   "%s was opened elsewhere since: %s has epoch %llu there, this home "
+                   "epoch %llu; only one home may write it, so this one ends",
+                   engine_place(r->service), r->head.host,
+                   (unsigned long long)r->head.epoch, (unsigned long long)store->epoch);
+}
+
+pl_status remote_check(pl_store *store)
+{
+    bool found = false;
+    remote_end *r = store->remote;
+    PL_RETURN_IF(remote_read_head(r, &found));
+    if (!found && store->sequence > 0)
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s holds nothing of the store %s, which has %llu commits: is it "
+            "the right place (the file ENGINE), or was it emptied?",
+            engine_place(r->service), store->folder,
+            (unsigned long long)store->sequence);
+    if (!found)
+        return PL_OK;
+    PL_RETURN_IF(check_owner(store));
+    if (r->head.epoch > store->epoch)
+        return fenced(store);
+    if (r->head.sequence > store->sequence)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store %s ends at commit %llu, but commit %llu was "
+                       "acknowledged and is in %s; rebuild the folder with `pathloom "
+                       "store restore --from`",
+                       store->folder, (unsigned long long)store->sequence,
+                       (unsigned long long)r->head.sequence, engine_place(r->service));
+    return check_line(store);
+}
+
+/* The head with what this store has now. */
+static void renew(const pl_store *store, remote_head *next)
+{
+    next->log_bytes += store->sequence - next->sequence; /* at least, by a claim */
+    next->epoch = store->epoch;
+    next->sequence = store->sequence;
+    next->log = store->log_hash;
+    next->wall_ms = pl_wall_ms();
+    if (gethostname(next->host, sizeof next->host - 1) != 0)
+        pl_copy_text(next->host, sizeof next->host, "an unknown host");
+    next->host[sizeof next->host - 1] = '\0';
+}
+
+/* Somebody else's head is read, so that the sentence can name him. */
+static pl_status move_head(pl_store *store, const remote_head *next)
+{
+    bool found = false;
+    remote_end *r = store->remote;
+    pl_buf bytes = {0};
+    remote_head_encode(next, &bytes);
+    pl_status status = engine_swap(r->service, "head", &r->bytes, &bytes);
+    if (status == PL_OK) {
+        pl_buf old = r->bytes;
+        r->head = *next;
+        r->bytes = bytes;
+        bytes = old;
+    } else if (status == PL_ERR_STALE && remote_read_head(r, &found) == PL_OK) {
+        status = fenced(store);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+pl_status remote_claim(pl_store *store)
+{
+    remote_end *r = store->remote;
+    remote_head next = r->head;
+    bool known = false, first = r->bytes.len == 0;
+    PL_RETURN_IF(own_id(store, next.store, &known));
+    if (getrandom(next.holder, sizeof next.holder, 0) != (ssize_t)sizeof next.holder)
+        return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
+    renew(store, &next);
+    if (first)
+        PL_RETURN_IF(rebase_write(store, &next));
+    return move_head(store, &next);
+}
+
+/* ---- a commit ---- */
+pl_status remote_bring(pl_txn *txn, const pl_hash *log)
+{
+    remote_work *work = &txn->work;
+    kv_slice rows = kv_batch_kept(txn->batch);
+    size_t n = 0;
+    engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
+    for (size_t i = 0; i < work->n_puts; i++)
+        if (work->puts[i].data)
+            objects[n++] = work->puts[i];
+    remote_log_name(txn->sequence, log, objects[n].name);
+    objects[n].data = rows.data;
+    objects[n++].len = rows.len;
+    pl_status status = PL_OK;
+    if (rows.len > ENGINE_OBJECT_MAX)
+        status = pl_fail(PL_ERR_UNSUPPORTED,
+                         "the records of one commit are %zu bytes, an engine takes %d",
+                         rows.len, ENGINE_OBJECT_MAX);
+    if (status == PL_OK)
+        status = engine_put_all(txn->store->remote->service, objects, n);
+    pl_free(objects);
+    return status;
+}
+
+pl_status remote_advance(pl_txn *txn)
+{
+    pl_store *store = txn->store;
+    remote_end *r = store->remote;
+    remote_head next = r->head, old = r->head;
+    renew(store, &next);
+    next.log_bytes += kv_batch_kept(txn->batch).len;
+    bool due = rebase_is_due(&next);
+    if (due)
+        PL_RETURN_IF(rebase_write(store, &next));
+    PL_RETURN_IF(move_head(store, &next));
+    remote_doom(r, &txn->work);
+    remote_drop_doomed(r, pl_now_ms());
+    if (due)
+        rebase_drop(store, &old);
+    return PL_OK;
+}

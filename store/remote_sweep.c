@@ -1,0 +1,143 @@
+/* Garbage in an engine: what it holds and the store does not name.
+ *
+ * Only what this home can judge is garbage. Names of an epoch above its own belong to a
+ * home that has taken over, commits above the head's are of nobody or of that home:
+ * both stay. What is dropped was written under a lower epoch, and all that was
+ * acknowledged under those is in this store. No time of grace is needed for that. A
+ * reader counts what a writer that opened now would drop. */
+#include "store/store_parts.h"
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct sweep {
+    pl_store *store;
+    pl_gc_report *report;
+    engine_object *found;
+    size_t n, cap;
+} sweep;
+
+/* ---- judging one name ---- */
+static bool split_hash(const char *name, pl_hash *out)
+{
+    char text[PL_HASH_TEXT];
+    if (strlen(name) < PL_HASH_TEXT - 1)
+        return false;
+    memcpy(text, name, PL_HASH_TEXT - 1);
+    text[PL_HASH_TEXT - 1] = '\0';
+    return pl_hash_parse(text, out) == PL_OK;
+}
+
+static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char *name)
+{
+    chunk_record chunk;
+    char own[ENGINE_NAME_MAX];
+    bool found = false;
+    if (chunk_read(store_source(store), id, &chunk, &found) != PL_OK)
+        return true; /* a damaged row: nothing of it goes */
+    remote_chunk_name(id, &chunk, own);
+    return found && strcmp(own, name) == 0;
+}
+
+/* Of this opening everything is accounted for: named, doomed or on its way. */
+static bool is_past(const pl_store *store, uint64_t epoch)
+{
+    return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
+}
+
+static bool is_doomed(const pl_store *store, const char *name)
+{
+    const remote_doomed *d = &store->remote->doomed;
+    for (size_t i = 0; i < d->n; i++)
+        if (strcmp(d->names[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool chunk_is_garbage(const pl_store *store, const char *name)
+{
+    pl_hash id;
+    uint64_t epoch;
+    const char *text = name + strlen("chunk/");
+    if (!split_hash(text, &id) ||
+        sscanf(text + PL_HASH_TEXT - 1, ".%" SCNx64 ".", &epoch) != 1)
+        return false;
+    return is_past(store, epoch) && !is_named_chunk(store, &id, name) &&
+           !is_doomed(store, name);
+}
+
+static bool log_is_garbage(const pl_store *store, const char *name)
+{
+    kv_pin pin;
+    pl_hash log;
+    uint64_t number;
+    char own[ENGINE_NAME_MAX];
+    const remote_head *head = &store->remote->head;
+    if (sscanf(name, "log/%16" SCNx64 ".", &number) != 1 || number > head->sequence)
+        return false;
+    if (number <= head->base_sequence)
+        return true;
+    row_key key = key_of_number(number);
+    if (kv_get(store->db, KV_LOG, key_slice(&key), &pin) != PL_OK || !pin.data)
+        return false;
+    pl_hash_of("log", pin.data, pin.len, &log);
+    kv_unpin(&pin);
+    remote_log_name(number, &log, own);
+    return strcmp(own, name) != 0;
+}
+
+static bool base_is_garbage(const pl_store *store, const char *name)
+{
+    uint64_t epoch, sequence, part;
+    const remote_head *head = &store->remote->head;
+    if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
+               &part) != 3)
+        return false;
+    bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
+    return is_past(store, epoch) && !is_own;
+}
+
+static bool is_garbage(const pl_store *store, const char *name)
+{
+    if (pl_starts_with(name, "chunk/"))
+        return chunk_is_garbage(store, name);
+    if (pl_starts_with(name, "log/"))
+        return log_is_garbage(store, name);
+    if (pl_starts_with(name, "base/"))
+        return base_is_garbage(store, name);
+    return pl_starts_with(name,
+                          "probe/"); /* of an S3, left by a home that was killed */
+}
+
+/* ---- all of them ---- */
+static pl_status visit(void *context, const engine_entry *entry)
+{
+    sweep *s = context;
+    if (!is_garbage(s->store, entry->name))
+        return PL_OK;
+    if (s->n == s->cap) {
+        s->cap = s->cap ? 2 * s->cap : 64;
+        s->found = pl_grow(s->found, s->cap * sizeof *s->found);
+    }
+    memset(&s->found[s->n], 0, sizeof *s->found);
+    pl_copy_text(s->found[s->n++].name, ENGINE_NAME_MAX, entry->name);
+    s->report->n_garbage++;
+    s->report->garbage_bytes += entry->bytes;
+    return PL_OK;
+}
+
+/* A reader may see objects of commits that it has not followed yet; it only counts. */
+pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
+{
+    sweep s = {.store = store, .report = out};
+    bool found = true;
+    pl_status status = PL_OK;
+    if (store->mode == PL_STORE_READ)
+        PL_TRY(remote_read_head(store->remote, &found));
+    if (found)
+        PL_TRY(engine_list(store->remote->service, "", visit, &s));
+    if (run)
+        PL_TRY(engine_drop_all(store->remote->service, s.found, s.n));
+done:
+    pl_free(s.found);
+    return status;
+}
