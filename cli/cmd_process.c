@@ -129,6 +129,8 @@ int cmd_home(int argc, char **argv)
         status = read_gate(&p, &gate);
     if (status == PL_OK)
         status = read_audit(&p, &audit);
+    if (status == PL_OK && p.engine)
+        status = pl_store_make_on(p.store, p.engine);
     if (status != PL_OK)
         return cli_fail(status);
     pl_home_options options = {.store = p.store,

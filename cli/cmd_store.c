@@ -79,8 +79,8 @@ const store_verb store_verbs[] = {
      "object instead.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
     {"init", "", "make an empty store",
-     "In --store FOLDER, which must be empty or not be there.", 0, 0, 0, false,
-     store_init},
+     "In --store FOLDER, which must be empty or not be there.", 0, 0, TAKES(ENGINE),
+     false, store_init},
     {"pack", "", "make old versions smaller now",
      "A home does it while it has nothing else to do (store.compress); this does it at "
      "once, and gives the space back to the disk. No version and no hash changes. "
@@ -98,9 +98,11 @@ const store_verb store_verbs[] = {
      "chunks and records that are new, and drops what is gone; killed, it leaves the "
      "state before. --quick leaves out reading the copy's bytes.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
-    {"restore", "DIR", "make the store what its backup is",
+    {"restore", "DIR|ENGINE", "make the store what its backup is",
      "The backup is checked first and the result afterwards. A store that has gone on "
-     "since the backup is only replaced with --force.",
+     "since the backup is only replaced with --force. From an ENGINE, as "
+     "store.engine has it, the folder of a store is made anew whose disk is lost: all "
+     "that was acknowledged.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), false, store_restore},
     {"push", "FOLDER [MODULE|ARM|TAG]", "bring versions to another store",
      "All modules, or those named, up to their newest or named version; with the "

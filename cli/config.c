@@ -1,4 +1,5 @@
 #include "cli/config.h"
+#include "store/store.h"
 
 #include <stddef.h>
 
@@ -301,6 +302,10 @@ static const pl_key keys[] = {
     SECTION("store", "what is kept"),
     {"store.homes", PL_KEY_INT, AT(homes), "1", 1, PL_HOMES_MAX, NULL, "processes",
      "that share the modules, each with a store of its own; fixed when a run begins",
+     true},
+    {"store.engine", PL_KEY_TEXT, AT(engine), "rocksdb", 0, 0, NULL, "",
+     "where parameters lie: rocksdb (in the run's folder), rados://POOL/NAMESPACE or "
+     "s3://BUCKET/PREFIX?endpoint=URL (docs/ENGINES.md); fixed when a run begins",
      true},
     {"store.keep_updates", PL_KEY_BOOL, AT(keep_updates), "false", 0, 0, NULL, "",
      "keep every merged update, so that versions can be recomputed", true},
@@ -621,6 +626,7 @@ pl_status config_check(const config *c)
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would part from random "
                        "numbers; give 1 or more, or a model as model.import");
+    PL_RETURN_IF(pl_store_check_engine(c->engine));
     if (c->homes > 1 && c->relays > 0)
         return pl_fail(PL_ERR_CONFIG,
                        "workers.relay is %lld with %lld homes: a relay stands before "

@@ -60,7 +60,7 @@ typedef struct config {
     int64_t staging;
     config_text backup;
     double audit;
-    config_text hub_bind, home_bind, encrypt, advertise, metrics;
+    config_text hub_bind, home_bind, encrypt, advertise, metrics, engine;
     bool attach, local_workers, recompute;
 } config;
 

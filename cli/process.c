@@ -34,6 +34,7 @@
     X("grace-s", NUMBER, grace_s)                                                      \
     X("expect", NUMBER, expect)                                                        \
     X("wait-ms", NUMBER, wait_ms)                                                      \
+    X("engine", TEXT, engine)                                                          \
     X("norm-gate", TEXT, norm_gate)                                                    \
     X("audit", TEXT, audit)                                                            \
     X("backup", TEXT, backup)                                                          \

@@ -7,6 +7,7 @@ typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
     const char *key, *keys, *advertise, *run, *offer, *metrics, *token_file;
     const char *part;      /* which of several homes of a run: "2/3" */
+    const char *engine;    /* of all homes' chunks; NULL: the store's own database */
     const char *norm_gate; /* a number; NULL: the usual one */
     const char *audit;     /* a number; NULL: none */
     const char *backup;    /* off, auto, any; NULL: auto */

@@ -66,6 +66,8 @@ static pl_status start_home(run *r, int index)
     argv[n++] = run_file(r, file, ready);
     argv[n++] = "--staging-bytes";
     argv[n++] = staging;
+    argv[n++] = "--engine";
+    argv[n++] = r->cfg.engine;
     if (r->cfg.keep_updates)
         argv[n++] = "--keep-updates";
     if (r->cfg.keep_momentum)

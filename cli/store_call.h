@@ -27,7 +27,8 @@
     X(HISTORY, "history", NULL, "added up over all versions up to this one")           \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "the bytes of an object instead of a module")            \
-    X(FORCE, "force", NULL, "replace what is there")
+    X(FORCE, "force", NULL, "replace what is there")                                   \
+    X(ENGINE, "engine", "ENGINE", "where its chunks lie, as store.engine has it")
 
 typedef enum store_option {
 #define STORE_OPTION_ENUM(name, text, argument, help) STORE_OPT_##name,

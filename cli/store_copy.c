@@ -9,6 +9,8 @@ pl_status store_init(store_call *call)
     pl_store *store = NULL;
     if (pl_path_exists(pl_join(path, call->folder, "FORMAT")))
         return pl_fail(PL_ERR_EXISTS, "%s is a store already", call->folder);
+    if (call->values[STORE_OPT_ENGINE])
+        PL_RETURN_IF(pl_store_make_on(call->folder, call->values[STORE_OPT_ENGINE]));
     PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_CREATE, &store));
     pl_store_close(&store);
     if (!call->json)
@@ -143,12 +145,41 @@ pl_status store_backup(store_call *call)
     return copy(call, call->store, call->folder, call->words[0]);
 }
 
+/* A store whose chunks lie in an engine has all else there as well. */
+static pl_status rebuild(const store_call *call, const char *place)
+{
+    char head[16];
+    pl_rebuild_report report;
+    pl_audit_report audit;
+    PL_RETURN_IF(pl_store_rebuild(place, call->folder, &report));
+    PL_RETURN_IF(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_text(line, "from", place);
+        pl_json_set_text(line, "to", call->folder);
+        print_set_count(line, "sequence", report.sequence);
+        print_set_count(line, "commits", report.n_commits);
+        print_set_count(line, "records", report.n_records);
+        print_set_count(line, "checked_bytes", audit.bytes);
+        say_json(line);
+        return PL_OK;
+    }
+    printf("%s is the store in %s as of commit %llu: %llu records, the newest %llu "
+           "commits from its log; checked, %s read\n",
+           call->folder, place, (unsigned long long)report.sequence,
+           (unsigned long long)report.n_records, (unsigned long long)report.n_commits,
+           pl_human_bytes((double)audit.bytes, head));
+    return PL_OK;
+}
+
 /* The copy is read in full before anything is replaced by it. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;
     pl_store *from = NULL;
     const char *backup = call->words[0];
+    if (strstr(backup, "://"))
+        return rebuild(call, backup);
     if (!pl_path_is_folder(backup))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no backup at %s", backup);
     PL_RETURN_IF(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));

@@ -48,6 +48,8 @@ static void print_report(const store_call *call, const pl_gc_report *r, bool run
         print_set_count(line, "blobs", r->n_blobs);
         print_set_count(line, "chunks", r->n_chunks);
         print_set_count(line, "bytes", r->bytes);
+        print_set_count(line, "garbage", r->n_garbage);
+        print_set_count(line, "garbage_bytes", r->garbage_bytes);
         say_json(line);
         return;
     }
@@ -56,7 +58,11 @@ static void print_report(const store_call *call, const pl_gc_report *r, bool run
            run ? "freed" : "would free", (unsigned long long)r->n_versions,
            (unsigned long long)r->n_chunks, pl_human_bytes((double)r->bytes, bytes),
            (unsigned long long)r->n_kept, (unsigned long long)r->n_gone);
-    if (!run && r->n_versions > 0)
+    if (r->n_garbage > 0)
+        printf("%s %llu objects of the engine that nothing names, %s\n",
+               run ? "dropped" : "would drop", (unsigned long long)r->n_garbage,
+               pl_human_bytes((double)r->garbage_bytes, bytes));
+    if (!run && r->n_versions + r->n_garbage > 0)
         printf("nothing was changed; with --delete it is done\n");
 }
 
@@ -75,6 +81,8 @@ static pl_status collect_part(policy *p, const char *folder, bool run,
     sum->n_blobs += one.n_blobs;
     sum->n_chunks += one.n_chunks;
     sum->bytes += one.bytes;
+    sum->n_garbage += one.n_garbage;
+    sum->garbage_bytes += one.garbage_bytes;
     return PL_OK;
 }
 

@@ -20,6 +20,7 @@ _pathloom_store() {
     blame) options="$options --history" ;;
     verify) options="$options --history" ;;
     cat) options="$options --format --object" ;;
+    init) options="$options --engine" ;;
     backup) options="$options --quick --force" ;;
     restore) options="$options --quick --force" ;;
     esac

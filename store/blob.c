@@ -225,19 +225,19 @@ static pl_status read_named(const blob_range *r, size_t i, const pl_hash *id,
                       r->blob->chunks.len / PL_HASH_BYTES);
 }
 
-/* An engine is asked for several chunks at once: each takes its way there and back. */
+/* An engine is asked for several chunks at once, for each takes its way there and back.
+ * What others store is always checked. */
 typedef struct far_read {
     const blob_range *range;
     const pl_hash *id;
     size_t first;
-    bool checked;
 } far_read;
 
 static pl_status read_item(void *context, size_t item, int thread)
 {
     const far_read *f = context;
     (void)thread;
-    return read_named(f->range, f->first + item, f->id, f->checked);
+    return read_named(f->range, f->first + item, f->id, true);
 }
 
 static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked)
@@ -251,7 +251,7 @@ static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked
     if (!r->len)
         return PL_OK;
     size_t end = (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1;
-    far_read far = {r, id, (size_t)(r->offset / PL_CHUNK_BYTES), checked};
+    far_read far = {r, id, (size_t)(r->offset / PL_CHUNK_BYTES)};
     if (r->store->remote)
         return pl_parallel(ENGINE_THREADS, end - far.first, read_item, &far);
     for (size_t i = far.first, n; i < end; i += n) {

@@ -120,7 +120,7 @@ pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
     chunk_record chunk;
     *out = (chunk_view){.data = NULL};
     PL_RETURN_IF(find_chunk(from, id, expected, &chunk));
-    PL_RETURN_IF(load_at(from, &chunk, 0, out));
+    PL_RETURN_IF(load_at(from, id, &chunk, 0, out));
     if (out->len == expected)
         return PL_OK;
     chunk_close(out);
