@@ -1,6 +1,7 @@
 /* bench_store: what a commit costs, by the bytes that it brings, with real syncs.
  *
  *   bench_store folder=/tmp repeats=40
+ *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
  * Each commit is what a home writes for one module: parameters and momentum of the
  * next version (the bytes of the row, half each); the momentum of two versions before
@@ -18,6 +19,7 @@
 
 typedef struct bench {
     char folder[PL_PATH_MAX], plain[PL_PATH_MAX + 8];
+    const char *engine;
     int64_t repeats;
     pl_store *store;
     uint8_t *data;
@@ -119,13 +121,24 @@ static pl_status reopen(bench *b, double *seconds)
     return PL_OK;
 }
 
+/* Each size in a place of its own: what lies there already belongs to another store. */
+static pl_status make_store(bench *b, size_t bytes)
+{
+    char place[PL_PATH_MAX];
+    int path = (int)strcspn(b->engine, "?");
+    snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
+             (long long)pl_wall_ms(), bytes, b->engine + path);
+    PL_RETURN_IF(pl_store_make_on(b->folder, *b->engine ? place : "rocksdb"));
+    return pl_store_open(b->folder, PL_STORE_CREATE, &b->store);
+}
+
 static pl_status run_size(bench *b, size_t bytes)
 {
     pl_hash parent = {{0}};
     double open_seconds = 0, read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_RETURN_IF(pl_remove_tree(b->folder));
-    PL_RETURN_IF(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
+    PL_RETURN_IF(make_store(b, bytes));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
         refill(b, bytes, i);
@@ -182,14 +195,16 @@ done:
 
 int main(int argc, char **argv)
 {
-    bench b = {.repeats = 40};
+    bench b = {.repeats = 40, .engine = ""};
     const char *parent = "/tmp";
     for (int i = 1; i < argc; i++)
         if (pl_starts_with(argv[i], "folder="))
             parent = argv[i] + 7;
+        else if (pl_starts_with(argv[i], "engine="))
+            b.engine = argv[i] + 7;
         else if (!pl_starts_with(argv[i], "repeats=") ||
                  pl_parse_int(argv[i] + 8, &b.repeats) != PL_OK || b.repeats < 1) {
-            fprintf(stderr, "bench_store [folder=DIR] [repeats=N]\n");
+            fprintf(stderr, "bench_store [folder=DIR] [engine=URL] [repeats=N]\n");
             return 64;
         }
     pl_join(b.folder, parent, "bench-store-XXXXXX");

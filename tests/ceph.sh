@@ -1,0 +1,360 @@
+#!/bin/sh
+# Stores whose chunks lie in a real Ceph, and in a real S3 (its radosgw).
+#
+# usage: sh tests/ceph.sh [PATHLOOM]        (build/release/pathloom, built if missing)
+#
+# A Ceph of its own: a monitor, a storage daemon (BlueStore in a file) and radosgw on
+# 127.0.0.1, with configuration and state in a temporary folder; one of the machine's own is
+# not touched. What is missing of Debian's Ceph is installed. Then:
+#   what store/engine.h promises, with racing processes (engine_check)
+#   stores killed between any two writes, rebuilt, fenced, swept (remote_store), and the
+#   tests of the store that know nothing of engines
+#   a training whose home is killed, while the storage daemon stands still, is killed and
+#   starts again: the versions of a training on RocksDB, fsck clean, gc, a lost disk, two
+#   homes, a daemon that is gone, one that is full
+#   the same promises, a store and a training on S3
+#
+# Exit codes: 0; 1 failed; 77 this machine cannot run it, and a line says why. About four
+# minutes, more beside other work.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+pathloom=${1:-}
+work=
+
+say() {
+    echo "ceph: $*"
+}
+
+skip() {
+    say "cannot run here: $1"
+    exit 77
+}
+
+fail() {
+    say "FAILED: $1"
+    for log in "$work"/*.out "$work"/*.log; do
+        [ ! -f "$log" ] || { echo "--- $log" && tail -n 6 "$log"; }
+    done
+    exit 1
+}
+
+# ---- what is ours: processes that name the folder ----
+ours() {
+    for process in /proc/[0-9]*; do
+        [ "${process#/proc/}" != $$ ] || continue
+        ! tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qF "$work/" ||
+            echo "${process#/proc/}"
+    done
+}
+
+clean() {
+    trap - EXIT
+    [ -n "$work" ] || return
+    # shellcheck disable=SC2046 # several pids
+    kill -CONT $(ours) 2>/dev/null
+    for signal in TERM KILL; do
+        # shellcheck disable=SC2046
+        kill "-$signal" $(ours) 2>/dev/null && sleep 1
+    done
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 1' HUP INT TERM
+
+# ---- tools ----
+tools="ceph-mon ceph-osd ceph monmaptool rados radosgw radosgw-admin"
+missing() {
+    for tool in $tools; do
+        command -v "$tool" >/dev/null 2>&1 || echo "$tool"
+    done
+    [ -f /usr/include/rados/librados.h ] || echo librados-dev
+}
+if [ -n "$(missing)" ]; then
+    command -v apt-get >/dev/null || skip "there is no $(missing | tr '\n' ' ')and no apt-get"
+    say "installing Ceph"
+    sh tools/install.sh ceph >/dev/null 2>&1 || skip "sh tools/install.sh ceph fails here"
+    [ -z "$(missing)" ] || skip "still no $(missing | tr '\n' ' ')after installing"
+fi
+if [ -z "$pathloom" ]; then
+    pathloom=build/release/pathloom
+    { cmake --preset release && cmake --build --preset release; } >/dev/null ||
+        fail "the build"
+fi
+pathloom=$(readlink -f "$pathloom")
+tests=$(dirname "$pathloom")/tests
+
+# ---- a Ceph of our own ----
+work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-ceph.XXXXXX") || fail "no temporary folder"
+work=$(readlink -f "$work")
+mkdir "$work/mon" "$work/osd" "$work/rgw" "$work/corpus" "$work/tmp"
+export TMPDIR="$work/tmp"
+[ "$(df -Pk "$work" | awk 'NR == 2 { print $4 }')" -gt 6000000 ] ||
+    skip "less than 6 GB free in $work"
+conf=$work/ceph.conf
+
+is_free() { # port
+    ! grep -qi ":$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+port=$((20000 + $$ % 10000))
+until is_free $port && is_free $((port + 1)); do
+    port=$((port + 2))
+    [ $port -lt 31000 ] || fail "no free ports"
+done
+fsid=$(cat /proc/sys/kernel/random/uuid)
+
+# One copy of each object, no keys: nothing but loopback sees it.
+cat >"$conf" <<END
+[global]
+fsid = $fsid
+mon host = v1:127.0.0.1:$port
+ms bind msgr2 = false
+public addr = 127.0.0.1
+cluster addr = 127.0.0.1
+auth cluster required = none
+auth service required = none
+auth client required = none
+osd pool default size = 1
+osd pool default min size = 1
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+mon data = $work/mon
+mon data avail crit = 1
+osd data = $work/osd
+osd objectstore = bluestore
+bluestore block size = 3221225472
+osd memory target = 939524096
+log file = $work/\$name.log
+admin socket = $work/\$name.asok
+run dir = $work
+rgw data = $work/rgw
+rgw frontends = beast endpoint=127.0.0.1:$((port + 1))
+END
+
+cluster() {
+    timeout 60 ceph -c "$conf" --connect-timeout 20 "$@" >>"$work/cluster.out" 2>&1
+}
+
+start_osd() {
+    setsid ceph-osd -f -i 0 -c "$conf" >>"$work/osd.out" 2>&1 &
+    osd=$!
+}
+
+monmaptool --create --addv a "[v1:127.0.0.1:$port]" --fsid "$fsid" "$work/monmap" \
+    >"$work/cluster.out" 2>&1 || fail "a map of monitors"
+ceph-mon --mkfs -i a -c "$conf" --monmap "$work/monmap" >>"$work/mon.out" 2>&1 ||
+    fail "the monitor's folder"
+setsid ceph-mon -f -i a -c "$conf" >>"$work/mon.out" 2>&1 &
+uuid=$(cat /proc/sys/kernel/random/uuid)
+cluster osd new "$uuid" || fail "the monitor"
+ceph-osd -i 0 -c "$conf" --mkfs --osd-uuid "$uuid" >>"$work/osd.out" 2>&1 ||
+    fail "the storage daemon's folder"
+start_osd
+cluster osd pool create pathloom 8 8 || fail "the pool"
+timeout 60 rados -c "$conf" -p pathloom put hello "$conf" || fail "the first object"
+say "$(ceph --version | sed 's/ (.*//'), one monitor, one storage daemon"
+at() { # namespace
+    echo "rados://pathloom/$1?conf=$conf&patience=120"
+}
+
+# ---- promises ----
+"$tests/engine_check" "$(at check)" >"$work/check.out" 2>&1 || fail "promises"
+say "$(tail -n 3 "$work/check.out" | sed 's/engine_check: //' | paste -sd';')"
+
+store_tests() { # name, URL, tests
+    name=$1 url=$2
+    shift 2
+    for test in "$@"; do
+        PL_TEST_ENGINE=$url "$tests/$test" >"$work/$name-$test.out" 2>&1 ||
+            fail "$test on $name"
+        say "$name: $test: $(grep -E 'PASSED|kills' "$work/$name-$test.out" |
+            sed 's/\[ *PASSED *\] //' | paste -sd';')"
+    done
+}
+store_tests rados "$(at tests)" remote_store test_store_kill test_store_recode \
+    test_store_collect test_store_upkeep
+
+# ---- training ----
+for folder in base modules outer workers docs; do
+    mkdir -p "$work/corpus/$folder"
+    cp "$folder"/*.[chm]* "$work/corpus/$folder/"
+done
+
+train() { # run, options
+    run=$1
+    shift
+    "$pathloom" train --corpus "$work/corpus" --out "$work/$run" --workers 2 \
+        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
+        --set train.batch=4 --set train.tau=60 --set train.phases=8 \
+        --set train.base_steps=10 --set router.prefix=16 --set eval.baselines=none \
+        --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@" \
+        >"$work/$run.out" 2>&1
+}
+
+versions() { # run
+    "$pathloom" store ls --run "$work/$1" --json |
+        sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
+}
+
+store() { # verb, options
+    verb=$1
+    shift
+    "$pathloom" store "$verb" "$@" >"$work/verb.out" 2>&1 || fail "store $verb $*"
+}
+
+refused() { # exit code, words that the sentence has, command
+    code=$1 words=$2
+    shift 2
+    "$@" >"$work/refused.out" 2>&1
+    got=$?
+    [ $got -eq "$code" ] || fail "exit code $got instead of $code: $*"
+    grep -q "$words" "$work/refused.out" || fail "no \`$words\`: $*"
+}
+
+same_versions() { # run, what
+    versions "$1" | cmp - "$work/plain.versions" || fail "$2: other versions"
+}
+
+kill_home() { # run
+    for pid in $(pgrep -f "pathloom home .*--store $work/$1/store"); do
+        kill -9 "$pid" 2>/dev/null && n_kills=$((n_kills + 1))
+    done
+}
+
+is_running() {
+    kill -0 "$job" 2>/dev/null
+}
+
+train plain || fail "training on RocksDB"
+versions plain >"$work/plain.versions"
+[ "$(wc -l <"$work/plain.versions")" -gt 12 ] || fail "too few modules"
+
+train ceph --set "store.engine=$(at ceph)" &
+job=$!
+n_kills=0
+i=0
+until grep -qs 'arm.added arm=mix' "$work/ceph/log/hub.log" || ! is_running; do
+    i=$((i + 1))
+    [ $i -lt 1200 ] || fail "training does not begin"
+    sleep 0.1
+done
+kill_home ceph
+sleep 2
+is_running || fail "training ended before anything happened to it"
+kill -STOP "$osd"
+sleep 4
+kill -CONT "$osd"
+sleep 1
+kill -9 "$osd"
+sleep 1
+start_osd
+sleep 2
+kill_home ceph
+while is_running; do
+    sleep 3
+    kill_home ceph
+    [ $n_kills -lt 8 ] || break
+done
+wait $job || fail "training on Ceph"
+same_versions ceph "a training whose home and storage were killed"
+store fsck --run "$work/ceph"
+say "trained on Ceph: home killed $n_kills times, storage daemon stopped for 4 s and" \
+    "killed: $(wc -l <"$work/plain.versions") modules, all hashes equal"
+say "fsck: $(cat "$work/verb.out")"
+store gc --run "$work/ceph" --grace 0 --keep 1 --delete
+say "gc: $(paste -sd';' "$work/verb.out")"
+store gc --run "$work/ceph" --grace 0 --keep 1
+! grep -q 'would drop' "$work/verb.out" || fail "gc leaves garbage"
+store fsck --run "$work/ceph"
+store backup "$work/copy" --run "$work/ceph"
+store fsck --store "$work/copy"
+"$pathloom" generate --run "$work/ceph" --prompt "int" --max-tokens 4 \
+    >"$work/verb.out" 2>&1 || fail "generate"
+
+# ---- a lost disk, two homes ----
+cp -r "$work/ceph/store" "$work/twin"
+mv "$work/ceph/store" "$work/lost"
+store restore "$(at ceph)" --store "$work/ceph/store"
+same_versions ceph "a store rebuilt from Ceph alone"
+say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")"
+"$pathloom" train --out "$work/ceph" >>"$work/ceph.out" 2>&1 || fail "going on"
+refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/twin"
+refused 73 'holds another store' "$pathloom" store init --store "$work/other" \
+    --engine "$(at ceph)"
+refused 73 'lie in rados' "$pathloom" train --out "$work/ceph" \
+    --set store.engine=rocksdb --set train.phases=8
+say "a second home is fenced, a second store refused"
+
+# ---- what is not there, or full ----
+short="rados://pathloom/short?conf=$conf&patience=3"
+store init --store "$work/short" --engine "$short"
+kill -STOP "$osd"
+refused 74 'no answer in 10 s' "$pathloom" store pack --store "$work/short"
+kill -CONT "$osd"
+store pack --store "$work/short"
+cluster osd set-full-ratio 0.0001
+cluster osd set-nearfull-ratio 0.00005
+cluster osd set-backfillfull-ratio 0.00007
+i=0
+until "$pathloom" store init --store "$work/full" --engine "$(at "full$i")" \
+    >"$work/full.out" 2>&1; [ $? -ne 0 ] || [ $i -ge 30 ]; do
+    i=$((i + 1))
+    rm -rf "$work/full"
+    sleep 1
+done
+grep -q 'full or at its quota' "$work/full.out" || fail "a full pool is not said to be"
+cluster osd set-full-ratio 0.95
+cluster osd set-backfillfull-ratio 0.9
+cluster osd set-nearfull-ratio 0.85
+i=0
+until "$pathloom" store pack --store "$work/short" >"$work/verb.out" 2>&1; do
+    i=$((i + 1))
+    [ $i -lt 30 ] || fail "full for ever"
+    sleep 1
+done
+say "a storage daemon that stands still or is full is named, and goes on afterwards"
+
+# ---- S3 ----
+AWS_ACCESS_KEY_ID=pathloomtest AWS_SECRET_ACCESS_KEY=secret$$secret
+export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+timeout 120 radosgw-admin -c "$conf" -n client.admin user create --uid=tester \
+    --display-name=tester --access-key="$AWS_ACCESS_KEY_ID" \
+    --secret="$AWS_SECRET_ACCESS_KEY" >"$work/rgw-user.log" 2>&1 || fail "a user of S3"
+setsid radosgw -f -c "$conf" -n client.admin >"$work/rgw.out" 2>&1 &
+endpoint=http://127.0.0.1:$((port + 1))
+i=0
+until curl -sf -o /dev/null -X PUT --aws-sigv4 aws:amz:us-east-1:s3 \
+    -u "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+    -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$endpoint/pathloom"; do
+    i=$((i + 1))
+    [ $i -lt 120 ] || fail "radosgw does not begin"
+    sleep 0.5
+done
+s3() { # prefix
+    echo "s3://pathloom/$1?endpoint=$endpoint&patience=120"
+}
+"$tests/engine_check" "$(s3 check)" >"$work/check-s3.out" 2>&1 || fail "promises of S3"
+say "radosgw: $(tail -n 3 "$work/check-s3.out" | sed 's/engine_check: //' | paste -sd';')"
+export PL_TEST_SHORT=1
+store_tests s3 "$(s3 tests)" remote_store test_store_collect
+n_kills=0
+train s3 --set "store.engine=$(s3 run)" &
+job=$!
+i=0
+until grep -qs 'arm.added arm=mix' "$work/s3/log/hub.log" || ! is_running; do
+    i=$((i + 1))
+    [ $i -lt 1200 ] || fail "training on S3 does not begin"
+    sleep 0.1
+done
+kill_home s3
+sleep 3
+kill_home s3
+wait $job || fail "training on S3"
+same_versions s3 "a training on S3"
+store fsck --run "$work/s3"
+say "trained on S3: home killed $n_kills times, all hashes equal; $(cat "$work/verb.out")"
+rm -rf "$work/s3/store"
+store restore "$(s3 run)" --store "$work/s3/store"
+same_versions s3 "a store rebuilt from S3 alone"
+! grep -rq "$AWS_SECRET_ACCESS_KEY" "$work/s3" "$work"/*.out || fail "a secret was written"
+say "all of it passed"
