@@ -171,7 +171,7 @@ store_tests() { # name, URL, tests
     done
 }
 store_tests rados "$(at tests)" remote_store test_store_kill test_store_recode \
-    test_store_collect test_store_upkeep
+    test_store_collect
 
 # ---- training ----
 for folder in base modules outer workers docs; do
