@@ -85,7 +85,9 @@ const char *engine_place(const engine *e); /* "rados://pool/space", for sentence
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* A swap that finds `next` there has happened: contents must tell writers apart. */
+/* A swap that finds `next` there has happened: contents must tell writers apart. One
+ * whose answer was lost, and whose result another has swapped away since, is ERR_STALE
+ * as well: who hears that must not go on, whatever happened. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);

@@ -11,6 +11,7 @@
 #include "store/s3_text.h"
 #include <curl/curl.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { ANSWER_S = 10, REQUEST_S = 120, PAGE_KEYS = 1000 };
 
@@ -254,7 +255,12 @@ static pl_status s3_drop(void *self, const char *name)
 }
 
 /* ---- lists ---- */
-enum { PAGE_TRIES = 5 };
+enum { FEW_TRIES = 5 };
+
+static bool may_pass(pl_status status)
+{
+    return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
+}
 
 /* curl 7.88 signs the query as it stands, so its keys are sorted and its values
  * escaped here. */
@@ -272,8 +278,7 @@ static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
     curl_free(place);
     s3_request r = {.method = "GET", .url = url, .answer = page};
     pl_status status = request(e, &r);
-    for (int i = 1;
-         i < PAGE_TRIES && (status == PL_ERR_NET || status == PL_ERR_TIMEOUT); i++) {
+    for (int i = 1; i < FEW_TRIES && may_pass(status); i++) {
         pl_sleep_ms(200 * i);
         status = request(e, &r);
     }
@@ -320,26 +325,39 @@ static pl_status ignores(const char *condition, const engine_url *url)
                    url->endpoint, condition);
 }
 
-/* Three writes to an object that nobody else names: one that must work, and two whose
- * conditions do not hold. */
+/* Each request of the probe is tried again by itself: a service that is busy now and
+ * then would never answer all of them in a row. */
+static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
+{
+    pl_status status = put_if(e, name, condition, "probe", 5);
+    for (int i = 1; i < FEW_TRIES && may_pass(status); i++) {
+        pl_sleep_ms(200 * i);
+        status = put_if(e, name, condition, "probe", 5);
+    }
+    return status;
+}
+
+/* Three writes to an object that nobody else names: one that works, or whose answer was
+ * lost, and two whose conditions do not hold. */
 static pl_status probe(s3_engine *e, const engine_url *url)
 {
     static const char *const conditions[] = {"If-None-Match: *",
                                              "If-Match: \"0123456789abcdef\""};
     char name[64];
-    snprintf(name, sizeof name, "probe/%llx-%lld", (unsigned long long)pl_wall_ms(),
-             (long long)pl_now_ms());
-    PL_RETURN_IF(s3_put(e, name, "probe", 5));
-    pl_status status = PL_OK;
-    for (int i = 0; i < 2 && status == PL_OK; i++) {
-        status = put_if(e, name, conditions[i], "other", 5);
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
+    snprintf(name, sizeof name, "probe/%016llx", (unsigned long long)number);
+    pl_status status = probe_put(e, name, conditions[0]);
+    for (int i = 0; i < 2 && (status == PL_OK || status == PL_ERR_STALE); i++) {
+        status = probe_put(e, name, conditions[i]);
         if (status == PL_OK)
-            status = ignores(conditions[i], url);
-        else if (status == PL_ERR_STALE)
-            status = PL_OK;
+            return ignores(conditions[i], url);
     }
-    pl_status dropped = s3_drop(e, name);
-    return status != PL_OK ? status : dropped;
+    if (status != PL_ERR_STALE)
+        return status;
+    (void)s3_drop(e, name); /* else gc finds it */
+    return PL_OK;
 }
 
 pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
