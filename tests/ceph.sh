@@ -124,7 +124,7 @@ osd objectstore = bluestore
 bluestore block size = 3221225472
 osd memory target = 939524096
 log file = $work/\$name.log
-admin socket = $work/\$name.asok
+admin socket = $work/\$name.\$pid.asok
 run dir = $work
 rgw data = $work/rgw
 rgw frontends = beast endpoint=127.0.0.1:$((port + 1))
@@ -145,7 +145,12 @@ ceph-mon --mkfs -i a -c "$conf" --monmap "$work/monmap" >>"$work/mon.out" 2>&1 |
     fail "the monitor's folder"
 setsid ceph-mon -f -i a -c "$conf" >>"$work/mon.out" 2>&1 &
 uuid=$(cat /proc/sys/kernel/random/uuid)
-cluster osd new "$uuid" || fail "the monitor"
+i=0
+until cluster osd new "$uuid"; do # the monitor begins
+    i=$((i + 1))
+    [ $i -lt 30 ] || fail "the monitor"
+    sleep 1
+done
 ceph-osd -i 0 -c "$conf" --mkfs --osd-uuid "$uuid" >>"$work/osd.out" 2>&1 ||
     fail "the storage daemon's folder"
 start_osd
@@ -281,8 +286,7 @@ say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")
 refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/twin"
 refused 73 'holds another store' "$pathloom" store init --store "$work/other" \
     --engine "$(at ceph)"
-refused 73 'lie in rados' "$pathloom" train --out "$work/ceph" \
-    --set store.engine=rocksdb --set train.phases=8
+refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --engine rocksdb
 say "a second home is fenced, a second store refused"
 
 # ---- what is not there, or full ----

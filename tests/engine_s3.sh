@@ -70,7 +70,7 @@ AWS_ACCESS_KEY_ID=tester
 echo "an S3 keeps what it promises, a store is rebuilt and fenced"
 
 serve lossy lose=7
-"$tests/engine_check" "$url" >"$work/lossy.out" 2>&1 || fail "lost answers"
+"$tests/engine_check" "$url" lossy >"$work/lossy.out" 2>&1 || fail "lost answers"
 serve busy busy=3
 "$tests/engine_check" "$url" >"$work/busy.out" 2>&1 || fail "a busy service"
 echo "lost answers and a busy service change nothing"
