@@ -20,6 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
 work=
+keeper=
 
 say() {
     echo "ceph: $*"
@@ -50,6 +51,7 @@ ours() {
 clean() {
     trap - EXIT
     [ -n "$work" ] || return
+    [ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null
     # shellcheck disable=SC2046 # several pids
     kill -CONT $(ours) 2>/dev/null
     for signal in TERM KILL; do
@@ -134,9 +136,17 @@ cluster() {
     timeout 60 ceph -c "$conf" --connect-timeout 20 "$@" >>"$work/cluster.out" 2>&1
 }
 
-start_osd() {
-    setsid ceph-osd -f -i 0 -c "$conf" >>"$work/osd.out" 2>&1 &
-    osd=$!
+# Starts again whatever ends it; a monitor may refuse one that asks too early.
+keep_osd() {
+    while [ -d "$work/osd" ]; do
+        ceph-osd -f -i 0 -c "$conf" >>"$work/osd.out" 2>&1
+        sleep 1
+    done
+}
+
+signal_osd() { # signal
+    # shellcheck disable=SC2046 # one pid
+    kill "-$1" $(pgrep -f "^ceph-osd -f -i 0 -c $conf\$") || fail "no storage daemon"
 }
 
 monmaptool --create --addv a "[v1:127.0.0.1:$port]" --fsid "$fsid" "$work/monmap" \
@@ -153,7 +163,8 @@ until cluster osd new "$uuid"; do # the monitor begins
 done
 ceph-osd -i 0 -c "$conf" --mkfs --osd-uuid "$uuid" >>"$work/osd.out" 2>&1 ||
     fail "the storage daemon's folder"
-start_osd
+keep_osd &
+keeper=$!
 cluster osd pool create pathloom 8 8 || fail "the pool"
 timeout 60 rados -c "$conf" -p pathloom put hello "$conf" || fail "the first object"
 say "$(ceph --version | sed 's/ (.*//'), one monitor, one storage daemon"
@@ -246,14 +257,12 @@ done
 kill_home ceph
 sleep 2
 is_running || fail "training ended before anything happened to it"
-kill -STOP "$osd"
+signal_osd STOP
 sleep 4
-kill -CONT "$osd"
+signal_osd CONT
 sleep 1
-kill -9 "$osd"
-sleep 1
-start_osd
-sleep 2
+signal_osd KILL
+sleep 4
 kill_home ceph
 while is_running; do
     sleep 3
@@ -292,9 +301,9 @@ say "a second home is fenced, a second store refused"
 # ---- what is not there, or full ----
 short="rados://pathloom/short?conf=$conf&patience=3"
 store init --store "$work/short" --engine "$short"
-kill -STOP "$osd"
+signal_osd STOP
 refused 74 'no answer in 10 s' "$pathloom" store pack --store "$work/short"
-kill -CONT "$osd"
+signal_osd CONT
 store pack --store "$work/short"
 cluster osd set-full-ratio 0.0001
 cluster osd set-nearfull-ratio 0.00005
