@@ -18,4 +18,15 @@ pl_status bench_outer_cuda(bool json);
 /* Reading a prompt and writing tokens; has options of its own (argv[0]: generate). */
 pl_status bench_generate(int argc, char **argv);
 
+/* A training step, or with `ops` its operations (bench_engine.c). */
+typedef struct bench_engine_options {
+    bool ops, json, cpu_clock;
+    const char *model;    /* one of those that bench_engine.c lists, or NULL */
+    const char *sets[64]; /* model.KEY=VALUE: a shape of one's own */
+    int n_sets, threads;
+    int processes; /* 0: this one, and where its time goes */
+    const char *backend, *precision;
+} bench_engine_options;
+pl_status bench_engine(const bench_engine_options *o);
+
 #endif

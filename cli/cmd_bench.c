@@ -6,16 +6,36 @@
 typedef struct request {
     const char *subject, *run;
     bool json, cuda;
+    bench_engine_options engine;
 } request;
 
-enum { OPT_JSON = 256, OPT_RUN, OPT_DEVICE };
+enum {
+    OPT_JSON = 256,
+    OPT_RUN,
+    OPT_DEVICE,
+    OPT_MODEL,
+    OPT_SET,
+    OPT_BACKEND,
+    OPT_PRECISION,
+    OPT_THREADS,
+    OPT_PROCESSES,
+    OPT_CLOCK
+};
 
-static const struct option longs[] = {{"json", no_argument, NULL, OPT_JSON},
-                                      {"run", required_argument, NULL, OPT_RUN},
-                                      {"device", required_argument, NULL, OPT_DEVICE},
-                                      {NULL, 0, NULL, 0}};
+static const struct option longs[] = {
+    {"json", no_argument, NULL, OPT_JSON},
+    {"run", required_argument, NULL, OPT_RUN},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"model", required_argument, NULL, OPT_MODEL},
+    {"set", required_argument, NULL, OPT_SET},
+    {"backend", required_argument, NULL, OPT_BACKEND},
+    {"precision", required_argument, NULL, OPT_PRECISION},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"processes", required_argument, NULL, OPT_PROCESSES},
+    {"clock", required_argument, NULL, OPT_CLOCK},
+    {NULL, 0, NULL, 0}};
 
-static const char *const subjects[] = {"codec", "outer", "generate"};
+static const char *const subjects[] = {"step", "ops", "generate", "codec", "outer"};
 enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static pl_status check_subject(const char *subject)
@@ -39,10 +59,64 @@ static pl_status read_device(const char *name, request *r)
     return pl_fail(PL_ERR_USAGE, "--device is cpu or cuda, not `%s`", name);
 }
 
+static pl_status read_count(const char *option, const char *text, int *out)
+{
+    int64_t value;
+    if (pl_parse_int(text, &value) != PL_OK || value < 1 || value > 1024)
+        return pl_fail(PL_ERR_USAGE, "%s is a number of 1 to 1024, not `%s`", option,
+                       text);
+    *out = (int)value;
+    return PL_OK;
+}
+
+static pl_status read_clock(const char *name, bench_engine_options *o)
+{
+    o->cpu_clock = strcmp(name, "cpu") == 0;
+    if (o->cpu_clock || strcmp(name, "wall") == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", name);
+}
+
+static pl_status add_set(const char *pair, bench_engine_options *o)
+{
+    if ((size_t)o->n_sets == sizeof o->sets / sizeof *o->sets)
+        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->n_sets);
+    o->sets[o->n_sets++] = pair;
+    return PL_OK;
+}
+
+/* Those of `step` and `ops`. */
+static pl_status take_engine_option(int option, char **argv, bench_engine_options *o)
+{
+    switch (option) {
+    case OPT_MODEL:
+        o->model = optarg;
+        return PL_OK;
+    case OPT_SET:
+        return add_set(optarg, o);
+    case OPT_BACKEND:
+        o->backend = optarg;
+        return PL_OK;
+    case OPT_PRECISION:
+        o->precision = optarg;
+        return PL_OK;
+    case OPT_THREADS:
+        return read_count("--threads", optarg, &o->threads);
+    case OPT_PROCESSES:
+        return read_count("--processes", optarg, &o->processes);
+    case OPT_CLOCK:
+        return read_clock(optarg, o);
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
 static pl_status parse(int argc, char **argv, request *r)
 {
     int option;
     memset(r, 0, sizeof *r);
+    r->engine.backend = r->engine.precision = "auto";
+    r->engine.threads = 1;
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
@@ -53,7 +127,7 @@ static pl_status parse(int argc, char **argv, request *r)
         else if (option == OPT_DEVICE)
             PL_RETURN_IF(read_device(optarg, r));
         else
-            return cli_bad_option(option, argv, longs);
+            PL_RETURN_IF(take_engine_option(option, argv, &r->engine));
     }
     r->subject = optind < argc ? argv[optind] : NULL;
     if (optind + 1 < argc)
@@ -61,8 +135,27 @@ static pl_status parse(int argc, char **argv, request *r)
     return check_subject(r->subject);
 }
 
+static pl_status measure_engine(const request *r)
+{
+    bench_engine_options o = r->engine;
+    o.ops = strcmp(r->subject, "ops") == 0;
+    o.json = r->json;
+    if (r->run || r->cuda)
+        return pl_fail(PL_ERR_USAGE,
+                       "bench %s takes neither --run nor --device; say --backend",
+                       r->subject);
+    if (o.ops && o.processes > 0)
+        return pl_fail(PL_ERR_USAGE, "--processes belongs to bench step");
+    return bench_engine(&o);
+}
+
 static pl_status measure(const request *r)
 {
+    if (strcmp(r->subject, "step") == 0 || strcmp(r->subject, "ops") == 0)
+        return measure_engine(r);
+    if (r->engine.model || r->engine.n_sets > 0 || r->engine.processes > 0)
+        return pl_fail(PL_ERR_USAGE,
+                       "--model, --set and --processes belong to bench step and ops");
     if (strcmp(r->subject, "codec") == 0)
         return r->cuda ? bench_codec_cuda(r->json, r->run)
                        : bench_codec(r->json, r->run);

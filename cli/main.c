@@ -74,7 +74,15 @@ static const char status_options[] =
     "  --json              one JSON object on one line\n";
 static const char bench_options[] =
     "  --run RUN           codec: updates of this run; else a small model is trained\n"
-    "  --device NAME       cpu, or cuda: the same on a GPU (cpu)\n"
+    "  --device NAME       codec, outer: cpu, or cuda: the same on a GPU (cpu)\n"
+    "  --model NAME        step, ops: laptop, 2m, 13m or 124m (step: each; ops: 13m)\n"
+    "  --set model.KEY=V   step, ops: a model of your own (and train.batch)\n"
+    "  --backend NAME      step, ops: auto, cpu, cuda or ref (auto)\n"
+    "  --precision P       step, ops: auto, f32 or bf16 (auto)\n"
+    "  --threads N         step, ops: of the process (1)\n"
+    "  --processes N       step: N processes at once, each held to processors of its\n"
+    "                      own, against one with as many threads\n"
+    "  --clock NAME        step, ops: wall, or cpu: of one thread, on a busy machine\n"
     "  --json              one JSON object on one line\n";
 static const char init_options[] =
     "  --set KEY=VALUE     written instead of the default\n"
@@ -202,7 +210,7 @@ const verb verbs[] = {
      explain_options, cmd_explain, false},
     {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
      init_options, cmd_init, false},
-    {"bench", "bench codec|outer [--run RUN] [--device NAME] [--json]",
+    {"bench", "bench step|ops|generate|codec|outer [--model NAME] [--json]",
      "measure parts of it on this machine", bench_options, cmd_bench, false},
     {"key", "key new|show|list|invite|allow|revoke [--run RUN]",
      "who may connect, and invitations for other machines", key_options, cmd_key,

@@ -11,5 +11,6 @@
 #define PL_MODULES_MODULES_H
 #include "modules/backend.h"
 #include "modules/model.h"
+#include "modules/probe.h"
 #include "modules/topology.h"
 #endif

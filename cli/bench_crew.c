@@ -1,0 +1,122 @@
+/* Several processes that train at once: what a machine does as a whole.
+ *
+ * Each child is forked before this process has opened a backend, since the threads of
+ * OpenMP do not survive a fork, and reports the seconds of its best step by a pipe. */
+#include "cli/bench_engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CREW_MAX = 256 };
+
+typedef struct child {
+    pid_t pid;
+    int pipe;
+} child;
+
+/* Holds the calling process to `n` of its processors, from the first-th on, wrapping;
+ * where the kernel refuses, the measurement is merely less steady. */
+static void hold(int first, int n)
+{
+    cpu_set_t all, mine;
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    const int count = CPU_COUNT(&all);
+    int seen = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        if ((seen - first % count + count) % count < n)
+            CPU_SET(cpu, &mine);
+        seen++;
+    }
+    (void)sched_setaffinity(0, sizeof mine, &mine);
+}
+
+static pl_status train(const bench_engine_options *o, const bench_model *model,
+                       int threads, double *seconds)
+{
+    pl_backend *be = NULL;
+    const pl_backend_options backend = {
+        .name = o->backend, .n_threads = threads, .precision = o->precision};
+    const pl_probe_options probe = {.shape = &model->shape,
+                                    .batch = model->batch,
+                                    .rounds = model->rounds,
+                                    .cpu_clock = o->cpu_clock};
+    PL_RETURN_IF(pl_backend_open(&backend, &be));
+    const pl_status status = pl_probe_step(be, &probe, seconds);
+    pl_backend_close(&be);
+    return status;
+}
+
+static _Noreturn void work(const bench_engine_options *o, const bench_model *model,
+                           int threads, int out)
+{
+    double seconds;
+    const pl_status status = train(o, model, threads, &seconds);
+    if (status != PL_OK)
+        _exit(cli_fail(status));
+    _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : EXIT_FAILURE);
+}
+
+static pl_status start(const bench_engine_options *o, const bench_model *model,
+                       const bench_crew *crew, int i, child *out)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        return pl_fail(PL_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    out->pid = fork();
+    if (out->pid == 0) {
+        close(ends[0]);
+        hold(i * crew->threads, crew->threads);
+        work(o, model, crew->threads, ends[1]);
+    }
+    close(ends[1]);
+    out->pipe = ends[0];
+    if (out->pid > 0)
+        return PL_OK;
+    close(ends[0]);
+    return pl_fail(PL_ERR_IO, "cannot start a process: %s", strerror(errno));
+}
+
+static pl_status finish(const child *c, double *seconds)
+{
+    int code = 0;
+    const bool told = read(c->pipe, seconds, sizeof *seconds) == sizeof *seconds;
+    close(c->pipe);
+    while (waitpid(c->pid, &code, 0) < 0 && errno == EINTR)
+        ;
+    if (told && WIFEXITED(code) && WEXITSTATUS(code) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DEVICE, "process %d, which was to train, ended with %s %d",
+                   (int)c->pid, WIFEXITED(code) ? "code" : "signal",
+                   WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
+}
+
+pl_status bench_crew_run(const bench_engine_options *o, const bench_model *model,
+                         bench_crew *crew)
+{
+    pl_status status = PL_OK;
+    child children[CREW_MAX];
+    int n = 0;
+    crew->tokens_per_s = 0.0;
+    if (crew->processes > CREW_MAX)
+        return pl_fail(PL_ERR_USAGE, "--processes %d: at most %d", crew->processes,
+                       CREW_MAX);
+    while (n < crew->processes && status == PL_OK) {
+        status = start(o, model, crew, n, &children[n]);
+        n += status == PL_OK;
+    }
+    for (int i = 0; i < n; i++) {
+        double seconds = 0.0;
+        const pl_status ended = finish(&children[i], &seconds);
+        status = status == PL_OK ? ended : status;
+        if (ended == PL_OK)
+            crew->tokens_per_s += model->batch * model->shape.context / seconds;
+    }
+    return status;
+}

@@ -1,0 +1,281 @@
+/* pathloom bench step and bench ops: what a training step costs and where it goes.
+ *
+ * Each figure stands beside the limit measured in the same run: a step beside its own
+ * matrix products alone, an operation beside the best product or the best stream. With
+ * --processes a machine is measured instead of a process: that many single-threaded
+ * ones, each held to a processor, against one with as many threads. */
+#include "cli/bench_engine.h"
+#include "cli/run.h"
+
+#include <math.h>
+
+#define SHAPE(V, C, H, F, L, T)                                                        \
+    {                                                                                  \
+        .vocab = (V), .width = (C), .n_heads = (H), .n_kv_heads = (H),                 \
+        .head_size = (C) / (H), .ffn = (F), .n_blocks = (L), .context = (T),           \
+        .tied = true, .rope_theta = 10000.0, .norm_eps = 1e-5                          \
+    }
+static const bench_model models[] = {
+    {"laptop", SHAPE(2048, 128, 4, 344, 4, 128), 8, 10},
+    {"2m", SHAPE(4096, 128, 4, 352, 8, 256), 4, 6},
+    {"13m", SHAPE(8192, 384, 6, 1024, 6, 256), 4, 3},
+    {"124m", SHAPE(50304, 768, 12, 2048, 12, 256), 4, 2},
+};
+#undef SHAPE
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static const char *const model_names[] = {"laptop", "2m", "13m", "124m"};
+
+/* ---- which models ---- */
+
+static pl_status model_by_name(const char *name, const bench_model **out)
+{
+    for (int i = 0; i < N_MODELS; i++)
+        if (strcmp(models[i].name, name) == 0) {
+            *out = &models[i];
+            return PL_OK;
+        }
+    const char *near = pl_nearest(name, model_names, N_MODELS);
+    return pl_fail(PL_ERR_USAGE, "bench has no model `%s`; did you mean `%s`?", name,
+                   near ? near : model_names[0]);
+}
+
+/* A single path, which no router chooses: what a run asks of levels and prefixes is
+ * none of a measurement's business. */
+static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
+{
+    config *c = pl_alloc(sizeof *c);
+    const char *sets[sizeof o->sets / sizeof *o->sets + 3] = {
+        "topology.levels=1", "topology.private=", "router.prefix=1"};
+    *out = (bench_model){.name = "own", .rounds = 4};
+    memcpy(sets + 3, o->sets, (size_t)o->n_sets * sizeof *sets);
+    pl_status status = config_build(NULL, sets, o->n_sets + 3, c);
+    if (status == PL_OK)
+        status = config_shape(c, &out->shape);
+    out->batch = (int)c->batch;
+    pl_free(c);
+    return status;
+}
+
+/* Those of --model and --set, else all (of operations one: their table is long);
+ * `own` holds what the sets made. */
+static pl_status choose(const bench_engine_options *o, bench_model *own,
+                        const bench_model **first, int *n)
+{
+    *first = own;
+    *n = 1;
+    if (o->model && o->n_sets > 0)
+        return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
+    if (o->n_sets > 0)
+        return model_of_sets(o, own);
+    if (o->model)
+        return model_by_name(o->model, first);
+    if (o->ops)
+        return model_by_name("13m", first);
+    *first = models;
+    *n = N_MODELS;
+    return PL_OK;
+}
+
+/* ---- a step ---- */
+
+static void say_step(const bench_model *m, const pl_probe_report *r)
+{
+    const double product_rate = r->product_flops / r->product_seconds;
+    say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
+        1e-6 * (double)r->n_params, m->batch, m->shape.context,
+        r->tokens / r->step_seconds, r->step_seconds, r->flops / r->step_seconds * 1e-9,
+        product_rate * 1e-9, 100.0 * r->product_seconds / r->step_seconds);
+}
+
+static pl_json *model_json(const bench_model *m)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "model", m->name);
+    pl_json_set_int(o, "width", m->shape.width);
+    pl_json_set_int(o, "blocks", m->shape.n_blocks);
+    pl_json_set_int(o, "vocab", m->shape.vocab);
+    pl_json_set_int(o, "context", m->shape.context);
+    pl_json_set_int(o, "batch", m->batch);
+    return o;
+}
+
+static void step_json(pl_json *o, const pl_probe_report *r)
+{
+    pl_json_set_int(o, "params", (int64_t)r->n_params);
+    pl_json_set_real(o, "tokens_per_s", r->tokens / r->step_seconds);
+    pl_json_set_real(o, "step_seconds", r->step_seconds);
+    pl_json_set_real(o, "flops_per_s", r->flops / r->step_seconds);
+    pl_json_set_real(o, "products_flops_per_s", r->product_flops / r->product_seconds);
+    pl_json_set_real(o, "share_of_products", r->product_seconds / r->step_seconds);
+    pl_json_set_real(o, "matrix_flops_per_s", r->matrix_rate);
+    pl_json_set_real(o, "memory_bytes_per_s", r->memory_rate);
+}
+
+/* ---- operations ---- */
+
+/* The larger share tells which limit an operation is near. */
+static double share_of_limit(const pl_probe_row *row, const pl_probe_report *r)
+{
+    return fmax(row->flops / row->seconds / r->matrix_rate,
+                row->bytes / row->seconds / r->memory_rate);
+}
+
+static void say_ops(const bench_model *m, const pl_probe_report *r)
+{
+    say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best stream "
+        "%.1f GB/s",
+        m->name, 1e-6 * (double)r->n_params, m->batch, m->shape.context,
+        r->matrix_rate * 1e-9, r->memory_rate * 1e-9);
+    say("  %-20s %10s %5s %9s %8s %8s %10s %8s", "operation", "us", "calls",
+        "ms a step", "GB/s", "TFLOP/s", "of a limit", "of step");
+    for (int i = 0; i < r->n_rows; i++) {
+        const pl_probe_row *row = &r->rows[i];
+        say("  %-20s %10.1f %5d %9.2f %8.1f %8.4f %8.0f %% %6.1f %%", row->name,
+            row->seconds * 1e6, row->calls, row->seconds * row->calls * 1e3,
+            row->bytes / row->seconds * 1e-9, row->flops / row->seconds * 1e-12,
+            100.0 * share_of_limit(row, r),
+            100.0 * row->seconds * row->calls / r->step_seconds);
+    }
+    say("  (the rows head are what classifier consists of)");
+    say("  step %.2f ms, %.0f tokens/s, %.0f %% of what its products alone allow",
+        r->step_seconds * 1e3, r->tokens / r->step_seconds,
+        100.0 * r->product_seconds / r->step_seconds);
+}
+
+static void ops_json(pl_json *o, const pl_probe_report *r)
+{
+    pl_json *list = pl_json_array();
+    for (int i = 0; i < r->n_rows; i++) {
+        const pl_probe_row *row = &r->rows[i];
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "operation", row->name);
+        pl_json_set_real(entry, "seconds", row->seconds);
+        pl_json_set_int(entry, "calls", row->calls);
+        pl_json_set_real(entry, "bytes_per_s", row->bytes / row->seconds);
+        pl_json_set_real(entry, "flops_per_s", row->flops / row->seconds);
+        pl_json_set_real(entry, "share_of_limit", share_of_limit(row, r));
+        pl_json_push(list, entry);
+    }
+    pl_json_set(o, "operations", list);
+}
+
+/* ---- one process ---- */
+
+static pl_status measure_model(const bench_engine_options *o, const bench_model *m,
+                               pl_backend *be, pl_json *list)
+{
+    pl_probe_report report;
+    const pl_probe_options probe = {.shape = &m->shape,
+                                    .batch = m->batch,
+                                    .rounds = m->rounds,
+                                    .memory = true,
+                                    .cpu_clock = o->cpu_clock};
+    PL_RETURN_IF(pl_probe(be, &probe, &report));
+    if (list) {
+        pl_json *entry = model_json(m);
+        step_json(entry, &report);
+        if (o->ops)
+            ops_json(entry, &report);
+        pl_json_push(list, entry);
+    } else if (o->ops) {
+        say_ops(m, &report);
+    } else {
+        say_step(m, &report);
+    }
+    return PL_OK;
+}
+
+static pl_status measure_process(const bench_engine_options *o,
+                                 const bench_model *first, int n, pl_json *list)
+{
+    pl_status status = PL_OK;
+    pl_backend *be = NULL;
+    const pl_backend_options backend = {
+        .name = o->backend, .n_threads = o->threads, .precision = o->precision};
+    PL_RETURN_IF(pl_backend_open(&backend, &be));
+    if (!list)
+        say("%s, %d thread%s", be->device, o->threads, o->threads == 1 ? "" : "s");
+    if (!list && !o->ops)
+        say("  %-7s %8s %11s %10s %10s %8s %10s %9s", "model", "params", "batch",
+            "tokens/s", "s/step", "GFLOP/s", "products", "of them");
+    for (int i = 0; i < n && status == PL_OK; i++)
+        status = measure_model(o, &first[i], be, list);
+    pl_backend_close(&be);
+    return status;
+}
+
+/* ---- a machine ---- */
+
+/* Two rounds in turn; the better of each counts. */
+static pl_status measure_crews(const bench_engine_options *o, const bench_model *m,
+                               bench_crew crews[2], int n_crews)
+{
+    for (int i = 0; i < 2 * n_crews; i++) {
+        bench_crew *crew = &crews[i % n_crews], again = *crew;
+        PL_RETURN_IF(bench_crew_run(o, m, &again));
+        crew->tokens_per_s = fmax(crew->tokens_per_s, again.tokens_per_s);
+    }
+    return PL_OK;
+}
+
+static void say_crews(const bench_model *m, const bench_crew crews[2], int n_crews)
+{
+    for (int i = 0; i < n_crews; i++)
+        say("  %-7s %d process%s of %d thread%s %10.0f tokens/s", m->name,
+            crews[i].processes, crews[i].processes == 1 ? "  " : "es", crews[i].threads,
+            crews[i].threads == 1 ? " " : "s", crews[i].tokens_per_s);
+    if (n_crews == 2)
+        say("  %-7s processes give %.2f times what threads give", m->name,
+            crews[0].tokens_per_s / crews[1].tokens_per_s);
+}
+
+static void crews_json(pl_json *list, const bench_model *m, const bench_crew crews[2],
+                       int n_crews)
+{
+    for (int i = 0; i < n_crews; i++) {
+        pl_json *entry = model_json(m);
+        pl_json_set_int(entry, "processes", crews[i].processes);
+        pl_json_set_int(entry, "threads", crews[i].threads);
+        pl_json_set_real(entry, "tokens_per_s", crews[i].tokens_per_s);
+        pl_json_push(list, entry);
+    }
+}
+
+static pl_status measure_machine(const bench_engine_options *o,
+                                 const bench_model *first, int n, pl_json *list)
+{
+    for (int i = 0; i < n; i++) {
+        bench_crew crews[2] = {{o->processes, o->threads, 0.0},
+                               {1, o->processes * o->threads, 0.0}};
+        const int n_crews = o->processes > 1 ? 2 : 1;
+        PL_RETURN_IF(measure_crews(o, &first[i], crews, n_crews));
+        if (list)
+            crews_json(list, &first[i], crews, n_crews);
+        else
+            say_crews(&first[i], crews, n_crews);
+    }
+    return PL_OK;
+}
+
+pl_status bench_engine(const bench_engine_options *o)
+{
+    bench_model own;
+    const bench_model *first;
+    int n;
+    PL_RETURN_IF(choose(o, &own, &first, &n));
+    pl_json *out = o->json ? pl_json_object() : NULL;
+    pl_json *list = out ? pl_json_array() : NULL;
+    pl_status status = o->processes > 0 ? measure_machine(o, first, n, list)
+                                        : measure_process(o, first, n, list);
+    if (!out)
+        return status;
+    pl_json_set_text(out, "backend", o->backend);
+    pl_json_set_int(out, "threads", o->threads);
+    pl_json_set(out, o->processes > 0 ? "crews" : "models", list);
+    if (status == PL_OK)
+        say_json(out);
+    else
+        pl_json_destroy(&out);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* Private to cli: what `pathloom bench step` and `bench ops` share. */
+#ifndef PL_CLI_BENCH_ENGINE_H
+#define PL_CLI_BENCH_ENGINE_H
+#include "cli/bench.h"
+
+typedef struct bench_model {
+    const char *name;
+    pl_shape shape;
+    int batch, rounds;
+} bench_model;
+
+/* How many processes of how many threads, and what they did together. */
+typedef struct bench_crew {
+    int processes, threads;
+    double tokens_per_s;
+} bench_crew;
+
+/* Trains `model` in crew->processes processes at once, each held to processors of its
+ * own, and adds up their best steps (bench_crew.c). */
+pl_status bench_crew_run(const bench_engine_options *o, const bench_model *model,
+                         bench_crew *crew);
+
+#endif

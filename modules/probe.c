@@ -1,0 +1,104 @@
+/* Rounds of operations and steps, and what follows from their times. */
+#include "modules/probe_inside.h"
+#include <math.h>
+#include <time.h>
+
+double probe_now(const pl_probe_options *options)
+{
+    struct timespec t;
+    if (!options->cpu_clock || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0)
+        return pl_now();
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static pl_status time_rows(pl_backend *be, const pl_probe_options *options,
+                           probe_ops *ops, pl_probe_report *report)
+{
+    for (int i = 0; i < report->n_rows; i++) {
+        const double start = probe_now(options);
+        probe_ops_call(ops, i);
+        PL_RETURN_IF(be->ops->sync(be));
+        report->rows[i].seconds =
+            lesser(report->rows[i].seconds, probe_now(options) - start);
+    }
+    return PL_OK;
+}
+
+static pl_status time_step(const pl_probe_options *options, probe_train *train,
+                           double *seconds)
+{
+    const double start = probe_now(options);
+    PL_RETURN_IF(probe_train_step(train));
+    *seconds = lesser(*seconds, probe_now(options) - start);
+    return PL_OK;
+}
+
+static void forget_times(pl_probe_report *report)
+{
+    report->step_seconds = INFINITY;
+    for (int i = 0; i < report->n_rows; i++)
+        report->rows[i].seconds = INFINITY;
+}
+
+/* The classifier's row holds its three products as well as their own rows do, so that
+ * a step's FLOPs are those of products and of attention. */
+static void sum_up(pl_probe_report *report)
+{
+    for (int i = 0; i < report->n_rows; i++) {
+        const pl_probe_row *row = &report->rows[i];
+        const double flops = row->flops * row->calls;
+        const bool attention = pl_starts_with(row->name, "attention");
+        report->flops += row->product || attention ? flops : 0.0;
+        if (!row->product)
+            continue;
+        report->product_flops += flops;
+        report->product_seconds += row->seconds * row->calls;
+        report->matrix_rate = fmax(report->matrix_rate, row->flops / row->seconds);
+    }
+}
+
+pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
+                   pl_probe_report *out)
+{
+    pl_status status = PL_OK;
+    probe_ops *ops = NULL;
+    probe_train *train = NULL;
+    *out = (pl_probe_report){.tokens = options->batch * options->shape->context};
+    PL_TRY(probe_train_create(be, options, &train));
+    PL_TRY(probe_ops_create(be, options, out, &ops));
+    out->n_params = probe_train_params(train);
+    for (int round = 0; round <= options->rounds; round++) {
+        if (round < 2) /* the first warms up */
+            forget_times(out);
+        PL_TRY(time_rows(be, options, ops, out));
+        PL_TRY(time_step(options, train, &out->step_seconds));
+    }
+    if (options->memory)
+        PL_TRY(probe_ops_memory(ops, &out->memory_rate));
+    sum_up(out);
+done:
+    probe_ops_destroy(&ops);
+    probe_train_destroy(&train);
+    return status;
+}
+
+pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
+                        double *seconds)
+{
+    pl_status status = PL_OK;
+    probe_train *train = NULL;
+    PL_TRY(probe_train_create(be, options, &train));
+    for (int round = 0; round <= options->rounds; round++) {
+        if (round < 2)
+            *seconds = INFINITY;
+        PL_TRY(time_step(options, train, seconds));
+    }
+done:
+    probe_train_destroy(&train);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* Rates of a backend: each operation as a training step calls it, the step itself, and
+ * the two limits they are held against, all measured in one run and in turn.
+ *
+ * A round times every operation once and one step; of several rounds the best time of
+ * each counts, because other work on a machine only ever adds time.
+ */
+#ifndef PL_MODULES_PROBE_H
+#define PL_MODULES_PROBE_H
+#include "modules/model.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_PROBE_ROWS = 32 };
+
+typedef struct pl_probe_options {
+    const pl_shape *shape; /* context: that of each sequence */
+    int batch;             /* sequences a step */
+    int rounds;            /* >= 1, after one that warms up */
+    bool memory;           /* the rate of memory as well: 256 MiB more */
+    bool cpu_clock; /* time of the calling thread: for one thread on a busy machine */
+} pl_probe_options;
+
+typedef struct pl_probe_row {
+    char name[32];
+    double seconds; /* of one call */
+    int calls;      /* of a step */
+    double flops;   /* of one call; 0: no product in it */
+    double bytes;   /* of one call: every operand once */
+    bool product;   /* a matrix product and nothing else */
+} pl_probe_row;
+
+typedef struct pl_probe_report {
+    pl_probe_row rows[PL_PROBE_ROWS];
+    int n_rows;
+    uint64_t n_params;
+    int tokens;             /* of a step */
+    double step_seconds;    /* forward, backward, clipping, AdamW */
+    double product_flops;   /* of a step's matrix products: 6 a parameter and token */
+    double product_seconds; /* theirs alone */
+    double flops;           /* and attention's */
+    double matrix_rate;     /* FLOP/s of the best product: the limit of arithmetic */
+    double memory_rate;     /* bytes/s of the best stream: the limit of memory */
+} pl_probe_report;
+
+/* Everything. Needs the memory of a training model and about as much again. */
+PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
+                                 pl_probe_report *out);
+/* Only the step: seconds of the best one. */
+PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
+                                      double *seconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,355 @@
+/* One function an operation, with buffers of its shape: as the model calls it. */
+#include "modules/probe_inside.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* HEAD_ROWS: rows of the classifier's products, which take the batch in parts. */
+enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS, HEAD_ROWS = 256 };
+enum { STREAM = 1 << 24, STREAM_ROUNDS = 4, DRAWN = 1 << 16 };
+
+typedef void (*operation)(probe_ops *x);
+
+struct probe_ops {
+    pl_backend *be;
+    pl_probe_options options;
+    int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
+    pl_act *a, *b, *c, *d;    /* [N, the widest] */
+    float *w, *dw, *m, *v;    /* of the largest matrix, or of all of a block */
+    float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
+    void *tokens;             /* [N] */
+    pl_weight *weight[N_WEIGHTS];
+    int rows[N_WEIGHTS], cols[N_WEIGHTS];
+    struct {
+        operation call;
+        int weight;
+    } what[PL_PROBE_ROWS]; /* beside the rows of the report */
+    int which;             /* the weight of the product at hand */
+};
+
+/* Rows of a product with the weight at hand. */
+static int n_rows(const probe_ops *x)
+{
+    return x->which == HEAD && x->N > HEAD_ROWS ? HEAD_ROWS : x->N;
+}
+
+static void forward(probe_ops *x)
+{
+    const int O_ = x->rows[x->which], I = x->cols[x->which];
+    if (x->which == HEAD)
+        x->be->ops->logits(x->be, x->m, x->a, x->weight[HEAD], n_rows(x), O_, I);
+    else
+        x->be->ops->matmul_forward(x->be, x->c, x->a, x->weight[x->which], x->N, O_, I);
+}
+static void dx(probe_ops *x)
+{
+    x->be->ops->matmul_dx(x->be, x->c, x->a, x->weight[x->which], n_rows(x),
+                          x->rows[x->which], x->cols[x->which], false);
+}
+static void dw(probe_ops *x)
+{
+    x->be->ops->matmul_dw(x->be, x->dw, x->a, x->b, n_rows(x), x->rows[x->which],
+                          x->cols[x->which]);
+}
+static void classifier(probe_ops *x)
+{
+    x->be->ops->classifier(x->be, x->loss, x->c, x->dw, x->a, x->weight[HEAD],
+                           x->tokens, x->rstd, x->N, x->vocab, x->width);
+}
+static void attention_forward(probe_ops *x)
+{
+    x->be->ops->attention_forward(x->be, x->c, x->lse, x->a, x->options.batch,
+                                  x->options.shape->context, x->heads, x->kv_heads,
+                                  x->D);
+}
+static void attention_backward(probe_ops *x)
+{
+    x->be->ops->attention_backward(x->be, x->d, x->b, x->a, x->c, x->lse,
+                                   x->options.batch, x->options.shape->context,
+                                   x->heads, x->kv_heads, x->D);
+}
+static void rope(probe_ops *x)
+{
+    x->be->ops->rope(x->be, x->b, x->options.batch, x->options.shape->context, x->heads,
+                     x->kv_heads, x->D, 10000.0, 0, 1);
+}
+static void norm_forward(probe_ops *x)
+{
+    x->be->ops->rmsnorm_forward(x->be, x->c, x->rstd, x->b, x->a, x->w, x->N, x->width,
+                                1e-5f);
+}
+static void norm_backward(probe_ops *x)
+{
+    x->be->ops->rmsnorm_backward(x->be, x->d, x->dw, x->b, x->a, x->w, x->rstd, x->N,
+                                 x->width);
+}
+static void swiglu_forward(probe_ops *x)
+{
+    x->be->ops->swiglu_forward(x->be, x->c, x->a, x->N, x->ffn);
+}
+static void swiglu_backward(probe_ops *x)
+{
+    x->be->ops->swiglu_backward(x->be, x->c, x->b, x->a, x->N, x->ffn);
+}
+static void embed_forward(probe_ops *x)
+{
+    x->be->ops->embed_forward(x->be, x->c, x->tokens, x->w, x->N, x->width);
+}
+static void embed_backward(probe_ops *x)
+{
+    x->be->ops->embed_backward(x->be, x->dw, x->b, x->tokens, x->N, x->width);
+}
+static size_t block_params(const probe_ops *x)
+{
+    size_t n = 0;
+    for (int i = QKV; i <= DOWN; i++)
+        n += (size_t)x->rows[i] * (size_t)x->cols[i];
+    return n;
+}
+static void optimize(probe_ops *x, size_t n)
+{
+    const pl_adamw adam = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 10};
+    x->be->ops->adamw(x->be, x->w, x->m, x->v, x->dw, n, 1.0f, &adam);
+}
+static void adamw(probe_ops *x)
+{
+    optimize(x, block_params(x));
+}
+static void sum_squares(probe_ops *x)
+{
+    void *out = x->loss; /* memory of the backend, whatever it holds */
+    x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
+}
+static void refresh(probe_ops *x)
+{
+    x->be->ops->weights_refresh(x->be, x->weight, HEAD);
+}
+
+/* ---- the list ---- */
+
+static pl_probe_row *add(probe_ops *x, pl_probe_report *report, const char *name,
+                         operation call, int calls)
+{
+    const int i = report->n_rows++;
+    pl_probe_row *row = &report->rows[i];
+    *row = (pl_probe_row){.calls = calls};
+    (void)pl_copy_text(row->name, sizeof row->name, name);
+    x->what[i].call = call;
+    return row;
+}
+
+static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
+                        operation call, int weight, double elements)
+{
+    const int last = report->n_rows, blocks = x->options.shape->n_blocks;
+    x->which = weight;
+    const int N = n_rows(x), parts = (x->N + N - 1) / N;
+    pl_probe_row *row = add(x, report, name, call, weight == HEAD ? parts : blocks);
+    row->product = true;
+    row->flops = 2.0 * N * x->rows[weight] * x->cols[weight];
+    row->bytes = elements;
+    x->what[last].weight = weight;
+}
+
+/* Bytes: activations of e bytes, weights' copies of e, gradients of 4 read and
+ * written, logits of 4. */
+static void add_products(probe_ops *x, pl_probe_report *report)
+{
+    static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
+    const double e = (double)pl_type_bytes(x->be->act);
+    for (int i = QKV; i <= HEAD; i++) {
+        x->which = i;
+        const double out = (double)n_rows(x) * x->rows[i];
+        const double in = (double)n_rows(x) * x->cols[i];
+        const double w = (double)x->rows[i] * x->cols[i];
+        char name[32];
+        snprintf(name, sizeof name, "%s forward", names[i]);
+        add_product(x, report, name, forward, i,
+                    (in + w) * e + out * (i == HEAD ? 4.0 : e));
+        snprintf(name, sizeof name, "%s dx", names[i]);
+        add_product(x, report, name, dx, i, (in + out + w) * e);
+        snprintf(name, sizeof name, "%s dw", names[i]);
+        add_product(x, report, name, dw, i, (in + out) * e + w * 8.0);
+    }
+}
+
+static void add_others(probe_ops *x, pl_probe_report *report)
+{
+    const pl_shape *s = x->options.shape;
+    const double e = (double)pl_type_bytes(x->be->act), N = x->N, C = x->width;
+    const double F = x->ffn, V = x->vocab, W = x->qkv_width,
+                 P = (double)block_params(x);
+    const double heads = (double)x->heads * x->D;
+    const double scores = N * s->context * heads; /* the causal half, of 2 a product */
+    const int blocks = s->n_blocks, norms = 2 * blocks + 1;
+    pl_probe_row *row = add(x, report, "classifier", classifier, 1);
+    row->flops = 6.0 * N * V * C;
+    row->bytes = 2.0 * N * C * e + V * C * (e + 8.0);
+    row = add(x, report, "attention forward", attention_forward, blocks);
+    row->flops = 2.0 * scores;
+    row->bytes = N * (W + heads) * e;
+    row = add(x, report, "attention backward", attention_backward, blocks);
+    row->flops = 5.0 * scores;
+    row->bytes = N * 2.0 * (W + heads) * e;
+    add(x, report, "rope", rope, 2 * blocks)->bytes =
+        N * 2.0 * (x->heads + x->kv_heads) * x->D * e;
+    add(x, report, "rmsnorm forward", norm_forward, norms)->bytes = 4.0 * N * C * e;
+    add(x, report, "rmsnorm backward", norm_backward, norms)->bytes = 4.0 * N * C * e;
+    add(x, report, "swiglu forward", swiglu_forward, blocks)->bytes = 3.0 * N * F * e;
+    add(x, report, "swiglu backward", swiglu_backward, blocks)->bytes = 5.0 * N * F * e;
+    add(x, report, "embed forward", embed_forward, 1)->bytes = N * C * (4.0 + e);
+    add(x, report, "embed backward", embed_backward, 1)->bytes = N * C * (8.0 + e);
+    add(x, report, "sum_squares", sum_squares, blocks)->bytes = 4.0 * P;
+    add(x, report, "adamw", adamw, blocks)->bytes = 32.0 * P;
+    add(x, report, "weights_refresh", refresh, blocks)->bytes = P * (4.0 + e);
+}
+
+void probe_ops_call(probe_ops *x, int row)
+{
+    x->which = x->what[row].weight;
+    x->what[row].call(x);
+}
+
+/* ---- memory ---- */
+
+static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t seed,
+                               float **out)
+{
+    float *host = NULL;
+    PL_RETURN_IF(
+        x->be->ops->alloc(x->be, n * sizeof(float), "probe values", (void **)out));
+    if (scale == 0.0f)
+        return PL_OK;
+    PL_RETURN_IF(pl_try_alloc(n * sizeof(float), "probe values", (void **)&host));
+    for (size_t i = 0; i < n; i++) /* drawn once, then repeated */
+        host[i] = i < DRAWN ? scale * pl_random_normal(seed, 0, i) : host[i - DRAWN];
+    x->be->ops->upload(x->be, *out, host, n * sizeof(float));
+    const pl_status status = x->be->ops->sync(x->be);
+    pl_free_aligned(host);
+    return status;
+}
+
+static pl_status device_acts(probe_ops *x, size_t n, uint64_t seed, pl_act **out)
+{
+    float *values;
+    PL_RETURN_IF(x->be->ops->alloc(x->be, n * pl_type_bytes(x->be->act), "probe acts",
+                                   (void **)out));
+    PL_RETURN_IF(device_floats(x, n, 1.0f, seed, &values));
+    x->be->ops->act_from_float(x->be, *out, values, n);
+    const pl_status status = x->be->ops->sync(x->be);
+    x->be->ops->release(x->be, values);
+    return status;
+}
+
+static void plan(probe_ops *x)
+{
+    const pl_shape *s = x->options.shape;
+    x->N = x->options.batch * s->context;
+    x->heads = s->n_heads;
+    x->kv_heads = s->n_kv_heads;
+    x->D = s->head_size;
+    x->width = s->width;
+    x->ffn = s->ffn;
+    x->vocab = s->vocab;
+    x->qkv_width = (x->heads + 2 * x->kv_heads) * x->D;
+    const int rows[] = {x->qkv_width, x->width, 2 * x->ffn, x->width, x->vocab};
+    const int cols[] = {x->width, x->heads * x->D, x->width, x->ffn, x->width};
+    memcpy(x->rows, rows, sizeof rows);
+    memcpy(x->cols, cols, sizeof cols);
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static pl_status make_tokens(probe_ops *x)
+{
+    const size_t bytes = (size_t)x->N * sizeof(int32_t);
+    int32_t *tokens = pl_alloc(bytes);
+    for (int n = 0; n < x->N; n++)
+        tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
+    pl_status status = x->be->ops->alloc(x->be, bytes, "tokens", &x->tokens);
+    if (status == PL_OK) {
+        x->be->ops->upload(x->be, x->tokens, tokens, bytes);
+        status = x->be->ops->sync(x->be);
+    }
+    pl_free(tokens);
+    return status;
+}
+
+static pl_status make_buffers(probe_ops *x)
+{
+    const size_t N = (size_t)x->N, V = (size_t)x->vocab;
+    const size_t chunk = N < HEAD_ROWS ? N : HEAD_ROWS;
+    const size_t widest =
+        most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);
+    const size_t acts = most(N * widest, chunk * V);
+    const size_t params = most(most(V * (size_t)x->width, block_params(x)),
+                               most(chunk * V, x->options.memory ? STREAM : 0));
+    pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
+    for (size_t i = 0; i < 4; i++)
+        PL_RETURN_IF(device_acts(x, acts, i, all[i]));
+    float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
+    for (size_t i = 0; i < 4; i++)
+        PL_RETURN_IF(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
+    PL_RETURN_IF(device_floats(x, N, 0, 0, &x->rstd));
+    PL_RETURN_IF(device_floats(x, N, 0, 0, &x->loss));
+    PL_RETURN_IF(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
+    return make_tokens(x);
+}
+
+pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
+                           pl_probe_report *report, probe_ops **out)
+{
+    pl_status status = PL_OK;
+    probe_ops *x = pl_alloc(sizeof *x);
+    x->be = be;
+    x->options = *options;
+    *out = NULL;
+    plan(x);
+    PL_TRY(make_buffers(x));
+    for (int i = QKV; i <= HEAD; i++)
+        PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
+    add_products(x, report);
+    add_others(x, report);
+    *out = x;
+    return PL_OK;
+done:
+    probe_ops_destroy(&x);
+    return status;
+}
+
+void probe_ops_destroy(probe_ops **ops)
+{
+    probe_ops *x = *ops;
+    if (!x)
+        return;
+    void *const all[] = {x->a, x->b, x->c,    x->d,    x->w,   x->dw,
+                         x->m, x->v, x->rstd, x->loss, x->lse, x->tokens};
+    for (int i = QKV; i <= HEAD; i++)
+        x->be->ops->weight_destroy(x->be, &x->weight[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        x->be->ops->release(x->be, all[i]);
+    pl_free(x);
+    *ops = NULL;
+}
+
+/* Sums of squares read one stream, AdamW reads and writes four. */
+pl_status probe_ops_memory(probe_ops *x, double *rate)
+{
+    *rate = 0.0;
+    for (int i = 0; i <= STREAM_ROUNDS; i++) {
+        const double start = probe_now(&x->options);
+        x->be->ops->sum_squares(x->be, (void *)x->loss, x->dw, STREAM);
+        PL_RETURN_IF(x->be->ops->sync(x->be));
+        const double middle = probe_now(&x->options);
+        optimize(x, STREAM);
+        PL_RETURN_IF(x->be->ops->sync(x->be));
+        const double read = 4.0 * STREAM / (middle - start);
+        const double both = 32.0 * STREAM / (probe_now(&x->options) - middle);
+        if (i > 0) /* the first touches the memory */
+            *rate = fmax(*rate, fmax(read, both));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,75 @@
+/* Training steps on tokens that are drawn once. */
+#include "modules/probe_inside.h"
+
+struct probe_train {
+    pl_topology *topology;
+    pl_model *model;
+    int32_t *tokens;
+    int batch, context;
+    int64_t step;
+};
+
+uint64_t probe_train_params(const probe_train *train)
+{
+    return (uint64_t)pl_topology_path_params(train->topology);
+}
+
+static pl_status load_params(probe_train *t)
+{
+    float *params = NULL;
+    const size_t bytes = pl_topology_path_params(t->topology) * sizeof *params;
+    PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&params));
+    for (int s = 0; s < pl_topology_n_slots(t->topology); s++)
+        pl_topology_init(t->topology, s, 1,
+                         params + pl_topology_slot(t->topology, s)->offset);
+    const pl_status status = pl_model_load(t->model, params);
+    pl_free_aligned(params);
+    return status;
+}
+
+pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
+                             probe_train **out)
+{
+    pl_status status = PL_OK;
+    probe_train *t = pl_alloc(sizeof *t);
+    const pl_shape *shape = options->shape;
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    const pl_model_options model = {
+        .batch = options->batch, .context = shape->context, .training = true};
+    const int N = options->batch * shape->context;
+    *out = NULL;
+    t->batch = options->batch;
+    t->context = shape->context;
+    t->tokens = pl_alloc((size_t)N * sizeof *t->tokens);
+    for (int n = 0; n < N; n++)
+        t->tokens[n] =
+            (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)shape->vocab);
+    PL_TRY(pl_topology_create(shape, &spec, &t->topology));
+    PL_TRY(pl_model_create(be, t->topology, &model, &t->model));
+    PL_TRY(load_params(t));
+    *out = t;
+    return PL_OK;
+done:
+    probe_train_destroy(&t);
+    return status;
+}
+
+void probe_train_destroy(probe_train **train)
+{
+    probe_train *t = *train;
+    if (!t)
+        return;
+    pl_model_destroy(&t->model);
+    pl_topology_destroy(&t->topology);
+    pl_free(t->tokens);
+    pl_free(t);
+    *train = NULL;
+}
+
+pl_status probe_train_step(probe_train *t)
+{
+    const pl_adamw adam = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, ++t->step};
+    pl_step_result result;
+    return pl_model_train_step(t->model, t->tokens, t->tokens, t->batch, t->context,
+                               &adam, 1.0f, &result);
+}

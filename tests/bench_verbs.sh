@@ -1,0 +1,69 @@
+#!/bin/sh
+# pathloom bench step and bench ops on a model of a few thousand parameters: figures are
+# there and fit together; wrong options are told. And bench/rivals/run.sh says what it
+# lacks.
+#
+# usage: bench_verbs.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+failures=0
+tiny="--set model.width=32 --set model.heads=2 --set model.blocks=1 --set data.vocab=300
+    --set model.context=16 --set train.batch=2"
+mkdir -p "$work"
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+}
+
+# has TEXT...: each stands in the output.
+has() {
+    for text; do
+        grep -q -- "$text" "$work/out" || fail "no $text in: $(head -c 300 "$work/out")"
+    done
+}
+
+# refuses TEXT OPTIONS...: code 64 and one sentence with the text.
+refuses() {
+    text=$1
+    shift
+    "$pathloom" bench "$@" >"$work/out" 2>&1
+    [ $? -eq 64 ] || fail "bench $* did not end with 64"
+    has "$text"
+    [ "$(wc -l <"$work/out")" -eq 1 ] || fail "bench $* said more than a sentence"
+}
+
+# shellcheck disable=SC2086 # several words
+{
+    "$pathloom" bench step $tiny --json >"$work/out" 2>&1 || fail "bench step"
+    has '"tokens_per_s":[1-9]' '"share_of_products":0' '"memory_bytes_per_s":[1-9]' \
+        '"width":32' '"flops_per_s":[1-9]'
+    "$pathloom" bench step $tiny --backend ref --clock cpu >"$work/out" 2>&1 ||
+        fail "bench step, table"
+    has 'tokens/s' '^  own'
+    "$pathloom" bench ops $tiny --json --precision f32 >"$work/out" 2>&1 ||
+        fail "bench ops"
+    has '"operation":"attention backward"' '"operation":"head dw"' '"share_of_limit":'
+    "$pathloom" bench step $tiny --processes 2 --json >"$work/out" 2>&1 ||
+        fail "bench step with processes"
+    has '"processes":2,"threads":1,"tokens_per_s":[1-9]' \
+        '"processes":1,"threads":2,"tokens_per_s":[1-9]'
+}
+refuses 'did you mean .13m' step --model 14m
+refuses 'give one' step --model 13m --set model.width=64
+refuses '1 to 1024, not .0' step --threads 0
+refuses 'wall or cpu' step --clock sun
+refuses 'belongs to bench step' ops --processes 2
+refuses 'say --backend' step --device cuda
+refuses 'belong to bench step' outer --model 13m
+
+sh bench/rivals/run.sh --build "$(dirname "$pathloom")" --python false >"$work/out" 2>&1
+[ $? -eq 69 ] || fail "run.sh without PyTorch did not end with 69"
+has 'pip install torch'
+sh bench/rivals/run.sh --build "$work/nothing" >"$work/out" 2>&1
+[ $? -eq 69 ] || fail "run.sh without a build did not end with 69"
+has 'build it'
+
+[ "$failures" -eq 0 ] && echo "bench_verbs: all as it should be"
+exit $((failures > 0))

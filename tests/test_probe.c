@@ -1,0 +1,94 @@
+/* folder: modules; label: unit */
+/* What `pathloom bench step` and `bench ops` count. */
+#include "modules/modules.h"
+#include <math.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { V = 300, C = 32, F = 48, L = 2, T = 16, B = 2, N = B * T };
+
+static const pl_shape probe_shape = {.vocab = V,
+                                     .width = C,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .head_size = 16,
+                                     .ffn = F,
+                                     .n_blocks = L,
+                                     .context = T,
+                                     .tied = true,
+                                     .rope_theta = 10000.0,
+                                     .norm_eps = 1e-5};
+
+static void probe(const char *backend, pl_probe_report *out)
+{
+    pl_backend *be;
+    const pl_backend_options options = {
+        .name = backend, .n_threads = 1, .precision = "auto"};
+    const pl_probe_options probe_options = {
+        .shape = &probe_shape, .batch = B, .rounds = 2};
+    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
+    if (pl_probe(be, &probe_options, out) != PL_OK)
+        fail_msg("%s", pl_last_error());
+    pl_backend_close(&be);
+}
+
+static void products_count_six_flops_a_matrix_element_and_token(void **state)
+{
+    (void)state;
+    static pl_probe_report report;
+    const double block = (2 + 2) * 16 * C + C * 2 * 16 + 3 * F * C;
+    const double attention = (2 + 5) * (double)N * T * 2 * 16 * L;
+    probe("cpu", &report);
+    assert_int_equal(report.tokens, N);
+    assert_true(report.product_flops == 6.0 * N * (L * block + V * C));
+    assert_true(report.flops == report.product_flops + attention);
+    assert_true((double)report.n_params > L * block + V * C);
+}
+
+static void every_operation_has_a_time_and_bytes(void **state)
+{
+    (void)state;
+    static pl_probe_report report;
+    double sum = 0.0;
+    probe("ref", &report);
+    for (int i = 0; i < report.n_rows; i++) {
+        const pl_probe_row *row = &report.rows[i];
+        assert_true(row->seconds > 0.0 && isfinite(row->seconds));
+        assert_true(row->bytes > 0.0 && row->calls > 0);
+        assert_true(!row->product || row->flops / row->seconds <= report.matrix_rate);
+        sum += row->product ? row->seconds * row->calls : 0.0;
+    }
+    assert_true(report.n_rows == 28);
+    assert_true(fabs(sum - report.product_seconds) <= 1e-9 * sum);
+    assert_true(report.step_seconds > 0.0 && isfinite(report.step_seconds));
+}
+
+static void a_shape_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    pl_backend *be;
+    double seconds;
+    pl_shape shape = probe_shape;
+    const pl_backend_options options = {
+        .name = "ref", .n_threads = 1, .precision = "auto"};
+    const pl_probe_options probe_options = {.shape = &shape, .batch = B, .rounds = 1};
+    shape.n_kv_heads = 3;
+    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
+    assert_int_not_equal(pl_probe_step(be, &probe_options, &seconds), PL_OK);
+    assert_true(strlen(pl_last_error()) > 0);
+    pl_backend_close(&be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_count_six_flops_a_matrix_element_and_token),
+        cmocka_unit_test(every_operation_has_a_time_and_bytes),
+        cmocka_unit_test(a_shape_that_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
