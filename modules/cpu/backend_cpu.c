@@ -13,6 +13,7 @@ typedef struct cpu_isa {
     const pl_ops *ops;
     bool usable;    /* this machine has it */
     bool fast_bf16; /* ... and multiplies bf16 faster than f32 */
+    bool tiles;     /* ... and dw by own tiles faster than a library */
 } cpu_isa;
 
 enum { N_ISA = 4 };
@@ -34,17 +35,17 @@ static void detect(cpu_isa isa[N_ISA])
                         __builtin_cpu_supports("avx512dq");
     const bool vnni = (c >> 11 & 1) != 0;
     const bool amd = __builtin_cpu_is("amd") != 0;
-    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false};
-    isa[1] = (cpu_isa){"avx2", &cpu_ops_avx2, avx2, false};
-    isa[2] = (cpu_isa){"avx512", &cpu_ops_avx512, avx512, false};
+    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false, false};
+    isa[1] = (cpu_isa){"avx2", &cpu_ops_avx2, avx2, false, false};
+    isa[2] = (cpu_isa){"avx512", &cpu_ops_avx512, avx512, false, false};
     isa[3] = (cpu_isa){"avx512_bf16", &cpu_ops_avx512_bf16,
-                       avx512 && avx512_bf16 && vnni, amd || amx_bf16};
+                       avx512 && avx512_bf16 && vnni, amd || amx_bf16, !amx_bf16};
 }
 #else
 static void detect(cpu_isa isa[N_ISA])
 {
     memset(isa, 0, N_ISA * sizeof *isa);
-    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false};
+    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false, false};
 }
 #endif
 
@@ -100,6 +101,7 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
 
     cpu_state *self = pl_alloc(sizeof *self);
     self->gemm = library;
+    self->own_dw = chosen.tiles && type == PL_BF16;
     self->backend = (pl_backend){.ops = chosen.ops,
                                  .name = "cpu",
                                  .act = type,
@@ -124,7 +126,8 @@ void cpu_backend_destroy(pl_backend **backend)
         return;
     cpu_state *self = cpu_self(*backend);
     self->gemm->close(&self->gemm);
-    pl_free_aligned(self->scratch);
+    pl_free_aligned(self->scratch.data);
+    pl_free_aligned(self->packed.data);
     pl_free_aligned(self->rope_cos);
     pl_free(self);
     *backend = NULL;
@@ -138,19 +141,28 @@ void cpu_note_failure(cpu_state *self, pl_status status)
     (void)pl_copy_text(self->failure_text, sizeof self->failure_text, pl_last_error());
 }
 
+static void *grow(cpu_state *self, cpu_block *block, size_t bytes, const char *what)
+{
+    if (bytes <= block->bytes)
+        return block->data;
+    pl_free_aligned(block->data);
+    *block = (cpu_block){NULL, 0};
+    const pl_status status = pl_try_alloc(bytes, what, &block->data);
+    cpu_note_failure(self, status);
+    if (status != PL_OK)
+        return block->data = NULL;
+    block->bytes = bytes;
+    return block->data;
+}
+
 void *cpu_scratch(cpu_state *self, size_t bytes)
 {
-    if (bytes > self->scratch_bytes) {
-        pl_free_aligned(self->scratch);
-        self->scratch_bytes = 0;
-        pl_status status =
-            pl_try_alloc(bytes, "the operations' scratch", &self->scratch);
-        cpu_note_failure(self, status);
-        if (status != PL_OK)
-            return self->scratch = NULL;
-        self->scratch_bytes = bytes;
-    }
-    return self->scratch;
+    return grow(self, &self->scratch, bytes, "the operations' scratch");
+}
+
+void *cpu_packed(cpu_state *self, size_t bytes)
+{
+    return grow(self, &self->packed, bytes, "packed matrices");
 }
 
 pl_status cpu_alloc(pl_backend *be, size_t bytes, const char *what, void **out)

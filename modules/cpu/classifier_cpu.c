@@ -89,6 +89,6 @@ void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         if (dx == NULL)
             continue;
         cpu_matmul_dx(be, act_at(dx, at, be->act), dlogits, w, rows, V, C, false);
-        cpu_matmul_dw(be, dw, dlogits, act_in(x, at, be->act), rows, V, C);
+        OP(matmul_dw)(be, dw, dlogits, act_in(x, at, be->act), rows, V, C);
     }
 }

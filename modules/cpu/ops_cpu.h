@@ -63,6 +63,8 @@ void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
                     int N, int V, int C);
 void OP(matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
                         const pl_weight *w, int N, int O, int I);
+void OP(matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
+                   int N, int O, int I);
 void OP(logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
                 int V, int C);
 void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n);

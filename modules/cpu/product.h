@@ -25,6 +25,7 @@ typedef struct product {
     size_t b_panel;       /* bytes from a panel to the next */
     int M, N, K;
     bool add;
+    bool far; /* c lies in memory: it is fetched while the sums are made */
 } product;
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
@@ -34,6 +35,9 @@ ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
     const size_t a_row = job->a_row, a_step = job->a_step;
     for (int m = 0; m < MR; m++)
         sum[m][0] = sum[m][1] = (vfloat){0};
+    for (int m = 0; m < MR && job->far; m++)
+        for (int n = 0; n < NR; n += LANES)
+            __builtin_prefetch(c + (size_t)m * job->c_stride + n, 1);
     for (int k = 0; k < job->K; k++, a += a_step, b += NR * WORD) {
         const vfloat b0 = load_words(b), b1 = load_words(b + LANES * WORD);
         for (int m = 0; m < MR; m++) {
@@ -90,8 +94,8 @@ static void pack_edge(char *out, const char *x, size_t stride, int rows, int wor
 
 /* Packs b for sums over columns: b(k,n) = word k of row n of x. Rows R .. padded are
  * zero; `padded` is a multiple of NR. */
-static void pack_rows(char *out, const pl_act *x, size_t at, size_t stride, int R,
-                      int padded, int K, pl_type type)
+static inline void pack_rows(char *out, const pl_act *x, size_t at, size_t stride,
+                             int R, int padded, int K, pl_type type)
 {
     const char *first = (const char *)x + at * pl_type_bytes(type);
     const size_t row_bytes = stride * pl_type_bytes(type);
@@ -115,6 +119,12 @@ ALWAYS_INLINE vfloat pair_words(vfloat even, vfloat odd)
     return (vfloat)(low | (vuint)v_from_half(v_to_half(odd)));
 }
 
+/* The same of floats that are bf16 already. */
+ALWAYS_INLINE vfloat pair_halves(vfloat even, vfloat odd)
+{
+    return (vfloat)((vuint)even >> 16 | (vuint)odd);
+}
+
 ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int row,
                                int R, int left, const pl_type type)
 {
@@ -123,21 +133,34 @@ ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int ro
     return v_load_act(x, at + (size_t)row * stride, left, type);
 }
 
+/* The words of column d .. d+LANES of rows r and, in bf16, r + 1. */
+ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r, int R,
+                               int left, const pl_type type)
+{
+    const vfloat words = row_lanes(x, at, stride, r, R, left, type);
+    if (type == PL_F32)
+        return words;
+    return pair_halves(words, row_lanes(x, at, stride, r + 1, R, left, type));
+}
+
+/* Rows are read from end to end, so that the source streams. */
 ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t stride,
                                    int R, int padded, int D, const pl_type type)
 {
     const int Dp = (D + NR - 1) / NR * NR, size = word_size(type);
-    for (int d0 = 0; d0 < Dp; d0 += NR)
-        for (int r = 0; r < padded; r += size)
-            for (int d = d0; d < d0 + NR; d += LANES, out += LANES * WORD) {
-                const int left = d < D ? v_left(d, D) : 0;
-                const size_t from = at + (size_t)d;
-                vfloat words = row_lanes(x, from, stride, r, R, left, type);
-                if (type == PL_BF16)
-                    words = pair_words(
-                        words, row_lanes(x, from, stride, r + 1, R, left, type));
-                memcpy(out, &words, sizeof words);
-            }
+    const size_t panel = (size_t)(padded / size) * NR * WORD;
+    for (int r = 0; r < padded; r += size, out += NR * WORD)
+        for (int d = 0; d < Dp; d += LANES) {
+            const size_t from = at + (size_t)d;
+            char *to = out + (size_t)(d / NR) * panel + (size_t)(d % NR) * WORD;
+            vfloat words;
+            if (r + size <= R && d + LANES <= D)
+                words = col_words(x, from, stride, r, r + size, LANES, type);
+            else
+                words =
+                    col_words(x, from, stride, r, R, d < D ? v_left(d, D) : 0, type);
+            memcpy(to, &words, sizeof words);
+        }
 }
 
 /* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at

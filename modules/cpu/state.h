@@ -25,13 +25,19 @@ struct pl_weight {
 };
 enum { CPU_BYTE_GROUP = 64 }; /* elements of x that share a step */
 
+typedef struct cpu_block {
+    void *data;
+    size_t bytes;
+} cpu_block;
+
 typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;
     /* One block that an operation may use until it returns; operations do not nest.
      * It grows at the first call of a larger shape, then stays. */
-    void *scratch;
-    size_t scratch_bytes;
+    cpu_block scratch;
+    cpu_block packed; /* the same for operands of own products, inside an operation */
+    bool own_dw;      /* dw by own tiles (dw_cpu.c) */
     /* cos and sin of position * frequency: [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
@@ -56,6 +62,7 @@ void cpu_note_failure(cpu_state *self, pl_status status);
 /* The scratch block with at least `bytes`, 64-byte aligned; NULL (noted) if memory
  * does not suffice. */
 void *cpu_scratch(cpu_state *self, size_t bytes);
+void *cpu_packed(cpu_state *self, size_t bytes);
 
 /* Rounds a size up to whole cache lines, so that parts of a block do not share one. */
 static inline size_t cpu_lines(size_t bytes)

@@ -1,0 +1,129 @@
+/* The gradient of a weight, dw += dout^T x, by own tiles (product.h), for bf16 where no
+ * library has better: both operands are summed over their rows, so that a library has
+ * to turn them, and here that is one pass over each while it streams in.
+ *
+ * x is packed whole; dout BLOCK columns at a time, which stay in the second-level cache
+ * while all of x passes. At most DEEP rows are summed before they are added to dw.
+ * Threads share out the blocks: what an element of dw sums does not depend on their
+ * number.
+ */
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/product.h"
+
+enum { DEEP = 1024, BLOCK = 4 * NR };
+
+typedef struct gradient {
+    float *dw;
+    const pl_act *dout, *x;
+    int O, I, depth;      /* rows, columns; summands, of rows first .. */
+    size_t first, panel;  /* panel: bytes of NR packed columns */
+    char *packed_x, *own; /* own: a thread's packed dout, and an edge of dw */
+    pl_type type;
+} gradient;
+
+static int panels_of(int n)
+{
+    return (n + NR - 1) / NR;
+}
+
+/* Columns c0 .. c0+cols of `depth` rows of a matrix of width C. */
+static void pack_columns(const gradient *g, char *out, const pl_act *x, int C, int c0,
+                         int cols)
+{
+    const int size = word_size(g->type), padded = (g->depth + size - 1) / size * size;
+    pack_cols(out, x, g->first * (size_t)C + (size_t)c0, (size_t)C, g->depth, padded,
+              cols, g->type);
+}
+
+/* dw[o0 .. o0+rows, i0 .. i0+cols] += what a tile's scratch holds. */
+static void add_edge(const gradient *g, const float *edge, int o0, int rows, int i0,
+                     int cols)
+{
+    for (int r = 0; r < rows; r++, edge += NR) {
+        float *to = g->dw + (size_t)(o0 + r) * (size_t)g->I + (size_t)i0;
+        for (int c = 0; c < cols; c += LANES) {
+            const int left = v_left(c, cols);
+            v_store_n(to + c, v_load_n(to + c, left) + v_load_n(edge + c, left), left);
+        }
+    }
+}
+
+/* One panel of dout's columns with one of x's. */
+static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
+                            float *edge)
+{
+    const int rows = g->O - o0 < NR ? g->O - o0 : NR;
+    const int cols = g->I - i0 < NR ? g->I - i0 : NR;
+    const bool whole = rows == NR && cols == NR;
+    const product job = {.c = whole ? g->dw + (size_t)o0 * (size_t)g->I + i0 : edge,
+                         .a = a,
+                         .b = g->packed_x + (size_t)(i0 / NR) * g->panel,
+                         .c_stride = whole ? (size_t)g->I : NR,
+                         .a_row = WORD,
+                         .a_step = NR * WORD,
+                         .b_panel = g->panel,
+                         .M = (rows + MR - 1) / MR * MR,
+                         .N = NR,
+                         .K = (int)(g->panel / (NR * WORD)),
+                         .add = whole,
+                         .far = whole};
+    product_run(&job, g->type);
+    if (!whole)
+        add_edge(g, edge, o0, rows, i0, cols);
+}
+
+static void multiply_block(const gradient *g, char *own, int o0)
+{
+    const int rows = g->O - o0 < BLOCK ? g->O - o0 : BLOCK;
+    float *edge = (float *)(void *)(own + BLOCK / NR * g->panel);
+    pack_columns(g, own, g->dout, g->O, o0, rows);
+    for (int i0 = 0; i0 < g->I; i0 += NR)
+        for (int r = 0; r < rows; r += NR)
+            multiply_panels(g, own + (size_t)(r / NR) * g->panel, o0 + r, i0, edge);
+}
+
+static size_t own_bytes(const gradient *g)
+{
+    return BLOCK / NR * g->panel + NR * NR * sizeof(float);
+}
+
+static void add_rows(const gradient *g, int n_threads)
+{
+    const int n_blocks = (g->O + BLOCK - 1) / BLOCK;
+    const int share = (panels_of(g->I) + n_threads - 1) / n_threads * NR;
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++) {
+        const int i0 = i * share, cols = g->I - i0 < share ? g->I - i0 : share;
+        if (cols > 0)
+            pack_columns(g, g->packed_x + (size_t)(i0 / NR) * g->panel, g->x, g->I, i0,
+                         cols);
+    }
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++)
+        for (int block = i; block < n_blocks; block += n_threads)
+            multiply_block(g, g->own + (size_t)i * own_bytes(g), block * BLOCK);
+}
+
+void OP(matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
+                   int N, int O, int I)
+{
+    cpu_state *self = cpu_self(be);
+    const int size = word_size(be->act), deepest = N < DEEP ? N : DEEP;
+    if (!self->own_dw) {
+        cpu_matmul_dw(be, dw, dout, x, N, O, I);
+        return;
+    }
+    gradient g = {.dw = dw, .dout = dout, .x = x, .O = O, .I = I, .type = be->act};
+    g.panel = (size_t)((deepest + size - 1) / size) * NR * WORD;
+    const size_t x_bytes = (size_t)panels_of(I) * g.panel;
+    g.packed_x = cpu_packed(self, x_bytes + own_bytes(&g) * (size_t)be->n_threads);
+    if (g.packed_x == NULL)
+        return;
+    g.own = g.packed_x + x_bytes;
+    for (int n = 0; n < N; n += DEEP) {
+        g.first = (size_t)n;
+        g.depth = N - n < DEEP ? N - n : DEEP;
+        g.panel = (size_t)((g.depth + size - 1) / size) * NR * WORD;
+        add_rows(&g, be->n_threads);
+    }
+}
