@@ -14,6 +14,7 @@ enum {
     OPT_TOP_P,
     OPT_SEED,
     OPT_STOP,
+    OPT_PRECISION,
     OPT_JSON
 };
 
@@ -27,11 +28,12 @@ static const struct option longs[] = {
     {"top-p", required_argument, NULL, OPT_TOP_P},
     {"seed", required_argument, NULL, OPT_SEED},
     {"stop", required_argument, NULL, OPT_STOP},
+    {"precision", required_argument, NULL, OPT_PRECISION},
     {"json", no_argument, NULL, OPT_JSON},
     {NULL, 0, NULL, 0}};
 
 typedef struct request {
-    const char *dir, *prompt, *path;
+    const char *dir, *prompt, *path, *precision;
     pl_generate_options options;
     int n_stop;
     bool json;
@@ -75,6 +77,9 @@ static pl_status take(int option, request *q, char **argv)
         return PL_OK;
     case OPT_PATH:
         q->path = optarg;
+        return PL_OK;
+    case OPT_PRECISION:
+        q->precision = optarg;
         return PL_OK;
     case OPT_STOP:
         return take_stop(q);
@@ -199,9 +204,11 @@ static pl_status find_path(session *s)
 
 static pl_status load_path(session *s)
 {
+    const char *precision = s->q->precision;
     pl_backend_options backend = {.name = s->r.cfg.backend,
                                   .n_threads = pl_cpu_count(),
-                                  .precision = s->r.cfg.precision};
+                                  .precision =
+                                      precision ? precision : s->r.cfg.precision};
     pl_model_options model = {.batch = 1, .context = (int)s->r.cfg.context};
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));

@@ -78,19 +78,26 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
                         "there are /metrics and /metrics.json\n");
 }
 
-static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
+bool http_address(const char *listen, struct sockaddr_in *out)
 {
     char text[PL_ADDRESS_MAX];
     pl_address at;
     snprintf(text, sizeof text, "tcp://%.200s", listen);
     *out = (struct sockaddr_in){.sin_family = AF_INET};
-    if (pl_address_parse(text, &at) != PL_OK || at.port == 0 ||
+    if (pl_address_parse(text, &at) != PL_OK ||
         inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
+        return false;
+    out->sin_port = htons((uint16_t)at.port);
+    return true;
+}
+
+static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
+{
+    if (!http_address(listen, out) || out->sin_port == 0)
         return pl_fail(
             PL_ERR_CONFIG,
             "net.metrics and --metrics take IPv4:PORT, as 127.0.0.1:9464, not `%s`",
             listen);
-    out->sin_port = htons((uint16_t)at.port);
     return PL_OK;
 }
 

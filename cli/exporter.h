@@ -7,6 +7,10 @@ extern "C" {
 #endif
 
 typedef struct exporter exporter;
+/* IPv4:PORT; port 0 where PORT is `*`. False: not of this form. */
+struct sockaddr_in;
+bool http_address(const char *listen, struct sockaddr_in *out);
+
 /* ERR_CONFIG: not the form of what exporter_open takes. */
 PL_MUST_CHECK pl_status exporter_check(const char *listen);
 /* `listen`: HOST:PORT, HOST a number. `hub` asks the hub for its status: it is called

@@ -32,7 +32,20 @@ static const char generate_options[] =
     "  --top-p X           among those with probability X together (0.95)\n"
     "  --seed N            of the choices (0)\n"
     "  --stop TEXT         ends before this text\n"
+    "  --precision P       auto, f32, bf16 or int8 (that of the run)\n"
     "  --json              one JSON object on one line\n";
+static const char serve_options[] =
+    "  --run RUN           folder of the run (pathloom-run); it may be training\n"
+    "  --listen ADDRESS    IPv4:PORT, PORT * for a free one (127.0.0.1:8080)\n"
+    "  --precision P       auto, f32, bf16 or int8 (that of the run)\n"
+    "  --threads N         of the models (all processors)\n"
+    "  --slots N           requests that a path answers at once, up to 64 (16)\n"
+    "  --paths N           most paths in memory; 0: as many as half of it holds (0)\n"
+    "  --queue N           most requests that wait; then 429 (256)\n"
+    "  --timeout S         most seconds a request (120)\n"
+    "\n"
+    "HUP reads the store again; TERM ends when all is answered, a second one at "
+    "once.\n";
 static const char export_options[] =
     "  --run RUN           folder of the run (pathloom-run); it may be training\n"
     "  --arm NAME          of the run (mix)\n"
@@ -184,6 +197,8 @@ const verb verbs[] = {
     {"generate",
      "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
      "text from the path that the router picks", generate_options, cmd_generate, false},
+    {"serve", "serve --run RUN [--listen ADDRESS]",
+     "answer completions over HTTP, as OpenAI's API", serve_options, cmd_serve, false},
     {"export", "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
      "a path as files for transformers or llama.cpp", export_options, cmd_export,
      false},

@@ -3,8 +3,10 @@
  * choose:   logits -> the next token (temperature, top-k, top-p; keyed random numbers)
  * pieces:   the bytes of tokens -> valid UTF-8, whole characters, up to a stop text
  * generate: prompt -> prefill -> choose -> emit, until the end
+ * batch:    the same for several requests at once, which come and go
+ * completion: a request as JSON (OpenAI's /v1/completions), and its answers
  *
- * Read in this order: choose, pieces, generate.
+ * Read in this order: choose, pieces, sequence, generate, batch, completion.
  *
  * exchange: a path as files that others load, and the other way round
  *
@@ -82,6 +84,64 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     const pl_generate_options *options,
                                     pl_piece_fn emit, void *context,
                                     pl_generate_result *out);
+
+/* ---- batch ---- */
+/* Requests that share the steps of one path. They join at any time, leave when they
+ * end, and get what pl_generate would give each of them (model.h says where to the
+ * byte). One thread. */
+typedef struct pl_batch pl_batch;
+typedef struct pl_batch_request {
+    const int32_t *prompt; /* lent until join returns */
+    int n_prompt;
+    const pl_generate_options *options; /* its stop texts: until done */
+    pl_piece_fn emit;
+    /* Called once for each request that joined: how it ended, and with what error.
+     * pl_last_error is its sentence. */
+    void (*done)(void *context, pl_status status, const pl_generate_result *result);
+    void *context; /* of both */
+} pl_batch_request;
+/* Borrows model and tokenizer until destroy. */
+PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
+                                        int vocab, int context, int n_slots,
+                                        pl_batch **out);
+/* Requests that are in it end with ERR_CANCELLED. Accepts NULL. */
+void pl_batch_destroy(pl_batch **batch);
+int pl_batch_active(const pl_batch *batch);
+int pl_batch_room(const pl_batch *batch); /* requests that may join */
+/* Reads the prompt and chooses the first token. Errors are those of pl_generate, and
+ * ERR_BUSY without room: the request has not joined then, and `done` is not called. */
+PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
+/* One token more for each request. An error of one (of its emit, of its logits) ends
+ * that one; an error that is returned is the model's, and has ended all. */
+PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
+
+/* ---- completion ---- */
+enum { PL_COMPLETION_BYTES_MAX = 1 << 20 };
+typedef struct pl_completion {
+    char model[PL_NAME_MAX]; /* "auto": the router picks the path */
+    char *prompt;            /* owned, as is what stops points at */
+    bool stream;
+    pl_generate_options options;
+} pl_completion;
+/* A body of /v1/completions. ERR_USAGE with one sentence that names the key. Clear also
+ * after a failure. */
+PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
+                                            pl_completion *out);
+void pl_completion_clear(pl_completion *completion);
+
+typedef struct pl_completion_answer {
+    uint64_t id;
+    int64_t created;   /* seconds since 1970 */
+    const char *model; /* the path that answers */
+    const char *text;
+    bool ended; /* then `result` counts */
+    pl_generate_result result;
+} pl_completion_answer;
+/* Appends the object: a whole answer, or one chunk of a stream. */
+void pl_completion_write(const pl_completion_answer *answer, pl_buf *out);
+/* {"error": {"message", "type", "code"}} */
+void pl_completion_write_error(const char *message, const char *type, const char *code,
+                               pl_buf *out);
 
 #ifdef __cplusplus
 }

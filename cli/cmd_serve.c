@@ -1,0 +1,119 @@
+/* pathloom serve: a run's paths behind OpenAI's completions endpoint. */
+#include "cli/server.h"
+
+#include <getopt.h>
+
+enum {
+    OPT_RUN = 256,
+    OPT_LISTEN,
+    OPT_PRECISION,
+    OPT_THREADS,
+    OPT_SLOTS,
+    OPT_PATHS,
+    OPT_QUEUE,
+    OPT_TIMEOUT
+};
+
+static const struct option longs[] = {
+    {"run", required_argument, NULL, OPT_RUN},
+    {"listen", required_argument, NULL, OPT_LISTEN},
+    {"precision", required_argument, NULL, OPT_PRECISION},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"slots", required_argument, NULL, OPT_SLOTS},
+    {"paths", required_argument, NULL, OPT_PATHS},
+    {"queue", required_argument, NULL, OPT_QUEUE},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {NULL, 0, NULL, 0}};
+
+/* What a signal's handler can reach. */
+static volatile sig_atomic_t reload;
+
+static void on_hangup(int signal)
+{
+    (void)signal;
+    reload = 1;
+}
+
+static pl_status take_int(const char *name, int64_t least, int64_t most, int *out)
+{
+    int64_t number = 0;
+    if (pl_parse_int(optarg, &number) != PL_OK || number < least || number > most)
+        return pl_fail(PL_ERR_USAGE,
+                       "--%s takes a whole number from %lld to %lld, not `%s`", name,
+                       (long long)least, (long long)most, optarg);
+    *out = (int)number;
+    return PL_OK;
+}
+
+static pl_status take(int option, server_options *o, char **argv)
+{
+    switch (option) {
+    case OPT_RUN:
+        o->dir = optarg;
+        return PL_OK;
+    case OPT_LISTEN:
+        o->listen = optarg;
+        return PL_OK;
+    case OPT_PRECISION:
+        o->precision = optarg;
+        return PL_OK;
+    case OPT_THREADS:
+        return take_int("threads", 1, 1024, &o->threads);
+    case OPT_SLOTS:
+        return take_int("slots", 1, PL_DECODER_SLOTS_MAX, &o->slots);
+    case OPT_PATHS:
+        return take_int("paths", 0, 1000000, &o->paths);
+    case OPT_QUEUE:
+        return take_int("queue", 1, 100000, &o->queue);
+    case OPT_TIMEOUT:
+        return take_int("timeout", 1, 86400, &o->timeout_s);
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
+static pl_status parse(int argc, char **argv, server_options *o)
+{
+    int option;
+    *o = (server_options){.listen = "127.0.0.1:8080",
+                          .threads = pl_cpu_count(),
+                          .slots = 16,
+                          .queue = 256,
+                          .timeout_s = 120};
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, o, argv));
+    if (optind < argc)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
+    return PL_OK;
+}
+
+/* Ctrl+C and TERM drain; a second one ends at once. HUP reads the store again. */
+static pl_status serve(const server_options *o)
+{
+    pl_status status = PL_OK;
+    char address[64];
+    server *s = NULL;
+    server_front *front = NULL;
+    const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    volatile sig_atomic_t *stop = cli_stop_flag(true);
+    sigaction(SIGHUP, &hangup, NULL);
+    PL_TRY(server_open(o, &s));
+    PL_TRY(server_front_open(s, o->listen, &front, address));
+    say("serving %s at http://%s/v1", o->dir ? o->dir : "pathloom-run", address);
+    PL_TRY(server_run(s, stop, &reload));
+done:
+    server_front_close(&front);
+    server_close(&s);
+    return status;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    server_options o;
+    pl_status status = parse(argc, argv, &o);
+    if (status == PL_OK)
+        status = serve(&o);
+    return status == PL_OK ? 0 : cli_fail(status);
+}

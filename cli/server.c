@@ -1,0 +1,393 @@
+/* The engine of a server: jobs in, events out, one thread. */
+#include "cli/server_paths.h"
+
+enum { IDLE_MS = 100 }; /* how late a signal may be seen */
+
+struct server {
+    server_options options;
+    server_paths *paths;
+    pl_queue *incoming;
+    server_job *first, **last; /* waiting, in order of arrival */
+    atomic_bool draining;
+    atomic_ullong n_jobs;
+    server_counters counts;
+};
+
+/* ---- jobs and events ---- */
+
+void server_event_destroy(server_event **event)
+{
+    if (!*event)
+        return;
+    pl_buf_destroy(&(*event)->text);
+    pl_free(*event);
+    *event = NULL;
+}
+
+void server_job_release(server_job **job)
+{
+    server_job *j = *job;
+    *job = NULL;
+    if (!j || atomic_fetch_sub(&j->owners, 1) > 1)
+        return;
+    for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
+        server_event_destroy(&e);
+    pl_queue_destroy(&j->events);
+    pl_completion_clear(&j->completion);
+    pl_buf_destroy(&j->tokens);
+    pl_free(j);
+}
+
+static void tell_end(server_job *job, pl_status status, const char *code,
+                     const pl_generate_result *result)
+{
+    server_counters *n = &job->server->counts;
+    server_event *e = pl_alloc(sizeof *e);
+    e->ended = true;
+    e->status = status;
+    e->code = code;
+    if (status != PL_OK)
+        pl_buf_printf(&e->text, "%s", pl_last_error());
+    if (result) {
+        e->result = *result;
+        atomic_fetch_add(&n->prompt_tokens, result->n_prompt);
+        atomic_fetch_add(&n->chosen_tokens, result->n_tokens);
+    }
+    atomic_fetch_add(status == PL_OK              ? &n->answered
+                     : status == PL_ERR_CANCELLED ? &n->left
+                                                  : &n->failed,
+                     1);
+    pl_queue_push(job->events, e);
+    server_job_release(&job);
+}
+
+/* ERR_CANCELLED and ERR_TIMEOUT end a job wherever it is. */
+static pl_status check_wanted(const server_job *job)
+{
+    if (atomic_load(&job->left))
+        return pl_fail(PL_ERR_CANCELLED, "the client has gone");
+    if (pl_now() > job->deadline)
+        return pl_fail(PL_ERR_TIMEOUT, "the request took longer than %d s",
+                       job->server->options.timeout_s);
+    return PL_OK;
+}
+
+static pl_status on_piece(void *context, const char *text, size_t len)
+{
+    server_job *job = context;
+    PL_RETURN_IF(check_wanted(job));
+    server_event *e = pl_alloc(sizeof *e);
+    pl_buf_append(&e->text, text, len);
+    pl_queue_push(job->events, e);
+    return PL_OK;
+}
+
+static const char *code_of(pl_status status)
+{
+    return status == PL_ERR_TIMEOUT     ? "timeout"
+           : status == PL_ERR_NOT_FOUND ? "model_not_found"
+           : status == PL_ERR_USAGE     ? "invalid_value"
+                                        : "engine_failed";
+}
+
+static void on_done(void *context, pl_status status, const pl_generate_result *result)
+{
+    tell_end(context, status, code_of(status), result);
+}
+
+/* ---- from arrival to a batch ---- */
+
+static pl_status read_prompt(server *s, server_job *job)
+{
+    int32_t bos = PL_TOKEN_BOS;
+    const char *prompt = job->completion.prompt;
+    pl_buf_append(&job->tokens, &bos, sizeof bos);
+    return pl_tokenizer_encode(server_paths_tokenizer(s->paths), prompt, strlen(prompt),
+                               &job->tokens);
+}
+
+static int n_tokens(const server_job *job)
+{
+    return (int)(job->tokens.len / sizeof(int32_t));
+}
+
+static const int32_t *tokens(const server_job *job)
+{
+    return (const int32_t *)(const void *)job->tokens.data;
+}
+
+static pl_status find_path(server *s, server_job *job)
+{
+    const pl_topology *t = server_paths_topology(s->paths);
+    if (strcmp(job->completion.model, "auto") == 0)
+        PL_RETURN_IF(
+            server_paths_route(s->paths, tokens(job), n_tokens(job), &job->path));
+    else
+        PL_RETURN_IF(find_path_name(t, job->completion.model, &job->path));
+    pl_topology_path_name(t, job->path, job->model);
+    return PL_OK;
+}
+
+/* What can be said of a job without a place for it. */
+static void arrive(server *s, server_job *job)
+{
+    int context = server_paths_context(s->paths);
+    const char *code = NULL;
+    pl_status status = read_prompt(s, job);
+    if (status == PL_OK && n_tokens(job) > context) {
+        code = "exceed_context_size_error";
+        status = pl_fail(PL_ERR_USAGE,
+                         "the prompt has %d tokens and the model's context is %d; "
+                         "shorten it",
+                         n_tokens(job), context);
+    }
+    if (status == PL_OK)
+        status = find_path(s, job);
+    if (status != PL_OK) {
+        atomic_fetch_sub(&s->counts.waiting, 1);
+        tell_end(job, status, code ? code : code_of(status), NULL);
+        return;
+    }
+    job->next = NULL;
+    *s->last = job;
+    s->last = &job->next;
+}
+
+/* True when the job has left the line. */
+static bool admit(server *s, server_job *job)
+{
+    pl_batch *batch = NULL;
+    pl_status status = check_wanted(job);
+    if (status == PL_OK)
+        status = server_paths_batch(s->paths, job->path, &batch);
+    if (status == PL_OK && !batch)
+        return false;
+    atomic_fetch_sub(&s->counts.waiting, 1);
+    if (status == PL_OK) {
+        const pl_batch_request request = {.prompt = tokens(job),
+                                          .n_prompt = n_tokens(job),
+                                          .options = &job->completion.options,
+                                          .emit = on_piece,
+                                          .done = on_done,
+                                          .context = job};
+        status = pl_batch_join(batch, &request);
+    }
+    if (status != PL_OK)
+        tell_end(job, status, code_of(status), NULL);
+    return true;
+}
+
+static void admit_all(server *s)
+{
+    server_job **at = &s->first;
+    while (*at) {
+        server_job *job = *at, *next = job->next;
+        if (admit(s, job))
+            *at = next;
+        else
+            at = &job->next;
+    }
+    s->last = at;
+}
+
+/* ---- running ---- */
+
+static void take_incoming(server *s, int timeout_ms)
+{
+    server_job *job = pl_queue_pop(s->incoming, timeout_ms);
+    for (; job; job = pl_queue_pop(s->incoming, 0))
+        arrive(s, job);
+}
+
+static void reload_if_asked(server *s, volatile sig_atomic_t *reload)
+{
+    if (!*reload)
+        return;
+    *reload = 0;
+    if (server_paths_reload(s->paths) != PL_OK)
+        pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"", pl_last_error());
+    else
+        pl_log(PL_LOG_INFO, "serve.reloaded", "run=\"%s\"", s->options.dir);
+}
+
+static void end_waiting(server *s)
+{
+    take_incoming(s, 0);
+    while (s->first) {
+        server_job *job = s->first;
+        s->first = job->next;
+        s->last = s->first ? s->last : &s->first;
+        (void)pl_fail(PL_ERR_CANCELLED, "the server is ending");
+        atomic_fetch_sub(&s->counts.waiting, 1);
+        tell_end(job, PL_ERR_CANCELLED, "server_ending", NULL);
+    }
+}
+
+/* Everything ends with an error; the front has a moment to say so. */
+static void end_now(server *s)
+{
+    atomic_store(&s->draining, true);
+    server_paths_unload(s->paths);
+    for (int i = 0; i < 20 && atomic_load(&s->counts.open) > 0; i++) {
+        end_waiting(s);
+        pl_sleep_ms(IDLE_MS);
+    }
+}
+
+pl_status server_run(server *s, volatile sig_atomic_t *stop,
+                     volatile sig_atomic_t *reload)
+{
+    int busy = 0;
+    while (*stop < 2) {
+        atomic_store(&s->draining, *stop > 0);
+        reload_if_asked(s, reload);
+        take_incoming(s, busy > 0 ? 0 : IDLE_MS);
+        admit_all(s);
+        busy = server_paths_step(s->paths);
+        atomic_fetch_add(&s->counts.steps, busy);
+        atomic_store(&s->counts.active, server_paths_active(s->paths));
+        atomic_store(&s->counts.loaded, server_paths_loaded(s->paths));
+        if (*stop > 0 && atomic_load(&s->counts.open) == 0 && busy == 0)
+            return PL_OK;
+    }
+    end_now(s);
+    return PL_OK;
+}
+
+/* ---- for the front ---- */
+
+pl_status server_submit(server *s, pl_completion *completion, server_job **out)
+{
+    *out = NULL;
+    if (atomic_load(&s->draining))
+        return pl_fail(PL_ERR_BUSY, "the server is ending; ask another one");
+    if (atomic_fetch_add(&s->counts.waiting, 1) >= s->options.queue) {
+        atomic_fetch_sub(&s->counts.waiting, 1);
+        atomic_fetch_add(&s->counts.refused, 1);
+        return pl_fail(PL_ERR_BUSY, "%d requests wait already; ask again later",
+                       s->options.queue);
+    }
+    server_job *job = pl_alloc(sizeof *job);
+    pl_status status = pl_queue_create(&job->events);
+    if (status != PL_OK) {
+        atomic_fetch_sub(&s->counts.waiting, 1);
+        pl_free(job);
+        return status;
+    }
+    job->id = atomic_fetch_add(&s->n_jobs, 1);
+    job->completion = *completion;
+    memset(completion, 0, sizeof *completion);
+    atomic_init(&job->left, false);
+    atomic_init(&job->owners, 2);
+    job->deadline = pl_now() + s->options.timeout_s;
+    job->path = -1;
+    job->server = s;
+    *out = job;
+    pl_queue_push(s->incoming, job);
+    return PL_OK;
+}
+
+server_counters *server_counts(server *s)
+{
+    return &s->counts;
+}
+
+bool server_is_draining(const server *s)
+{
+    return atomic_load(&s->draining);
+}
+
+int server_timeout_s(const server *s)
+{
+    return s->options.timeout_s;
+}
+
+static void add_model(pl_json *list, const char *name)
+{
+    pl_json *entry = pl_json_object();
+    pl_json_set_text(entry, "id", name);
+    pl_json_set_text(entry, "object", "model");
+    pl_json_set_text(entry, "owned_by", "pathloom");
+    pl_json_push(list, entry);
+}
+
+void server_write_models(const server *s, pl_buf *out)
+{
+    const pl_topology *t = server_paths_topology(s->paths);
+    char name[PL_NAME_MAX];
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    add_model(list, "auto");
+    for (int i = 0; i < pl_topology_n_paths(t); i++) {
+        pl_topology_path_name(t, i, name);
+        add_model(list, name);
+    }
+    pl_json_set_text(o, "object", "list");
+    pl_json_set(o, "data", list);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
+
+static void write_metric(pl_buf *out, const char *name, const char *type,
+                         const char *help, long long value)
+{
+    pl_buf_printf(out,
+                  "# HELP pathloom_serve_%s %s\n# TYPE pathloom_serve_%s %s\n"
+                  "pathloom_serve_%s %lld\n",
+                  name, help, name, type, name, value);
+}
+
+void server_write_metrics(server *s, pl_buf *out)
+{
+    server_counters *n = &s->counts;
+    write_metric(out, "requests_answered_total", "counter", "Requests answered.",
+                 atomic_load(&n->answered));
+    write_metric(out, "requests_refused_total", "counter",
+                 "Requests refused because too many waited.", atomic_load(&n->refused));
+    write_metric(out, "requests_failed_total", "counter", "Requests that failed.",
+                 atomic_load(&n->failed));
+    write_metric(out, "requests_left_total", "counter",
+                 "Requests whose client went away.", atomic_load(&n->left));
+    write_metric(out, "prompt_tokens_total", "counter", "Tokens read from prompts.",
+                 atomic_load(&n->prompt_tokens));
+    write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
+                 atomic_load(&n->chosen_tokens));
+    write_metric(out, "steps_total", "counter", "Steps of decoding, of all paths.",
+                 atomic_load(&n->steps));
+    write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
+                 atomic_load(&n->waiting));
+    write_metric(out, "requests_active", "gauge", "Requests being answered.",
+                 atomic_load(&n->active));
+    write_metric(out, "paths_loaded", "gauge", "Paths in memory.",
+                 atomic_load(&n->loaded));
+}
+
+/* ---- opening ---- */
+
+pl_status server_open(const server_options *options, server **out)
+{
+    pl_status status = PL_OK;
+    server *s = pl_alloc(sizeof *s);
+    *out = NULL;
+    s->options = *options;
+    s->last = &s->first;
+    PL_TRY(pl_queue_create(&s->incoming));
+    PL_TRY(server_paths_open(&s->options, &s->paths));
+    *out = s;
+    return PL_OK;
+done:
+    server_close(&s);
+    return status;
+}
+
+void server_close(server **server_)
+{
+    server *s = *server_;
+    if (!s)
+        return;
+    if (s->incoming)
+        end_waiting(s);
+    pl_queue_destroy(&s->incoming);
+    server_paths_close(&s->paths);
+    pl_free(s);
+    *server_ = NULL;
+}

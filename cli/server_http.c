@@ -1,0 +1,405 @@
+/* The front of a server: OpenAI's endpoints over HTTP/1.1, a thread a connection.
+ *
+ * A request's body is collected up to a limit; then the thread waits for the events of
+ * its job. Until the first one it can still answer with an error's status. While it
+ * waits it looks whether the client is there: a stream says so with a comment line, for
+ * other answers the socket is peeked at.
+ */
+#include "cli/exporter.h"
+#include "cli/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+    CONNECTIONS_MAX = 512,
+    TIMEOUT_S = 15, /* of a client that sends or takes nothing */
+    MEMORY_MAX = 32 << 10,
+    LOOK_MS = 200,
+    COMMENT_MS = 5000,
+    BLOCK_BYTES = 4096
+};
+
+struct server_front {
+    struct MHD_Daemon *daemon;
+    server *server;
+};
+
+/* One request, from its first line to its end. */
+typedef struct exchange {
+    server_front *front;
+    struct MHD_Connection *connection;
+    pl_buf body;
+    server_job *job;
+    server_event *held; /* taken from the queue, not written yet */
+    pl_buf out;         /* of a stream: what the client has not got yet */
+    size_t written;
+    int64_t created, quiet_ms;
+    bool ended;
+} exchange;
+
+/* ---- plain answers ---- */
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
+                              pl_buf *body)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+    pl_buf_destroy(body);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, "Retry-After", "1");
+    enum MHD_Result result = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result answer_json(struct MHD_Connection *c, unsigned code,
+                                   pl_buf *body)
+{
+    return answer(c, code, "application/json", body);
+}
+
+static enum MHD_Result answer_error(struct MHD_Connection *c, unsigned http,
+                                    const char *message, const char *code)
+{
+    pl_buf body = {0};
+    pl_completion_write_error(
+        message, http < 500 ? "invalid_request_error" : "server_error", code, &body);
+    return answer_json(c, http, &body);
+}
+
+static unsigned http_status(pl_status status)
+{
+    return status == PL_ERR_USAGE       ? MHD_HTTP_BAD_REQUEST
+           : status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+           : status == PL_ERR_BUSY      ? MHD_HTTP_TOO_MANY_REQUESTS
+           : status == PL_ERR_TIMEOUT   ? MHD_HTTP_GATEWAY_TIMEOUT
+           : status == PL_ERR_CANCELLED ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                        : MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+static enum MHD_Result answer_health(server *s, struct MHD_Connection *c)
+{
+    pl_buf body = {0};
+    bool draining = server_is_draining(s);
+    pl_buf_printf(&body, "{\"status\":\"%s\"}", draining ? "ending" : "ok");
+    return answer_json(c, draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, &body);
+}
+
+/* ---- events of a job ---- */
+
+static bool client_is_there(struct MHD_Connection *c)
+{
+    char byte;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return false;
+    ssize_t n = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
+}
+
+/* The next event; NULL: none yet, or the client has gone (then the job is told). */
+static server_event *next_event(exchange *x, int timeout_ms)
+{
+    server_event *e = x->held;
+    x->held = NULL;
+    if (!e)
+        e = pl_queue_pop(x->job->events, timeout_ms);
+    if (!e && !client_is_there(x->connection))
+        atomic_store(&x->job->left, true);
+    return e;
+}
+
+/* The engine ends a job whose client left, so that this ends. */
+static server_event *wait_event(exchange *x)
+{
+    server_event *e = NULL;
+    while (!e)
+        e = next_event(x, LOOK_MS);
+    return e;
+}
+
+static void start_answer(const exchange *x, pl_completion_answer *a)
+{
+    *a = (pl_completion_answer){
+        .id = x->job->id, .created = x->created, .model = x->job->model, .text = ""};
+}
+
+/* ---- an answer in one piece ---- */
+
+static enum MHD_Result answer_whole(exchange *x)
+{
+    pl_buf text = {0}, body = {0};
+    pl_completion_answer a;
+    server_event *e = wait_event(x);
+    for (; !e->ended; e = wait_event(x)) {
+        pl_buf_append(&text, e->text.data, e->text.len);
+        server_event_destroy(&e);
+    }
+    start_answer(x, &a);
+    a.text = pl_buf_text(&text);
+    a.ended = true;
+    a.result = e->result;
+    pl_completion_write(&a, &body);
+    enum MHD_Result result;
+    if (e->status == PL_OK)
+        result = answer_json(x->connection, MHD_HTTP_OK, &body);
+    else
+        result = answer_error(x->connection, http_status(e->status),
+                              pl_buf_text(&e->text), e->code);
+    server_event_destroy(&e);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&body);
+    return result;
+}
+
+/* ---- a stream ---- */
+
+static void write_event(exchange *x, server_event *e)
+{
+    pl_completion_answer a;
+    start_answer(x, &a);
+    pl_buf_printf(&x->out, "data: ");
+    if (e->ended && e->status != PL_OK) {
+        pl_completion_write_error(pl_buf_text(&e->text), "server_error", e->code,
+                                  &x->out);
+    } else {
+        a.text = e->ended ? "" : pl_buf_text(&e->text);
+        a.ended = e->ended;
+        a.result = e->result;
+        pl_completion_write(&a, &x->out);
+    }
+    pl_buf_printf(&x->out, e->ended ? "\n\ndata: [DONE]\n\n" : "\n\n");
+    x->ended = e->ended;
+}
+
+/* Fills x->out with the next event, or with a comment after a long silence. */
+static void read_more(exchange *x)
+{
+    pl_buf_clear(&x->out);
+    x->written = 0;
+    while (x->out.len == 0) {
+        server_event *e = next_event(x, LOOK_MS);
+        x->quiet_ms = e ? 0 : x->quiet_ms + LOOK_MS;
+        if (e)
+            write_event(x, e);
+        else if (x->quiet_ms % COMMENT_MS == 0)
+            pl_buf_printf(&x->out, ": wait\n\n");
+        server_event_destroy(&e);
+    }
+}
+
+static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
+{
+    exchange *x = context;
+    (void)at;
+    if (x->written == x->out.len) {
+        if (x->ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        read_more(x);
+    }
+    size_t left = x->out.len - x->written, n = left < most ? left : most;
+    memcpy(to, x->out.data + x->written, n);
+    x->written += n;
+    return (ssize_t)n;
+}
+
+static enum MHD_Result answer_stream(exchange *x)
+{
+    x->held = wait_event(x);
+    if (x->held->ended && x->held->status != PL_OK)
+        return answer_whole(x); /* nothing was sent: the status can tell */
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    enum MHD_Result result = MHD_queue_response(x->connection, MHD_HTTP_OK, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* ---- requests ---- */
+
+/* While a job is computed its client need not send anything. Setting the time anew
+ * also counts as activity. */
+static void rest_clock(struct MHD_Connection *c, unsigned seconds)
+{
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}
+
+static enum MHD_Result complete(exchange *x)
+{
+    server *s = x->front->server;
+    pl_completion completion;
+    pl_status status =
+        pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
+    if (status == PL_OK)
+        status = server_submit(s, &completion, &x->job);
+    if (status != PL_OK) {
+        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
+                            ? MHD_HTTP_SERVICE_UNAVAILABLE
+                            : http_status(status);
+        pl_completion_clear(&completion);
+        return answer_error(x->connection, http, pl_last_error(),
+                            status == PL_ERR_BUSY ? "busy" : "invalid_value");
+    }
+    rest_clock(x->connection, 0);
+    bool stream = x->job->completion.stream;
+    enum MHD_Result result = stream ? answer_stream(x) : answer_whole(x);
+    rest_clock(x->connection, (unsigned)server_timeout_s(s));
+    return result;
+}
+
+static enum MHD_Result answer_get(server *s, struct MHD_Connection *c, const char *url)
+{
+    pl_buf body = {0};
+    if (strcmp(url, "/health") == 0)
+        return answer_health(s, c);
+    if (strcmp(url, "/v1/models") == 0) {
+        server_write_models(s, &body);
+        return answer_json(c, MHD_HTTP_OK, &body);
+    }
+    if (strcmp(url, "/metrics") == 0) {
+        server_write_metrics(s, &body);
+        return answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
+    }
+    return answer_error(c, MHD_HTTP_NOT_FOUND,
+                        "there are GET /health, /metrics, /v1/models and "
+                        "POST /v1/completions",
+                        "not_found");
+}
+
+static bool is_too_large(struct MHD_Connection *c)
+{
+    int64_t bytes = 0;
+    const char *length =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length &&
+           (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
+}
+
+static enum MHD_Result answer_too_large(struct MHD_Connection *c)
+{
+    char text[80];
+    snprintf(text, sizeof text, "the body is larger than %d bytes",
+             (int)PL_COMPLETION_BYTES_MAX);
+    return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
+}
+
+/* The first call of a request, before its body. */
+static enum MHD_Result begin(server_front *front, struct MHD_Connection *c,
+                             const char *url, const char *method, void **state)
+{
+    bool post = strcmp(method, "POST") == 0, get = strcmp(method, "GET") == 0;
+    bool completions = strcmp(url, "/v1/completions") == 0;
+    if (post && is_too_large(c))
+        return answer_too_large(c);
+    if ((completions && !post) || (!completions && !get))
+        return answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                            completions ? "send completions with POST"
+                                        : "only GET, but for POST /v1/completions",
+                            "method_not_allowed");
+    exchange *x = pl_alloc(sizeof *x);
+    x->front = front;
+    x->connection = c;
+    x->created = (int64_t)time(NULL);
+    *state = x;
+    atomic_fetch_add(&server_counts(front->server)->open, 1);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
+                                  const char *url, const char *method,
+                                  const char *version, const char *upload,
+                                  size_t *upload_bytes, void **state)
+{
+    server_front *front = context;
+    exchange *x = *state;
+    (void)version;
+    if (!x)
+        return begin(front, c, url, method, state);
+    if (*upload_bytes > 0) {
+        if (x->body.len + *upload_bytes > PL_COMPLETION_BYTES_MAX)
+            return MHD_NO; /* a body of unknown length: nothing else stops it */
+        pl_buf_append(&x->body, upload, *upload_bytes);
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    return strcmp(method, "POST") == 0 ? complete(x)
+                                       : answer_get(front->server, c, url);
+}
+
+/* Also when the client has gone in the middle. */
+static void on_completed(void *context, struct MHD_Connection *c, void **state,
+                         enum MHD_RequestTerminationCode why)
+{
+    server_front *front = context;
+    exchange *x = *state;
+    (void)c;
+    (void)why;
+    if (!x)
+        return;
+    if (x->job)
+        atomic_store(&x->job->left, true);
+    server_event_destroy(&x->held);
+    server_job_release(&x->job);
+    pl_buf_destroy(&x->body);
+    pl_buf_destroy(&x->out);
+    pl_free(x);
+    *state = NULL;
+    atomic_fetch_sub(&server_counts(front->server)->open, 1);
+}
+
+/* ---- opening ---- */
+
+pl_status server_front_open(server *s, const char *listen, server_front **out,
+                            char address[64])
+{
+    struct sockaddr_in at;
+    char host[INET_ADDRSTRLEN];
+    *out = NULL;
+    if (!http_address(listen, &at))
+        return pl_fail(PL_ERR_USAGE,
+                       "--listen takes IPv4:PORT, as 127.0.0.1:8080, not `%s`", listen);
+    server_front *f = pl_alloc(sizeof *f);
+    f->server = s;
+    f->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
+        0, NULL, NULL, on_request, f, MHD_OPTION_SOCK_ADDR, &at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, f,
+        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+    if (!f->daemon) {
+        int cause = errno;
+        pl_free(f);
+        return pl_fail(cause == EADDRINUSE ? PL_ERR_BUSY : PL_ERR_NET,
+                       "cannot listen at %s: %s", listen, strerror(cause));
+    }
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
+    snprintf(address, 64, "%s:%u", host, info ? (unsigned)info->port : 0u);
+    *out = f;
+    return PL_OK;
+}
+
+void server_front_close(server_front **front)
+{
+    if (!*front)
+        return;
+    MHD_stop_daemon((*front)->daemon);
+    pl_free(*front);
+    *front = NULL;
+}

@@ -1,0 +1,278 @@
+/* Paths in memory. A path is read from the store when a request asks for it; when there
+ * is no room, the one that nobody has asked for longest leaves, if it is idle. */
+#include "cli/server_paths.h"
+
+typedef struct loaded {
+    pl_model *model; /* NULL: free */
+    pl_batch *batch;
+    int path, edition;
+    uint64_t asked;
+} loaded;
+
+struct server_paths {
+    const server_options *options;
+    run r;
+    pl_store *store;
+    pl_tokenizer *tokenizer;
+    pl_arm arm, base_arm;
+    pl_topology *topology, *base_topology;
+    pl_router *router;
+    pl_backend *backend, *base_backend;
+    pl_model *base;
+    float *feature;
+    loaded *paths;
+    int n_places;
+    int edition; /* rises with every reload */
+    uint64_t asked;
+};
+
+/* ---- opening ---- */
+
+/* The base model, one text at a time: what routing at training made of a text. */
+static pl_status open_base(server_paths *p)
+{
+    pl_status status = PL_OK;
+    void *params = NULL;
+    const pl_backend_options backend = {p->r.cfg.backend, 1, 0, p->r.cfg.precision};
+    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.prefix};
+    PL_RETURN_IF(store_arm(p->store, "base", &p->base_arm, &p->base_topology));
+    PL_RETURN_IF(pl_backend_open(&backend, &p->base_backend));
+    PL_RETURN_IF(pl_model_create(p->base_backend, p->base_topology, &model, &p->base));
+    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(p->base_topology) * sizeof(float),
+                              "the base model", &params));
+    PL_TRY(store_path_params(p->store, &p->base_arm, p->base_topology, 0, UINT64_MAX,
+                             params));
+    PL_TRY(pl_model_load(p->base, params));
+done:
+    pl_free_aligned(params);
+    return status;
+}
+
+static pl_status open_router(server_paths *p)
+{
+    pl_buf bytes = {0};
+    pl_status status = store_object_bytes(p->store, "router/mix", &bytes);
+    if (status == PL_OK)
+        status = pl_router_decode(bytes.data, bytes.len, &p->router);
+    pl_buf_destroy(&bytes);
+    p->feature = pl_alloc((size_t)p->r.cfg.width * sizeof *p->feature);
+    return status == PL_OK ? open_base(p) : status;
+}
+
+/* As many paths as half of the free memory holds, while the option is 0. */
+static int count_places(const server_paths *p)
+{
+    pl_model_plan plan;
+    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.context};
+    const pl_shape *s = pl_topology_shape(p->topology);
+    int n_paths = pl_topology_n_paths(p->topology);
+    size_t kv = (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_size;
+    size_t cache = 2 * kv * (size_t)model.context * (size_t)p->options->slots *
+                   pl_type_bytes(p->backend->act);
+    pl_model_plan_bytes(p->topology, &model, PL_F32, &plan);
+    /* a compute copy of the weights beside the masters, at most as large */
+    uint64_t each = 2 * plan.params_bytes + plan.acts_bytes + cache;
+    uint64_t fit = pl_memory_available_bytes() / 2 / each;
+    if (p->options->paths > 0)
+        return p->options->paths < n_paths ? p->options->paths : n_paths;
+    return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
+}
+
+static pl_status open_all(server_paths *p)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(run_look(p->options->dir, &p->r));
+    PL_RETURN_IF(pl_tokenizer_load(run_file(&p->r, "data/tokenizer.model", path),
+                                   &p->tokenizer));
+    PL_RETURN_IF(store_open_run(p->r.dir, &p->store));
+    pl_status status = store_arm(p->store, "mix", &p->arm, &p->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "the run in %s has no mixture yet: its base model is still "
+                       "training",
+                       p->r.dir);
+    PL_RETURN_IF(status);
+    const char *precision = p->options->precision;
+    const pl_backend_options backend = {p->r.cfg.backend, p->options->threads, 0,
+                                        precision ? precision : p->r.cfg.precision};
+    PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
+    PL_RETURN_IF(open_router(p));
+    p->n_places = count_places(p);
+    p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
+    return PL_OK;
+}
+
+pl_status server_paths_open(const server_options *options, server_paths **out)
+{
+    server_paths *p = pl_alloc(sizeof *p);
+    p->options = options;
+    p->r.lock = -1;
+    pl_status status = open_all(p);
+    if (status == PL_OK)
+        *out = p;
+    else
+        server_paths_close(&p);
+    return status;
+}
+
+static void unload(loaded *l)
+{
+    pl_batch_destroy(&l->batch);
+    pl_model_destroy(&l->model);
+}
+
+void server_paths_unload(server_paths *p)
+{
+    for (int i = 0; i < p->n_places; i++)
+        unload(&p->paths[i]);
+}
+
+void server_paths_close(server_paths **paths)
+{
+    server_paths *p = *paths;
+    if (!p)
+        return;
+    server_paths_unload(p);
+    pl_free(p->paths);
+    pl_free(p->feature);
+    pl_model_destroy(&p->base);
+    pl_backend_close(&p->base_backend);
+    pl_backend_close(&p->backend);
+    pl_router_destroy(&p->router);
+    pl_topology_destroy(&p->base_topology);
+    pl_arm_clear(&p->base_arm);
+    pl_topology_destroy(&p->topology);
+    pl_arm_clear(&p->arm);
+    pl_tokenizer_destroy(&p->tokenizer);
+    pl_store_close(&p->store);
+    run_close(&p->r);
+    pl_free(p);
+    *paths = NULL;
+}
+
+const pl_topology *server_paths_topology(const server_paths *p)
+{
+    return p->topology;
+}
+
+const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
+{
+    return p->tokenizer;
+}
+
+int server_paths_context(const server_paths *p)
+{
+    return (int)p->r.cfg.context;
+}
+
+/* ---- routing ---- */
+
+pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
+{
+    int32_t length = n < (int)p->r.cfg.prefix ? n : (int)p->r.cfg.prefix;
+    PL_RETURN_IF(pl_model_features(p->base, tokens, &length, 1, length, p->feature));
+    pl_router_route(p->router, p->feature, 1, path);
+    return PL_OK;
+}
+
+/* ---- loading ---- */
+
+pl_status server_paths_reload(server_paths *p)
+{
+    PL_RETURN_IF(pl_store_refresh(p->store));
+    p->edition++;
+    return PL_OK;
+}
+
+static pl_status load(server_paths *p, int path, loaded *l)
+{
+    pl_status status = PL_OK;
+    void *params = NULL;
+    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.context};
+    PL_TRY(pl_try_alloc(pl_topology_path_params(p->topology) * sizeof(float), "a path",
+                        &params));
+    PL_TRY(store_path_params(p->store, &p->arm, p->topology, path, UINT64_MAX, params));
+    PL_TRY(pl_model_create(p->backend, p->topology, &model, &l->model));
+    PL_TRY(pl_model_load(l->model, params));
+    PL_TRY(pl_batch_create(l->model, p->tokenizer, (int)p->r.cfg.vocab,
+                           (int)p->r.cfg.context, p->options->slots, &l->batch));
+    l->path = path;
+    l->edition = p->edition;
+done:
+    pl_free_aligned(params);
+    if (status != PL_OK)
+        unload(l);
+    return status;
+}
+
+/* A free place, or that of the idle path that was asked for least lately. */
+static loaded *make_room(server_paths *p)
+{
+    loaded *oldest = NULL;
+    for (int i = 0; i < p->n_places; i++) {
+        loaded *l = &p->paths[i];
+        if (!l->model)
+            return l;
+        if (pl_batch_active(l->batch) == 0 && (!oldest || l->asked < oldest->asked))
+            oldest = l;
+    }
+    if (oldest)
+        unload(oldest);
+    return oldest;
+}
+
+pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
+{
+    loaded *l = NULL;
+    *out = NULL;
+    for (int i = 0; i < p->n_places && !l; i++)
+        if (p->paths[i].model && p->paths[i].path == path &&
+            p->paths[i].edition == p->edition)
+            l = &p->paths[i];
+    if (!l) {
+        l = make_room(p);
+        if (!l)
+            return PL_OK;
+        PL_RETURN_IF(load(p, path, l));
+    }
+    l->asked = ++p->asked;
+    *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;
+    return PL_OK;
+}
+
+/* Paths of an old edition leave as soon as they are idle. */
+int server_paths_step(server_paths *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_places; i++) {
+        loaded *l = &p->paths[i];
+        if (!l->model)
+            continue;
+        if (pl_batch_active(l->batch) == 0) {
+            if (l->edition != p->edition)
+                unload(l);
+            continue;
+        }
+        n++;
+        if (pl_batch_step(l->batch) != PL_OK)
+            pl_log(PL_LOG_WARN, "serve.step_failed", "path=%d error=\"%s\"", l->path,
+                   pl_last_error());
+    }
+    return n;
+}
+
+int server_paths_active(const server_paths *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_places; i++)
+        n += p->paths[i].model ? pl_batch_active(p->paths[i].batch) : 0;
+    return n;
+}
+
+int server_paths_loaded(const server_paths *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_places; i++)
+        n += p->paths[i].model != NULL;
+    return n;
+}

@@ -1,0 +1,88 @@
+/* One request while its tokens are chosen. */
+#include "serve/sequence.h"
+#include <math.h>
+#include <string.h>
+
+const char *pl_finish_name(pl_finish finish)
+{
+    return finish == PL_FINISH_STOP ? "stop" : "length";
+}
+
+static pl_status check_request(int known, int vocab, int context, int n_prompt,
+                               const pl_generate_options *options)
+{
+    if (known > vocab || known <= PL_TOKEN_EOS)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the tokenizer has %d tokens and the model %d; use the tokenizer "
+            "that the model was trained with",
+            known, vocab);
+    if (n_prompt < 1)
+        return pl_fail(PL_ERR_USAGE, "the prompt is empty; give at least one token");
+    if (n_prompt > context)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "the prompt has %d tokens and the model's context is %d; shorten it",
+            n_prompt, context);
+    if (options->max_tokens < 1)
+        return pl_fail(PL_ERR_USAGE, "max_tokens is %d; give 1 or more",
+                       options->max_tokens);
+    return PL_OK;
+}
+
+static pl_status take_stops(sequence *s)
+{
+    s->pieces.stop = s->options.stop;
+    for (int i = 0; i < PL_STOP_MAX && s->options.stop[i]; ++i) {
+        if (s->options.stop[i][0] == '\0')
+            return pl_fail(PL_ERR_USAGE, "a stop text is empty; leave it out");
+        s->pieces.n_stop = i + 1;
+    }
+    return PL_OK;
+}
+
+pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
+                        int context, int n_prompt, const pl_generate_options *options,
+                        pl_piece_fn emit, void *emit_context)
+{
+    memset(s, 0, sizeof *s);
+    PL_RETURN_IF(check_request(pl_tokenizer_vocab(tokenizer), vocab, context, n_prompt,
+                               options));
+    s->tokenizer = tokenizer;
+    s->options = *options;
+    s->pieces.emit = emit;
+    s->pieces.context = emit_context;
+    s->result.n_prompt = n_prompt;
+    return take_stops(s);
+}
+
+void sequence_close(sequence *s)
+{
+    pl_buf_destroy(&s->bytes);
+    pieces_destroy(&s->pieces);
+}
+
+static pl_status emit_token(sequence *s, bool *stopped)
+{
+    pl_buf_clear(&s->bytes);
+    PL_RETURN_IF(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
+    return pieces_add(&s->pieces, s->bytes.data, s->bytes.len, stopped);
+}
+
+pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room)
+{
+    bool stopped = false;
+    logits[PL_TOKEN_UNK] = -INFINITY;
+    logits[PL_TOKEN_BOS] = -INFINITY;
+    uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
+    PL_RETURN_IF(
+        pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
+    ++s->result.n_tokens;
+    if (s->token != PL_TOKEN_EOS)
+        PL_RETURN_IF(emit_token(s, &stopped));
+    bool full = s->result.n_tokens == s->options.max_tokens || room < 1;
+    bool end = stopped || s->token == PL_TOKEN_EOS;
+    s->result.finish = end ? PL_FINISH_STOP : PL_FINISH_LENGTH;
+    s->ended = end || full;
+    return s->ended && !stopped ? pieces_end(&s->pieces) : PL_OK;
+}

@@ -1,0 +1,211 @@
+#!/bin/sh
+# A served run: its answers are those of `pathloom generate`, also for many clients at
+# once; what is no request is refused with a sentence; it drains.
+#
+# usage: serve.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root. Needs curl.
+set -eu
+pathloom=$1
+work=$2
+server=
+rm -rf "$work"
+mkdir -p "$work"
+checks=0
+
+fail() {
+    echo "FAILED: $1"
+    exit 1
+}
+
+ok() {
+    checks=$((checks + 1))
+}
+
+stop() {
+    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
+}
+trap stop EXIT
+
+command -v curl > /dev/null || {
+    echo "skipped: no curl; apt-get install curl"
+    exit 0
+}
+
+# start ARGUMENT ...: a server; sets $server and $at
+start() {
+    : > "$work/stdout"
+    "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
+        > "$work/stdout" 2> "$work/stderr" &
+    server=$!
+    at=
+    for _ in $(seq 100); do
+        at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
+        [ -z "$at" ] || return 0
+        kill -0 "$server" 2> /dev/null || break
+        sleep 0.1
+    done
+    fail "no server: $(cat "$work/stderr")"
+}
+
+# ends SIGNAL: the server goes with exit code 0
+ends() {
+    kill "-$1" "$server"
+    code=0
+    wait "$server" || code=$?
+    server=
+    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
+    ok
+}
+
+ask() { # BODY [CURL'S OPTION ...]
+    body=$1
+    shift
+    curl -s --max-time 60 "$@" "$at/v1/completions" -d "$body"
+}
+
+# The text of an answer, or the texts of a stream's chunks, joined.
+text_of() {
+    sed -n 's/.*"choices":\[{"text":"\(.*\)","index".*/\1/p' "$1" | tr -d '\n'
+}
+
+# refused HTTP-STATUS WORDS CURL'S ARGUMENT ...
+refused() {
+    wanted=$1
+    words=$2
+    shift 2
+    status=$(curl -s --max-time 60 -o "$work/answer" -w '%{http_code}' "$@")
+    [ "$status" = "$wanted" ] || fail "HTTP $status instead of $wanted: $*"
+    grep -qF -- "$words" "$work/answer" ||
+        fail "\`$(cat "$work/answer")\` does not say \`$words\`"
+    ok
+}
+
+metric() { # NAME
+    curl -s --max-time 60 "$at/metrics" | sed -n "s/^pathloom_serve_$1 //p"
+}
+
+"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
+    --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
+    --set eval.baselines=none --set eval.sample_tokens=0 --set data.vocab=600 \
+    --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
+    --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
+    --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
+    fail "training: $(tail -n 3 "$work/log")"
+
+# ---- the same text as generate, from clients at once, in three places and two paths'
+# memory for four paths ----
+start --slots 3 --paths 2
+n=0
+clients=
+for prompt in 'static int ' 'The ' '/* ' '#include ' 'for (int i' 'return' 'assert_' 'if ('; do
+    n=$((n + 1))
+    "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 40 --seed $n \
+        --temperature 1 --top-k 0 --top-p 0.9 --json > "$work/alone.$n"
+    body="{\"prompt\": \"$prompt\", \"max_tokens\": 40, \"seed\": $n, \"top_p\": 0.9"
+    ask "$body}" > "$work/whole.$n" &
+    clients="$clients $!"
+    ask "$body, \"stream\": true}" > "$work/stream.$n" &
+    clients="$clients $!"
+done
+for client in $clients; do
+    wait "$client" || fail "a client got no answer"
+done
+for i in $(seq $n); do
+    want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
+    path=$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p' "$work/alone.$i")
+    [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "request $i has another text"
+    [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
+    grep -q "\"model\":\"$path\"" "$work/whole.$i" || fail "request $i took another path"
+    tail -n 2 "$work/stream.$i" | grep -qx 'data: \[DONE\]' || fail "stream $i has no end"
+    ok
+done
+[ "$(metric requests_answered_total)" -eq $((2 * n)) ] || fail "answers are not counted"
+ask '{"prompt": "The ", "model": "p10"}' | grep -q '"model":"p10"' || fail "no path p10"
+curl -s "$at/v1/models" | grep -q '"id":"p11"' || fail "p11 is not listed"
+curl -s "$at/health" | grep -q '"ok"' || fail "not healthy"
+ok
+
+# ---- what is refused ----
+refused 400 'no JSON' "$at/v1/completions" -d '{"prompt":'
+refused 400 'JSON object' "$at/v1/completions" -d '[1]'
+refused 400 '`prompt`' "$at/v1/completions" -d '{}'
+refused 400 '`prompt`' "$at/v1/completions" -d '{"prompt": ""}'
+refused 400 '`n` must be 1' "$at/v1/completions" -d '{"prompt": "x", "n": 2}'
+refused 400 '`top_p`' "$at/v1/completions" -d '{"prompt": "x", "top_p": 0}'
+refused 400 '`max_tokens`' "$at/v1/completions" -d '{"prompt": "x", "max_tokens": 1.5}'
+refused 400 '`stop`' "$at/v1/completions" -d '{"prompt": "x", "stop": ["a", ""]}'
+refused 400 'unknown key' "$at/v1/completions" -d '{"prompt": "x", "tempreature": 1}'
+refused 404 'model_not_found' "$at/v1/completions" -d '{"prompt": "x", "model": "p77"}'
+refused 405 'POST' "$at/v1/completions"
+refused 404 '/v1/models' "$at/v2"
+long=$(seq 300 | tr '\n' ' ')
+refused 400 'exceed_context_size_error' "$at/v1/completions" -d "{\"prompt\": \"$long\"}"
+head -c 2000000 /dev/zero | tr '\0' a > "$work/large"
+refused 413 'larger than' "$at/v1/completions" -d "@$work/large"
+
+# ---- clients that go away ----
+kill -STOP "$server"
+for _ in 1 2 3 4 5; do
+    ask '{"prompt": "The ", "max_tokens": 60, "stream": true}' > "$work/gone" &
+    client=$!
+    sleep 0.1
+    kill -KILL "$client"
+    wait "$client" 2> "$work/gone" || :
+done
+kill -CONT "$server"
+ask '{"prompt": "The "}' | grep -q finish_reason || fail "no answer after clients left"
+for _ in $(seq 50); do
+    [ "$(metric requests_active)$(metric requests_waiting)" = 00 ] && break
+    sleep 0.1
+done
+[ "$(metric requests_active)$(metric requests_waiting)" = 00 ] || fail "requests stay"
+ok
+
+# ---- HUP reads the store again ----
+ask '{"prompt": "The ", "seed": 3}' > "$work/before"
+kill -HUP "$server"
+for _ in $(seq 50); do
+    grep -q serve.reloaded "$work/stderr" && break
+    sleep 0.1
+done
+grep -q serve.reloaded "$work/stderr" || fail "HUP was not heard"
+ask '{"prompt": "The ", "seed": 3}' > "$work/after"
+[ "$(text_of "$work/before")" = "$(text_of "$work/after")" ] || fail "HUP changed a text"
+ends TERM
+
+# ---- a full line: 429, and what was taken is answered although TERM comes ----
+start --slots 1 --queue 1
+kill -STOP "$server"
+clients=
+for i in $(seq 12); do
+    ask '{"prompt": "The ", "max_tokens": 50}' -i > "$work/burst.$i" &
+    clients="$clients $!"
+done
+sleep 0.5
+kill -CONT "$server"
+for client in $clients; do
+    wait "$client" || fail "a client of the burst got no answer"
+done
+grep -q '^HTTP/1.1 200' "$work"/burst.* || fail "nobody was answered"
+grep -q '^HTTP/1.1 429' "$work"/burst.* || fail "nobody was refused"
+grep -l '^HTTP/1.1 429' "$work"/burst.* | while read -r file; do
+    grep -q '^Retry-After: ' "$file" || fail "429 without Retry-After"
+done
+ok
+ask '{"prompt": "The ", "max_tokens": 60, "stream": true}' > "$work/last" &
+client=$!
+sleep 0.3
+ends TERM
+wait "$client" || fail "the last client got no answer"
+grep -q 'DONE' "$work/last" || fail "the last stream was cut"
+
+# ---- int8 ----
+start --precision int8
+ask '{"prompt": "The "}' | grep -q finish_reason || fail "int8 does not answer"
+ends INT
+"$pathloom" serve --run "$work/run" --listen nowhere > "$work/stdout" 2>&1 &&
+    fail "a wrong address was taken"
+grep -q -- '--listen' "$work/stdout" || fail "a wrong address is not named"
+ok
+echo "PASSED: $checks checks"
