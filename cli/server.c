@@ -8,8 +8,8 @@ struct server {
     server_paths *paths;
     pl_queue *incoming;
     server_job *first, **last; /* waiting, in order of arrival */
-    atomic_bool draining;
-    atomic_ullong n_jobs;
+    bool draining;
+    uint64_t n_jobs;
     server_counters counts;
 };
 
@@ -28,7 +28,7 @@ void server_job_release(server_job **job)
 {
     server_job *j = *job;
     *job = NULL;
-    if (!j || atomic_fetch_sub(&j->owners, 1) > 1)
+    if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
         return;
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
         server_event_destroy(&e);
@@ -50,13 +50,13 @@ static void tell_end(server_job *job, pl_status status, const char *code,
         pl_buf_printf(&e->text, "%s", pl_last_error());
     if (result) {
         e->result = *result;
-        atomic_fetch_add(&n->prompt_tokens, result->n_prompt);
-        atomic_fetch_add(&n->chosen_tokens, result->n_tokens);
+        __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
     }
-    atomic_fetch_add(status == PL_OK              ? &n->answered
-                     : status == PL_ERR_CANCELLED ? &n->left
-                                                  : &n->failed,
-                     1);
+    __atomic_fetch_add(status == PL_OK              ? &n->answered
+                       : status == PL_ERR_CANCELLED ? &n->left
+                                                    : &n->failed,
+                       1, __ATOMIC_SEQ_CST);
     pl_queue_push(job->events, e);
     server_job_release(&job);
 }
@@ -64,7 +64,7 @@ static void tell_end(server_job *job, pl_status status, const char *code,
 /* ERR_CANCELLED and ERR_TIMEOUT end a job wherever it is. */
 static pl_status check_wanted(const server_job *job)
 {
-    if (atomic_load(&job->left))
+    if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_CANCELLED, "the client has gone");
     if (pl_now() > job->deadline)
         return pl_fail(PL_ERR_TIMEOUT, "the request took longer than %d s",
@@ -144,7 +144,7 @@ static void arrive(server *s, server_job *job)
     if (status == PL_OK)
         status = find_path(s, job);
     if (status != PL_OK) {
-        atomic_fetch_sub(&s->counts.waiting, 1);
+        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         tell_end(job, status, code ? code : code_of(status), NULL);
         return;
     }
@@ -162,7 +162,7 @@ static bool admit(server *s, server_job *job)
         status = server_paths_batch(s->paths, job->path, &batch);
     if (status == PL_OK && !batch)
         return false;
-    atomic_fetch_sub(&s->counts.waiting, 1);
+    __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
     if (status == PL_OK) {
         const pl_batch_request request = {.prompt = tokens(job),
                                           .n_prompt = n_tokens(job),
@@ -218,7 +218,7 @@ static void end_waiting(server *s)
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
         (void)pl_fail(PL_ERR_CANCELLED, "the server is ending");
-        atomic_fetch_sub(&s->counts.waiting, 1);
+        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         tell_end(job, PL_ERR_CANCELLED, "server_ending", NULL);
     }
 }
@@ -226,9 +226,10 @@ static void end_waiting(server *s)
 /* Everything ends with an error; the front has a moment to say so. */
 static void end_now(server *s)
 {
-    atomic_store(&s->draining, true);
+    __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
     server_paths_unload(s->paths);
-    for (int i = 0; i < 20 && atomic_load(&s->counts.open) > 0; i++) {
+    for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
+         i++) {
         end_waiting(s);
         pl_sleep_ms(IDLE_MS);
     }
@@ -239,15 +240,18 @@ pl_status server_run(server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        atomic_store(&s->draining, *stop > 0);
+        __atomic_store_n(&s->draining, *stop > 0, __ATOMIC_SEQ_CST);
         reload_if_asked(s, reload);
         take_incoming(s, busy > 0 ? 0 : IDLE_MS);
         admit_all(s);
         busy = server_paths_step(s->paths);
-        atomic_fetch_add(&s->counts.steps, busy);
-        atomic_store(&s->counts.active, server_paths_active(s->paths));
-        atomic_store(&s->counts.loaded, server_paths_loaded(s->paths));
-        if (*stop > 0 && atomic_load(&s->counts.open) == 0 && busy == 0)
+        __atomic_fetch_add(&s->counts.steps, busy, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&s->counts.active, server_paths_active(s->paths),
+                         __ATOMIC_SEQ_CST);
+        __atomic_store_n(&s->counts.loaded, server_paths_loaded(s->paths),
+                         __ATOMIC_SEQ_CST);
+        if (*stop > 0 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
+            busy == 0)
             return PL_OK;
     }
     end_now(s);
@@ -259,26 +263,26 @@ pl_status server_run(server *s, volatile sig_atomic_t *stop,
 pl_status server_submit(server *s, pl_completion *completion, server_job **out)
 {
     *out = NULL;
-    if (atomic_load(&s->draining))
+    if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_BUSY, "the server is ending; ask another one");
-    if (atomic_fetch_add(&s->counts.waiting, 1) >= s->options.queue) {
-        atomic_fetch_sub(&s->counts.waiting, 1);
-        atomic_fetch_add(&s->counts.refused, 1);
+    if (__atomic_fetch_add(&s->counts.waiting, 1, __ATOMIC_SEQ_CST) >=
+        s->options.queue) {
+        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
         return pl_fail(PL_ERR_BUSY, "%d requests wait already; ask again later",
                        s->options.queue);
     }
     server_job *job = pl_alloc(sizeof *job);
     pl_status status = pl_queue_create(&job->events);
     if (status != PL_OK) {
-        atomic_fetch_sub(&s->counts.waiting, 1);
+        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         pl_free(job);
         return status;
     }
-    job->id = atomic_fetch_add(&s->n_jobs, 1);
+    job->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
     job->completion = *completion;
     memset(completion, 0, sizeof *completion);
-    atomic_init(&job->left, false);
-    atomic_init(&job->owners, 2);
+    job->owners = 2;
     job->deadline = pl_now() + s->options.timeout_s;
     job->path = -1;
     job->server = s;
@@ -294,7 +298,7 @@ server_counters *server_counts(server *s)
 
 bool server_is_draining(const server *s)
 {
-    return atomic_load(&s->draining);
+    return __atomic_load_n(&s->draining, __ATOMIC_SEQ_CST);
 }
 
 int server_timeout_s(const server *s)
@@ -328,37 +332,39 @@ void server_write_models(const server *s, pl_buf *out)
 }
 
 static void write_metric(pl_buf *out, const char *name, const char *type,
-                         const char *help, long long value)
+                         const char *help, int64_t value)
 {
     pl_buf_printf(out,
                   "# HELP pathloom_serve_%s %s\n# TYPE pathloom_serve_%s %s\n"
                   "pathloom_serve_%s %lld\n",
-                  name, help, name, type, name, value);
+                  name, help, name, type, name, (long long)value);
 }
 
 void server_write_metrics(server *s, pl_buf *out)
 {
     server_counters *n = &s->counts;
     write_metric(out, "requests_answered_total", "counter", "Requests answered.",
-                 atomic_load(&n->answered));
+                 __atomic_load_n(&n->answered, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_refused_total", "counter",
-                 "Requests refused because too many waited.", atomic_load(&n->refused));
+                 "Requests refused because too many waited.",
+                 __atomic_load_n(&n->refused, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_failed_total", "counter", "Requests that failed.",
-                 atomic_load(&n->failed));
+                 __atomic_load_n(&n->failed, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_left_total", "counter",
-                 "Requests whose client went away.", atomic_load(&n->left));
+                 "Requests whose client went away.",
+                 __atomic_load_n(&n->left, __ATOMIC_SEQ_CST));
     write_metric(out, "prompt_tokens_total", "counter", "Tokens read from prompts.",
-                 atomic_load(&n->prompt_tokens));
+                 __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
-                 atomic_load(&n->chosen_tokens));
+                 __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "steps_total", "counter", "Steps of decoding, of all paths.",
-                 atomic_load(&n->steps));
+                 __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
-                 atomic_load(&n->waiting));
+                 __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_active", "gauge", "Requests being answered.",
-                 atomic_load(&n->active));
+                 __atomic_load_n(&n->active, __ATOMIC_SEQ_CST));
     write_metric(out, "paths_loaded", "gauge", "Paths in memory.",
-                 atomic_load(&n->loaded));
+                 __atomic_load_n(&n->loaded, __ATOMIC_SEQ_CST));
 }
 
 /* ---- opening ---- */

@@ -9,7 +9,6 @@
 #define PL_CLI_SERVER_H
 #include "cli/run.h"
 #include "serve/serve.h"
-#include <stdatomic.h>
 
 typedef struct server_options {
     const char *dir, *listen, *precision;
@@ -20,9 +19,10 @@ typedef struct server_options {
     int timeout_s;
 } server_options;
 
+/* Both sides touch these, and `left` and `owners` of a job, by atomic operations. */
 typedef struct server_counters {
-    atomic_llong answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
-    atomic_int waiting, active, loaded, open; /* open: exchanges at the front */
+    int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
+    int waiting, active, loaded, open; /* open: exchanges at the front */
 } server_counters;
 
 /* What a job tells the front. */
@@ -38,9 +38,9 @@ void server_event_destroy(server_event **event);
 typedef struct server_job {
     uint64_t id;
     pl_completion completion;
-    pl_queue *events;  /* server_event*, for the front */
-    atomic_bool left;  /* the client has gone */
-    atomic_int owners; /* front and engine; the last one frees */
+    pl_queue *events; /* server_event*, for the front */
+    bool left;        /* the client has gone */
+    int owners;       /* front and engine; the last one frees */
     double deadline;
     char model[PL_NAME_MAX]; /* of the path; set before the first event */
     /* the engine's own */

@@ -114,7 +114,7 @@ static server_event *next_event(exchange *x, int timeout_ms)
     if (!e)
         e = pl_queue_pop(x->job->events, timeout_ms);
     if (!e && !client_is_there(x->connection))
-        atomic_store(&x->job->left, true);
+        __atomic_store_n(&x->job->left, true, __ATOMIC_SEQ_CST);
     return e;
 }
 
@@ -314,7 +314,7 @@ static enum MHD_Result begin(server_front *front, struct MHD_Connection *c,
     x->connection = c;
     x->created = (int64_t)time(NULL);
     *state = x;
-    atomic_fetch_add(&server_counts(front->server)->open, 1);
+    __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
     return MHD_YES;
 }
 
@@ -350,14 +350,14 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     if (!x)
         return;
     if (x->job)
-        atomic_store(&x->job->left, true);
+        __atomic_store_n(&x->job->left, true, __ATOMIC_SEQ_CST);
     server_event_destroy(&x->held);
     server_job_release(&x->job);
     pl_buf_destroy(&x->body);
     pl_buf_destroy(&x->out);
     pl_free(x);
     *state = NULL;
-    atomic_fetch_sub(&server_counts(front->server)->open, 1);
+    __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
 }
 
 /* ---- opening ---- */

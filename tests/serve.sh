@@ -114,6 +114,7 @@ done
 for i in $(seq $n); do
     want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
     path=$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p' "$work/alone.$i")
+    [ -n "$want" ] || fail "generate wrote nothing"
     [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "request $i has another text"
     [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
     grep -q "\"model\":\"$path\"" "$work/whole.$i" || fail "request $i took another path"

@@ -344,6 +344,142 @@ static void impossible_requests_are_refused(void **state)
     forget(&h);
 }
 
+/* ---- several at once ---- */
+
+typedef struct guest {
+    heard h;
+    pl_status status;
+    pl_generate_result result;
+    int n_done;
+} guest;
+
+static pl_status hear_guest(void *context, const char *text, size_t len)
+{
+    return hear(&((guest *)context)->h, text, len);
+}
+
+static void say_goodbye(void *context, pl_status status, const pl_generate_result *r)
+{
+    guest *g = context;
+    g->status = status;
+    g->result = *r;
+    g->n_done++;
+}
+
+static pl_generate_options hot(int i)
+{
+    return (pl_generate_options){
+        .max_tokens = 3 + 5 * i % 17,
+        .choice = {.temperature = 30.0, .top_p = 1.0, .seed = (uint64_t)i}};
+}
+
+/* Seven guests for three places, one more at each step; the fifth does not want to hear
+ * more than two pieces. */
+static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
+{
+    (void)state;
+    enum { GUESTS = 7, PLACES = 3 };
+    const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7, 8};
+    pl_generate_options options[GUESTS];
+    guest guests[GUESTS];
+    pl_batch *batch;
+    int next = 0;
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, PLACES, &batch));
+    while (next < GUESTS || pl_batch_active(batch) > 0) {
+        if (next < GUESTS && pl_batch_room(batch) > 0) {
+            guest *g = &guests[next];
+            options[next] = hot(next);
+            g->h.refuse = next == 4 ? 2 : 0;
+            const pl_batch_request q = {prompt,     1 + next % 5, &options[next],
+                                        hear_guest, say_goodbye,  g};
+            assert_ok(pl_batch_join(batch, &q));
+            next++;
+        }
+        assert_ok(pl_batch_step(batch));
+    }
+    pl_batch_destroy(&batch);
+    for (int i = 0; i < GUESTS; ++i) {
+        heard alone = {.refuse = guests[i].h.refuse};
+        pl_generate_result result;
+        pl_generate_options again = hot(i);
+        assert_int_equal(
+            pl_generate(&generator, prompt, 1 + i % 5, &again, hear, &alone, &result),
+            guests[i].status);
+        assert_int_equal(guests[i].n_done, 1);
+        assert_string_equal(pl_buf_text(&guests[i].h.text), pl_buf_text(&alone.text));
+        if (guests[i].status == PL_OK) {
+            assert_int_equal(guests[i].result.n_tokens, result.n_tokens);
+            assert_int_equal(guests[i].result.finish, result.finish);
+        }
+        forget(&alone), forget(&guests[i].h);
+    }
+    assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
+}
+
+static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    guest guests[2];
+    pl_batch *batch;
+    pl_generate_options options = greedy(100), wrong = greedy(0);
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom is long");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 1, &batch));
+    pl_batch_request q = {prompt, 1, &wrong, hear_guest, say_goodbye, &guests[0]};
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    assert_int_equal(pl_batch_active(batch), 0);
+    q.options = &options;
+    assert_ok(pl_batch_join(batch, &q));
+    q.context = &guests[1];
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_BUSY);
+    assert_int_equal(guests[0].n_done, 0);
+    pl_batch_destroy(&batch);
+    assert_int_equal(guests[0].n_done, 1);
+    assert_int_equal(guests[0].status, PL_ERR_CANCELLED);
+    assert_int_equal(guests[1].n_done, 0);
+    forget(&guests[0].h);
+}
+
+/* ---- requests as JSON ---- */
+
+static void a_completion_is_read_or_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } wrong[] = {
+        {"", "no JSON"},
+        {"{\"prompt\": \"x\"", "no JSON"},
+        {"3", "JSON object"},
+        {"{}", "`prompt`"},
+        {"{\"prompt\": [\"a\", \"b\"]}", "`prompt`"},
+        {"{\"prompt\": \"a\\u0000b\"}", "`prompt`"},
+        {"{\"prompt\": \"a\", \"seed\": -1}", "`seed`"},
+        {"{\"prompt\": \"a\", \"temperature\": \"1\"}", "`temperature`"},
+        {"{\"prompt\": \"a\", \"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\"]}", "`stop`"},
+        {"{\"prompt\": \"a\", \"logprobs\": 1}", "`logprobs`"},
+        {"{\"prompt\": \"a\", \"colour\": 1}", "`colour`"}};
+    pl_completion c;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        assert_int_equal(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
+                         PL_ERR_USAGE);
+        assert_said(wrong[i].says);
+        pl_completion_clear(&c);
+    }
+    const char *body = "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 1, "
+                       "\"max_tokens\": 3, \"seed\": null, \"stream\": true}";
+    assert_ok(pl_completion_parse(body, strlen(body), &c));
+    assert_string_equal(c.prompt, "a");
+    assert_string_equal(c.model, "auto");
+    assert_string_equal(c.options.stop[1], "y");
+    assert_int_equal(c.options.max_tokens, 3);
+    assert_true(c.stream);
+    pl_completion_clear(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +492,9 @@ int main(void)
         cmocka_unit_test(the_same_seed_says_the_same),
         cmocka_unit_test(a_listener_may_end_it),
         cmocka_unit_test(impossible_requests_are_refused),
+        cmocka_unit_test(guests_of_a_batch_hear_what_they_hear_alone),
+        cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
+        cmocka_unit_test(a_completion_is_read_or_refused_by_name),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -50,7 +50,7 @@ BEGIN {
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")
     foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
-    foreign("^microhttpd", "^(serve/|cli/exporter\\.c$)")
+    foreign("^microhttpd", "^cli/(exporter|server_http)\\.c$")
 }
 
 function top_of(path) { sub(/\/.*/, "", path); return path }
