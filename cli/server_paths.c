@@ -33,7 +33,8 @@ static pl_status open_base(server_paths *p)
 {
     pl_status status = PL_OK;
     void *params = NULL;
-    const pl_backend_options backend = {p->r.cfg.backend, 1, 0, p->r.cfg.precision};
+    const pl_backend_options backend = {
+        .name = p->r.cfg.backend, .n_threads = 1, .precision = p->r.cfg.precision};
     const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.prefix};
     PL_RETURN_IF(store_arm(p->store, "base", &p->base_arm, &p->base_topology));
     PL_RETURN_IF(pl_backend_open(&backend, &p->base_backend));
@@ -93,8 +94,10 @@ static pl_status open_all(server_paths *p)
                        p->r.dir);
     PL_RETURN_IF(status);
     const char *precision = p->options->precision;
-    const pl_backend_options backend = {p->r.cfg.backend, p->options->threads, 0,
-                                        precision ? precision : p->r.cfg.precision};
+    const pl_backend_options backend = {.name = p->r.cfg.backend,
+                                        .n_threads = p->options->threads,
+                                        .precision =
+                                            precision ? precision : p->r.cfg.precision};
     PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
     PL_RETURN_IF(open_router(p));
     p->n_places = count_places(p);

@@ -60,9 +60,9 @@ static pl_status alloc_block(pl_decoder *d)
                                "the decoder's caches", &d->block));
     uint8_t *at = d->block;
     d->cache = (pl_act *)at;
-    d->logits = (float *)(at + cache);
-    d->device_slots = (int32_t *)(at + cache + logits);
-    d->device_positions = (int32_t *)(at + cache + logits + places);
+    d->logits = (float *)(void *)(at + cache);
+    d->device_slots = (int32_t *)(void *)(at + cache + logits);
+    d->device_positions = (int32_t *)(void *)(at + cache + logits + places);
     return PL_OK;
 }
 
