@@ -6,7 +6,8 @@
 
 static const char *const names[] = {"ok", "warn", "fail"};
 
-static void tell_json(health how, const char *what, const char *text, const char *remedy)
+static void tell_json(health how, const char *what, const char *text,
+                      const char *remedy)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "health", names[how]);
