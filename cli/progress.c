@@ -65,7 +65,9 @@ static void measure(progress *p, const pl_json *status)
         p->total += number(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += number(pl_json_at(paths, k), "step");
-        if (number(a, "tasks_done") >= number(a, "tasks"))
+        bool audits = false; /* somebody will do some of its tasks again */
+        pl_json_bool(pl_json_get(a, "audits_wait"), &audits);
+        if (number(a, "tasks_done") >= number(a, "tasks") && !audits)
             complete++;
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)

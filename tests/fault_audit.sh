@@ -46,7 +46,7 @@ echo "2. every task twice"
 take_data calm twice
 (run_job twice --set fleet.audit=1) >"$work/twice.out" 2>&1 || fail "the audited run"
 agreed=$(count 'audit.closed .*verdict=agreed' twice)
-[ "$agreed" -ge 20 ] || fail "only $agreed audits"
+[ "$agreed" -eq 25 ] || fail "$agreed audits of 25 tasks"
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
 grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
 facts twice || fail "its record"

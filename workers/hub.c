@@ -519,6 +519,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     note_pace(h, w, &rep, m->token, inner);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token);
+    h->done_ms = pl_now_ms();
     if (again)
         return audit ? hub_audit_done(h, audit, rep.worker, &digest) : PL_OK;
     /* The homes have the last word; this spares waiting for their news. */

@@ -11,7 +11,7 @@
  * its own updates counts for nothing. */
 #include "workers/hub_parts.h"
 
-enum { ASK_MS = 1000, FAILURES_MAX = 3 };
+enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3 };
 
 /* ---- which ---- */
 hub_audit *hub_audit_of(hub *h, uint64_t token)
@@ -266,7 +266,7 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->requests = pl_alloc((size_t)a->n_slots * sizeof *a->requests);
         h->stirred = true;
     }
-    a->listed = true;
+    a->listed = a->listed || h->in_state;
     a->home = home;
     a->n_there = row.n;
     return PL_OK;
@@ -373,14 +373,29 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
     p->n_granted++;
 }
 
+/* A worker's DONE may be here before its home's row: the next state has it. */
+static bool misses_rows(const hub *h)
+{
+    bool audits = h->n_audits > 0;
+    for (int v = 0; v < PL_VERDICT_COUNT; v++)
+        audits = audits || h->n_verdicts[v] > 0;
+    for (int i = 0; audits && i < h->options->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= h->done_ms)
+            return true;
+    return false;
+}
+
 /* Whether a job that has trained all of the arm should wait: somebody can do it. */
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 {
+    if (misses_rows(h))
+        return true;
     for (size_t i = 0; i < h->n_audits; i++) {
         const hub_audit *a = &h->audits[i];
         if (a->task.arm != arm)
             continue;
-        if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active)
+        bool known = !pl_hash_none(&a->row.results[0].digest);
+        if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active || !known)
             return true;
         for (int w = 0; w < h->n_workers; w++)
             if (!hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w))
@@ -428,6 +443,15 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
+/* Homes that are all there and know nothing of it will not learn it any more. */
+static void no_record(hub *h, hub_audit *a)
+{
+    if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
+        give_up(a, "the homes have no record of its updates");
+        count(h, a);
+    }
+}
+
 /* What a home may not have heard is said again; what is missing is asked for again. */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
@@ -437,8 +461,10 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (a->lease.active && a->lease.deadline_ms <= now_ms)
             hub_audit_release(h, a, NULL);
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
-            now_ms - a->asked_ms > ASK_MS)
+            now_ms - a->asked_ms > ASK_MS) {
             PL_RETURN_IF(ask_updates(h, a, now_ms));
+            no_record(h, a);
+        }
         if ((closed || a->row.n > a->n_there) && now_ms - a->told_ms > ASK_MS)
             PL_RETURN_IF(tell_home(h, a, now_ms));
     }

@@ -183,6 +183,7 @@ static void note_applied(hub *h, hub_home *home)
     if (home->n_applied < home->n_records)
         return;
     hub_end_rows(h, (int)(home - h->homes));
+    home->fresh_ms = home->asked_ms;
     if (home->known || home->unknown_arms > 0)
         return;
     home->known = true;
@@ -206,7 +207,10 @@ static pl_status apply_next(hub *h, hub_home *home)
     size_t len = 0;
     const uint8_t *record =
         pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
-    PL_RETURN_IF(apply_record(h, home, record, len));
+    h->in_state = true;
+    pl_status status = apply_record(h, home, record, len);
+    h->in_state = false;
+    PL_RETURN_IF(status);
     note_applied(h, home);
     return PL_OK;
 }

@@ -31,6 +31,7 @@ typedef struct hub_audit {
     int n_slots;
     pl_hash *hashes; /* [n_slots] of the updates that the homes took; none: not known */
     uint64_t *requests; /* [n_slots] that ask for them */
+    int n_asked;
     int64_t asked_ms, told_ms;
     bool listed, was_listed; /* in the home's newest state, and the one before */
 } hub_audit;
@@ -85,6 +86,7 @@ typedef struct hub_home {
     bool welcome;      /* HELLO answered since the home was last heard of */
     int64_t heard_ms;  /* any message */
     int64_t asked_ms;  /* last HELLO or GET_STATE */
+    int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* pieces of STATE_IS received so far */
     pl_reader records; /* of the whole, while it is applied, some at a time */
     size_t n_records, n_applied; /* equal: nothing is left of it */
@@ -111,6 +113,8 @@ typedef struct hub {
     hub_audit *audits;
     hub_fenced *fenced;
     size_t n_audits, n_fenced;
+    int64_t done_ms; /* last DONE: rows of that task may be on their way */
+    bool in_state;   /* a record of a state is being applied, not an event */
     uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub began */
     int64_t known_ms;                      /* when the state of all homes was known */
     char failure[1200]; /* why the run cannot go on; "" while it can */

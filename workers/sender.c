@@ -143,7 +143,7 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     const float *now = task->job.params + pl_topology_slot(s->topology, slot)->offset;
     local_update(s, start, now, p->update);
     if (pl_failpoint("worker.update.wrong") != PL_OK) /* a machine whose memory errs */
-        p->update[0] += 1e-3f;
+        p->update[0] = 0.5f * p->update[0] + 0.02f;
     PL_RETURN_IF(encode(task, s, slot, round, p, residual_of(task, slot)));
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
