@@ -55,12 +55,30 @@ static pl_status path_too_long(const char *path)
                    PL_PATH_MAX - 1);
 }
 
+/* A name is durable only when the folder that holds it is. */
+static pl_status sync_parent(const char *path)
+{
+    char folder[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        pl_copy_text(folder, sizeof folder, ".");
+    else
+        slash[slash == folder] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open the folder", folder);
+    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
+    close(fd);
+    return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
+}
+
 /* Another process may make the same folder at the same time: what counts is that it
  * is there afterwards. */
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return PL_OK;
+        return sync_parent(path);
     int cause = errno; /* the next call has its own */
     if (pl_path_is_folder(path))
         return PL_OK;
@@ -184,24 +202,6 @@ static pl_status write_synced(const char *path, const void *data, size_t len)
     if (close(fd) != 0 && status == PL_OK)
         status = failed("close", path);
     return status;
-}
-
-/* The rename is durable only when the folder that holds the name is. */
-static pl_status sync_parent(const char *path)
-{
-    char folder[PL_PATH_MAX];
-    pl_copy_text(folder, sizeof folder, path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        pl_copy_text(folder, sizeof folder, ".");
-    else
-        slash[slash == folder] = 0;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return failed("open the folder", folder);
-    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
-    close(fd);
-    return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
 
 pl_status pl_replace_file(const char *path, const void *data, size_t len)

@@ -9,7 +9,7 @@ extern "C" {
 
 bool pl_path_exists(const char *path);
 bool pl_path_is_folder(const char *path);
-PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p */
+PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p, durable */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);  /* absent is fine */
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
 

@@ -252,6 +252,8 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
 {
     PL_RETURN_IF(check_folder(call));
     pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
+    if (status == PL_OK && pl_store_mended(*out))
+        pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));
     if (status != PL_ERR_BUSY)
         return status;
     return pl_fail(PL_ERR_BUSY,

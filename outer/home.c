@@ -528,6 +528,8 @@ pl_status pl_home_run(const pl_home_options *options)
     h.counts.started_ms = pl_now_ms();
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
     h.epoch = pl_store_epoch(h.store);
+    if (pl_store_mended(h.store))
+        pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(h.store));
     PL_TRY(home_load(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])

@@ -34,6 +34,7 @@ static const struct {
 
 struct kv {
     rocksdb_t *db;
+    kv_mode mode;
     rocksdb_options_t *options, *record_options, *pack_options;
     rocksdb_column_family_handle_t *families[KV_FAMILY_COUNT];
     rocksdb_readoptions_t *read;
@@ -101,7 +102,9 @@ static void set_durability(rocksdb_options_t *o, kv_mode mode)
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
     rocksdb_options_set_create_missing_column_families(o, mode == KV_MAKE);
     rocksdb_options_set_wal_recovery_mode(
-        o, rocksdb_tolerate_corrupted_tail_records_recovery);
+        o, mode == KV_LOOK || mode == KV_MEND
+               ? rocksdb_point_in_time_recovery
+               : rocksdb_tolerate_corrupted_tail_records_recovery);
     rocksdb_options_set_paranoid_checks(o, 1);
     rocksdb_options_set_atomic_flush(o, 1);
     rocksdb_options_set_recycle_log_file_num(o, 0);
@@ -154,6 +157,10 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
         db->db = rocksdb_open_as_secondary_column_families(
             db->options, db->path, scratch, KV_FAMILY_COUNT, names, options,
             db->families, &error);
+    else if (mode == KV_LOOK)
+        db->db = rocksdb_open_for_read_only_column_families(
+            db->options, db->path, KV_FAMILY_COUNT, names, options, db->families, 0,
+            &error);
     else
         db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
                                               names, options, db->families, &error);
@@ -165,6 +172,7 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     pl_status status;
     *out = NULL;
     kv *db = pl_alloc(sizeof *db);
+    db->mode = mode;
     pl_copy_text(db->path, sizeof db->path, path);
     PL_TRY(make_options(db, mode));
     PL_TRY(open_database(db, mode, scratch));
@@ -202,6 +210,8 @@ void kv_close(kv **handle, bool abandon)
 pl_status kv_refresh(kv *db)
 {
     char *error = NULL;
+    if (db->mode != KV_FOLLOW)
+        return PL_OK;
     rocksdb_try_catch_up_with_primary(db->db, &error);
     return error ? failed("follow the writer of", db->path, error) : PL_OK;
 }

@@ -5,7 +5,8 @@
  *
  *  - The write-ahead log is read back in the mode that refuses damage (a torn tail
  *    alone is forgiven), closed logs are tracked in the manifest, and every flush and
- *    compaction is read back. The default mode drops synced commits silently.
+ *    compaction is read back. The default mode drops synced commits silently: only a
+ *    caller that has proved that nothing is lost may ask for it (KV_MEND).
  *  - The pack family holds chunks of up to 1 MiB under keys that only rise, so its
  *    files never overlap and compaction moves instead of rewriting. A chunk that dies
  *    young is cancelled by its single deletion before it reaches a file at all.
@@ -47,9 +48,11 @@ typedef struct kv_slice {
 } kv_slice;
 
 typedef enum kv_mode {
-    KV_MAKE,  /* read and write; makes the database if it is not there */
-    KV_WRITE, /* read and write */
-    KV_FOLLOW /* reads beside a writer; `scratch` is a private folder for its log */
+    KV_MAKE,   /* read and write; makes the database if it is not there */
+    KV_WRITE,  /* read and write */
+    KV_FOLLOW, /* reads beside a writer; `scratch` is a private folder for its log */
+    KV_LOOK, /* reads alone what lies before the log's first damage; changes nothing */
+    KV_MEND  /* read and write; drops the log from its first damage on */
 } kv_mode;
 
 typedef struct kv kv;
@@ -61,7 +64,7 @@ PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scra
 /* `abandon` leaves RocksDB's objects alone: after a failed write its own assertions
  * abort the process while closing. */
 void kv_close(kv **db, bool abandon);
-PL_MUST_CHECK pl_status kv_refresh(kv *db); /* FOLLOW: catch up */
+PL_MUST_CHECK pl_status kv_refresh(kv *db); /* FOLLOW: catch up; else nothing */
 
 /* A value that is not copied; data is NULL if there is no such key. Every kv_get
  * that returned OK is answered by kv_unpin. */

@@ -4,6 +4,11 @@
 #include <sys/stat.h>
 #include <dirent.h>
 
+const char *pl_store_mended(const pl_store *store)
+{
+    return store->mended[0] ? store->mended : NULL;
+}
+
 uint64_t pl_store_epoch(const pl_store *store)
 {
     return store->epoch;

@@ -59,6 +59,9 @@ PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
  * to pl_store_open. One that is there must be on that engine: ERR_EXISTS. */
 PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
 PL_MUST_CHECK pl_status pl_store_check_engine(const char *place); /* its spelling */
+/* What was wrong with the log that opening for writing has mended: the tail that a
+ * power cut leaves of commits that nobody was told of. NULL if nothing was. */
+const char *pl_store_mended(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 PL_MUST_CHECK pl_status

@@ -115,6 +115,26 @@ done:
     return status;
 }
 
+/* Also where commits follow that nobody was told of: what was told is among them. */
+static pl_status check_marked_row(const pl_store *store, const watermark *mark)
+{
+    row_key key = key_of_number(mark->sequence);
+    kv_pin pin;
+    pl_hash hash = {{0}};
+    if (mark->sequence == 0)
+        return PL_OK;
+    PL_RETURN_IF(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    if (pin.data)
+        pl_hash_of("log", pin.data, pin.len, &hash);
+    kv_unpin(&pin);
+    if (pl_hash_equal(&hash, &mark->log))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "commit %llu of the store %s is not the one that was acknowledged; "
+                   "restore it from a copy",
+                   (unsigned long long)mark->sequence, store->folder);
+}
+
 /* The hash is not compared by readers: the writer may have committed in between. */
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
@@ -127,14 +147,7 @@ static pl_status check_mark(const pl_store *store, const watermark *mark)
             store->folder, (unsigned long long)store->sequence,
             (unsigned long long)store->epoch, (unsigned long long)mark->sequence,
             (unsigned long long)mark->epoch);
-    if (store->sequence == mark->sequence && store->mode != PL_STORE_READ &&
-        !pl_hash_equal(&store->log_hash, &mark->log))
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "commit %llu of the store %s is not the one that was acknowledged; "
-            "restore it from a copy",
-            (unsigned long long)store->sequence, store->folder);
-    return PL_OK;
+    return store->mode == PL_STORE_READ ? PL_OK : check_marked_row(store, mark);
 }
 
 /* ---- writers ---- */
@@ -215,6 +228,43 @@ static pl_status check_format(pl_store *store)
     return status;
 }
 
+static pl_status check_state(pl_store *store, bool marked, const watermark *mark)
+{
+    PL_RETURN_IF(load_state(store));
+    PL_RETURN_IF(check_chain(store));
+    return marked ? check_mark(store, mark) : PL_OK;
+}
+
+/* Whether all that was acknowledged lies before the log's first damage. It is read into
+ * memory only: a database that has lost something stays as it was found. */
+static pl_status prove_nothing_lost(pl_store *store, const char *database,
+                                    const watermark *mark)
+{
+    pl_status status = kv_open(database, KV_LOOK, NULL, &store->db);
+    if (status == PL_OK)
+        status = check_state(store, true, mark);
+    kv_close(&store->db, false);
+    return status;
+}
+
+/* A power cut may leave a log that is as long as it was to become but lacks bytes of
+ * its last records. RocksDB cannot tell that from damage to commits that were synced;
+ * the mark can, for it is flushed after a commit and before anybody is told. So damage
+ * that lies wholly behind the mark is cut off, and any other is refused. */
+static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
+{
+    char damage[sizeof store->mended];
+    pl_copy_text(damage, sizeof damage, pl_last_error());
+    if (prove_nothing_lost(store, database, mark) != PL_OK) {
+        char loss[512];
+        pl_copy_text(loss, sizeof loss, pl_last_error());
+        return pl_fail(PL_ERR_DAMAGED, "%s (%s)", loss, damage);
+    }
+    PL_RETURN_IF(kv_open(database, KV_MEND, NULL, &store->db));
+    pl_copy_text(store->mended, sizeof store->mended, damage);
+    return PL_OK;
+}
+
 /* A store with a mark has had commits: then a missing database is damage, and not made
  * anew. */
 static pl_status open_writer(pl_store *store)
@@ -227,11 +277,11 @@ static pl_status open_writer(pl_store *store)
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
     PL_RETURN_IF(check_recovery_space(store, database));
-    PL_RETURN_IF(kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db));
-    PL_RETURN_IF(load_state(store));
-    PL_RETURN_IF(check_chain(store));
-    if (marked)
-        PL_RETURN_IF(check_mark(store, &mark));
+    pl_status status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
+    if (status == PL_ERR_DAMAGED && marked)
+        status = mend_log(store, database, &mark);
+    PL_RETURN_IF(status);
+    PL_RETURN_IF(check_state(store, marked, &mark));
     PL_RETURN_IF(remote_open(store->folder, true, &store->remote));
     if (!store->remote)
         return raise_epoch(store);
@@ -269,6 +319,15 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
     return PL_OK;
 }
 
+/* Nobody may have mended the log since the power went: then what lies before the damage
+ * is shown, which the mark proves to be enough, and nothing can follow. */
+static pl_status open_follower(pl_store *store, const char *database)
+{
+    pl_status status = kv_open(database, KV_FOLLOW, store->scratch, &store->db);
+    store->frozen = status == PL_ERR_DAMAGED;
+    return store->frozen ? kv_open(database, KV_LOOK, NULL, &store->db) : status;
+}
+
 /* The mark was read before the database, so the database must reach it. One that was
  * opened in the middle of a change of files may never: it is opened once more. */
 static pl_status open_at_mark(pl_store *store, const char *database,
@@ -276,7 +335,7 @@ static pl_status open_at_mark(pl_store *store, const char *database,
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
         kv_close(&store->db, false);
-        PL_RETURN_IF(kv_open(database, KV_FOLLOW, store->scratch, &store->db));
+        PL_RETURN_IF(open_follower(store, database));
         PL_RETURN_IF(follow(store, mark->sequence, mark->epoch));
         if (check_mark(store, mark) == PL_OK)
             return PL_OK;
@@ -284,13 +343,11 @@ static pl_status open_at_mark(pl_store *store, const char *database,
     return check_mark(store, mark);
 }
 
-static pl_status open_reader(pl_store *store)
+static pl_status show_newest(pl_store *store)
 {
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    uint64_t incompat;
-    PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     if (!marked)
         return pl_fail(
@@ -298,10 +355,16 @@ static pl_status open_reader(pl_store *store)
             "the store %s is still being made (or lost its file HWM); try again, "
             "or open it for writing once",
             store->folder);
-    PL_RETURN_IF(remote_open(store->folder, false, &store->remote));
+    return open_at_mark(store, pl_join(path, store->folder, "db"), &mark);
+}
+
+static pl_status open_reader(pl_store *store)
+{
+    uint64_t incompat;
+    PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
     PL_RETURN_IF(make_scratch(store));
-    pl_join(path, store->folder, "db");
-    return open_at_mark(store, path, &mark);
+    PL_RETURN_IF(show_newest(store));
+    return remote_open(store->folder, false, &store->remote);
 }
 
 pl_status pl_store_refresh(pl_store *store)
@@ -310,6 +373,8 @@ pl_status pl_store_refresh(pl_store *store)
         return PL_OK;
     if (store->n_parts > 0)
         return parts_refresh(store);
+    if (store->frozen)
+        return show_newest(store);
     uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_RETURN_IF(kv_refresh(store->db));
     return follow(store, sequence, epoch);

@@ -35,6 +35,19 @@ target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-mi
 pl_job_test(fault_io "fault;store" fault_io.sh ${tools} $<TARGET_FILE:interpose>
   ${CMAKE_BINARY_DIR}/fault_io short)
 
+# Power cuts, played from a trace of what a process wrote.
+if(TARGET pl_store)
+  add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/power_trace.c)
+  target_include_directories(power_trace PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(power_trace PRIVATE _GNU_SOURCE)
+  target_compile_options(power_trace PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
+  add_executable(power_cut power_cut.c power_model.c)
+  target_link_libraries(power_cut pl_store)
+  add_test(NAME fault_power COMMAND power_cut play ${CMAKE_BINARY_DIR}/fault_power
+    $<TARGET_FILE:power_trace> 25 40 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(fault_power PROPERTIES LABELS "fault;store" TIMEOUT 300)
+endif()
+
 # Fuzz targets: tests/fuzz_X.c has one function. With PL_FUZZ (clang) it becomes a
 # program of libFuzzer; else fuzz_driver.c changes its seeds at random, as a test.
 option(PL_FUZZ "Fuzz targets for libFuzzer instead of tests; needs clang" OFF)

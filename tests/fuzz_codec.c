@@ -6,7 +6,7 @@
 #include "outer/change.h"
 #include <stdlib.h>
 
-enum { N = 700 };
+enum { N = 100 }; /* few, so that inputs are short and many */
 
 static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
 {

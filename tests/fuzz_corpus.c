@@ -1,12 +1,42 @@
 /* folder: corpus
  *
- * What users give as text: JSON lines, plain text, compressed or not; JSON alone. */
-#include "corpus/corpus.h"
+ * What users give as text: JSON lines, plain text; JSON alone. The reader is part of
+ * this file, so that it reads from memory (fuzz_stream.c reads compressed files). */
+#define text_stream_open  fuzz_stream_open
+#define text_stream_read  fuzz_stream_read
+#define text_stream_close fuzz_stream_close
+#include "corpus/reader.c"
 #include "tests/fuzz.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "corpus/corpus.h"
+
+/* Pieces are short, so that lines and characters are cut. */
+struct text_stream {
+    const uint8_t *at;
+    size_t left;
+};
+static text_stream stream;
+
+pl_status fuzz_stream_open(const char *path, text_stream **out)
+{
+    (void)path;
+    *out = &stream;
+    return PL_OK;
+}
+
+pl_status fuzz_stream_read(text_stream *from, size_t max, pl_buf *out, bool *end)
+{
+    size_t n = from->left < 100 ? from->left : 100;
+    *end = n == 0 || max == 0;
+    pl_buf_append(out, from->at, n);
+    from->at += n;
+    from->left -= n;
+    return PL_OK;
+}
+
+void fuzz_stream_close(text_stream **from)
+{
+    *from = NULL;
+}
 
 static pl_status on_document(void *context, const pl_document *document)
 {
@@ -16,35 +46,11 @@ static pl_status on_document(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* Names choose how a file is read; each leads to the same file in memory. */
-static const char *const names[] = {"in.jsonl", "in.txt", "in.jsonl.zst", "in.md"};
-static char folder[] = "/tmp/pathloom-fuzz-XXXXXX";
-static int fd = -1;
-
-static void remove_names(void)
-{
-    char path[PL_PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unlink(pl_join(path, folder, names[i]));
-    rmdir(folder);
-}
-
-static void make_names(void)
-{
-    char path[PL_PATH_MAX], target[64];
-    if (!mkdtemp(folder))
-        abort();
-    fd = memfd_create("fuzz", 0);
-    snprintf(target, sizeof target, "/proc/self/fd/%d", fd);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (symlink(target, pl_join(path, folder, names[i])) != 0)
-            abort();
-    atexit(remove_names);
-}
+/* Names choose how a file is read. */
+static const char *const names[] = {"in.jsonl", "in.txt", "in.jsonl.zst", "-"};
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
-    char path[PL_PATH_MAX];
     size_t bytes = 0;
     pl_json *json;
     if (len < 1)
@@ -54,26 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
             pl_json_destroy(&json);
         return 0;
     }
-    if (fd < 0)
-        make_names();
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, input + 1, len - 1, 0) != (ssize_t)len - 1)
-        abort();
-    (void)pl_documents_read(pl_join(path, folder, names[input[0] % 4]), on_document,
-                            &bytes, NULL);
+    stream = (text_stream){input + 1, len - 1};
+    (void)pl_documents_read(names[input[0] % 4], on_document, &bytes, NULL);
     return 0;
-}
-
-static void give_compressed(void (*give)(const void *, size_t), const char *text)
-{
-    pl_buf seed = {0};
-    pl_buf_append(&seed, "\2", 1);
-    pl_buf packed = {0};
-    if (pl_zip(text, strlen(text), 3, &packed) == PL_OK) {
-        pl_buf_append(&seed, packed.data, packed.len);
-        give(seed.data, seed.len);
-    }
-    pl_buf_destroy(&packed);
-    pl_buf_destroy(&seed);
 }
 
 void fuzz_seeds(void (*give)(const void *, size_t))
@@ -92,5 +81,4 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     static const char json[] = "\7{\"a\":[{\"b\":{}},-1e-3,\"\\n\"]}";
     give(plain, sizeof plain - 1);
     give(json, sizeof json - 1);
-    give_compressed(give, lines);
 }

@@ -25,7 +25,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-/* A model of the words of one sentence, and no model at all. */
+/* Six pieces of a BPE model, by hand: short, so that most changes meet something. */
+static void seed_small(void (*give)(const void *, size_t), uint8_t kind)
+{
+    static const char *const pieces[] = {"<unk>", "<s>", "\xe2\x96\x81",
+                                         "e",     "t",   "he"};
+    static const uint8_t types[] = {2, 3, 1, 1, 1, 1};
+    const uint8_t trainer[] = {0x12, 2, 0x18, kind};
+    pl_buf model = {0};
+    for (size_t i = 0; i < sizeof types; i++) {
+        uint8_t n = (uint8_t)strlen(pieces[i]);
+        const uint8_t open[] = {0x0a, (uint8_t)(n + 9), 0x0a, n};
+        const uint8_t close[] = {0x15, 0, 0, 0x80, 0x3f, 0x18, types[i]};
+        pl_buf_append(&model, open, sizeof open);
+        pl_buf_append(&model, pieces[i], n);
+        pl_buf_append(&model, close, sizeof close);
+    }
+    pl_buf_append(&model, trainer, sizeof trainer);
+    give(model.data, model.len);
+    pl_buf_destroy(&model);
+}
+
+/* A model of the words of one sentence, small ones, and no model at all. */
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     char text[4096], path[] = "/tmp/pathloom-fuzz-XXXXXX";
@@ -41,5 +62,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     close(fd);
     unlink(path);
     pl_buf_destroy(&model);
+    seed_small(give, 1);
+    seed_small(give, 2);
     give("\x0a\x00", 2);
 }

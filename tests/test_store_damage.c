@@ -445,6 +445,80 @@ static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
     pl_buf_destroy(&t.before);
 }
 
+/* The log becomes longer than it was, without the bytes: as a file system leaves it
+ * that had written the new length only. */
+static void end_with_zeros(const char *log, off_t cut, off_t length)
+{
+    assert_int_equal(truncate(log, cut), 0);
+    assert_int_equal(truncate(log, length), 0);
+}
+
+/* Readers and then a writer find all but the last commit; the second writer finds
+ * nothing to mend. */
+static void assert_mended(const char *folder)
+{
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_true(has_ref(store, "first") && !has_ref(store, "last"));
+    pl_store *writer = open_store(folder, PL_STORE_WRITE);
+    assert_non_null(pl_store_mended(writer));
+    assert_non_null(strstr(pl_store_mended(writer), "db"));
+    assert_int_equal(pl_store_sequence(writer), N_VERSIONS + 1);
+    assert_true(has_ref(writer, "first") && !has_ref(writer, "last"));
+    pl_txn *txn = begin(writer);
+    assert_ok(pl_txn_put_ref(txn, "next", "a/x@3"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_refresh(store)); /* it follows again */
+    assert_true(has_ref(store, "next"));
+    pl_store_close(&writer);
+    pl_store_close(&store);
+    store = open_store(folder, PL_STORE_WRITE);
+    assert_null(pl_store_mended(store));
+    assert_true(has_ref(store, "next"));
+    pl_store_close(&store);
+}
+
+static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **state)
+{
+    tail t;
+    int n = 0;
+    make_tail(*state, &t);
+    for (off_t at = t.start + 8; at < t.end; at += 9, n++) {
+        end_with_zeros(copy_tail(&t, true), at, t.end);
+        assert_mended(t.bad);
+        flip(copy_tail(&t, true), (long)at, (uint8_t)(1u << at % 8));
+        assert_mended(t.bad);
+    }
+    print_message("%d tails of zeros and %d flips mended\n", n, n);
+    assert_true(n > 10);
+    pl_buf_destroy(&t.before);
+}
+
+/* Refused by readers and writers, and left as it is: what is there can be looked at. */
+static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
+{
+    tail t;
+    pl_buf before = {0}, after = {0};
+    make_tail(*state, &t);
+    for (off_t at = t.start; at < t.end; at += 4) {
+        const char *log = copy_tail(&t, false);
+        end_with_zeros(log, at, t.end + 4096);
+        assert_ok(pl_read_file(log, &before));
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_says("lost commits");
+        if ((at - t.start) % 16 > 0)
+            continue;
+        assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
+        if (at > t.start + 7) { /* a header of zeros is an end */
+            assert_ok(pl_read_file(log, &after));
+            assert_int_equal(before.len, after.len);
+            assert_memory_equal(before.data, after.data, before.len);
+        }
+    }
+    pl_buf_destroy(&t.before);
+    pl_buf_destroy(&before);
+    pl_buf_destroy(&after);
+}
+
 /* ---- failing writes; the process is spoilt afterwards, so each has its own ---- */
 static int run_self(const char *role, const char *folder)
 {
@@ -564,6 +638,8 @@ int main(int argc, char **argv)
         store_test(a_flipped_bit_in_any_file_never_gives_wrong_data),
         store_test(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged),
         store_test(a_flip_in_any_byte_of_the_last_commit_is_refused),
+        store_test(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds),
+        store_test(the_same_tail_is_refused_if_it_was_acknowledged),
         store_test(after_a_failed_write_only_reading_goes_on),
         store_test(a_full_disk_is_noticed_before_the_commit),
     };

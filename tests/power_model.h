@@ -1,0 +1,48 @@
+/* A disk that keeps no promise but that of fsync, played from a trace.
+ *
+ * A file is a list of writes, of which those before its last fsync are on disk. A
+ * folder is a list of entries made and removed, likewise: a new or renamed file has its
+ * name only after an fsync of the folder. What is not flushed may be there in part: as
+ * a prefix whose last write is torn between sectors of 512 bytes; as any of its
+ * sectors, the others holding what was there before (zeros in a file that became
+ * longer); not at all. Every file and every folder decides for itself. An fsync of a
+ * file does not make its name durable: disks promise more, so what survives here
+ * survives there. */
+#ifndef PL_TESTS_POWER_MODEL_H
+#define PL_TESTS_POWER_MODEL_H
+#include "base/base.h"
+
+typedef struct power_model power_model;
+
+/* Begins with what lies in `folder`, all of it flushed, or with nothing if it is NULL.
+ */
+power_model *power_model_create(const char *folder);
+void power_model_destroy(power_model **model);
+
+/* What power_model_step goes through; borrowed. Gives the number of entries. */
+uint64_t power_model_take(power_model *model, const pl_buf *trace);
+void power_model_step(power_model *model); /* plays the next entry, if there is one */
+
+/* Whether a file holds bytes that were not flushed: there cuts differ most. */
+bool power_model_loose(const power_model *model);
+
+/* The bytes of a file as they are, flushed or not; NULL if there is none. Lives until
+ * the next step. */
+const pl_buf *power_model_file(power_model *model, const char *path);
+
+/* What a power cut leaves now. */
+typedef enum power_loss {
+    POWER_NOTHING_MORE, /* only what was flushed */
+    POWER_ALL,          /* everything */
+    POWER_PREFIX,       /* of each file and folder a prefix, torn between sectors */
+    POWER_SECTORS,      /* of each file any sectors; of each folder a prefix */
+    POWER_LENGTH,       /* files have their length, but zeros or old bytes for data */
+    POWER_LOSSES
+} power_loss;
+const char *power_loss_name(power_loss loss);
+
+/* Writes it into `folder`, which is made. Equal seeds give equal folders. */
+PL_MUST_CHECK pl_status power_model_cut(power_model *model, power_loss loss,
+                                        uint64_t seed, const char *folder);
+
+#endif

@@ -1,0 +1,25 @@
+/* What power_trace.c writes down and power_model.c reads: one entry a call that
+ * changes files under POWER_ROOT, in the order in which they happened. */
+#ifndef PL_TESTS_POWER_TRACE_H
+#define PL_TESTS_POWER_TRACE_H
+#include <stdint.h>
+
+typedef enum power_kind {
+    POWER_OPEN,      /* fd; text: path */
+    POWER_CUT_SHORT, /* fd, offset: the new length */
+    POWER_WRITE,     /* fd, offset; text: the bytes */
+    POWER_SYNC,      /* fd */
+    POWER_RENAME,    /* text: from, 0, to */
+    POWER_REMOVE,    /* text: path of a file or folder */
+    POWER_FOLDER     /* text: path of a new folder */
+} power_kind;
+
+/* Paths begin behind POWER_ROOT and its slash; the root itself is "". */
+typedef struct power_entry {
+    uint32_t kind;
+    int32_t fd;
+    uint64_t offset;
+    uint64_t len; /* of the text that follows */
+} power_entry;
+
+#endif
