@@ -72,8 +72,13 @@ const store_verb store_verbs[] = {
      "up "
      "to this one. Exit status 65 if one is not what its sources make, 66 if its "
      "sources "
-     "are not there.",
-     1, 1, TAKES(HISTORY), true, store_verify},
+     "are not there. With --tasks, each task that contributed is trained once more, "
+     "with "
+     "all phases of its path before it, and its update compared; this takes as long as "
+     "that training took, needs the versions that it began with and a machine of the "
+     "same kind, and tells nothing of methods whose paths keep parameters of their "
+     "own.",
+     1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
      "All of them, or one tensor, named as diff does. With --object the bytes of an "
      "object instead.",
@@ -111,6 +116,12 @@ const store_verb store_verbs[] = {
      1, 2, 0, true, store_push},
     {"pull", "FOLDER [MODULE|ARM|TAG]", "the same from another store to this one",
      "Needs the job to be stopped.", 1, 2, 0, false, store_pull},
+    {"export", "--out DIR", "a path for transformers, vLLM or llama.cpp",
+     "The same as `pathloom export`; `pathloom export --help` lists its options.", 0, 0,
+     0, false, NULL},
+    {"import", "MODEL --out FILE", "a Llama model as the base of a new run",
+     "The same as `pathloom import`; `pathloom import --help` lists its options.", 0, 0,
+     0, false, NULL},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
@@ -271,9 +282,24 @@ static pl_status run(store_call *call)
     return call->verb->run(call);
 }
 
+/* Commands of their own, which people look for here, too. */
+static bool is_command(const store_verb *v)
+{
+    return !v->run;
+}
+
+static int run_command(int argc, char **argv)
+{
+    return strcmp(argv[0], "export") == 0 ? cmd_export(argc, argv)
+                                          : cmd_import(argc, argv);
+}
+
 int cmd_store(int argc, char **argv)
 {
     store_call call;
+    for (size_t i = 0; argc > 1 && i < n_store_verbs; i++)
+        if (is_command(&store_verbs[i]) && strcmp(argv[1], store_verbs[i].name) == 0)
+            return run_command(argc - 1, argv + 1);
     if (argc == 2 && (!strcmp(argv[1], "--man") || !strcmp(argv[1], "--completion")))
         return store_explain(argc, argv);
     pl_status status = parse(argc, argv, &call);

@@ -25,6 +25,7 @@
     X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
     X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
     X(HISTORY, "history", NULL, "added up over all versions up to this one")           \
+    X(TASKS, "tasks", NULL, "train the tasks that made it once more, too")             \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "the bytes of an object instead of a module")            \
     X(FORCE, "force", NULL, "replace what is there")                                   \
@@ -54,7 +55,7 @@ typedef struct store_verb {
     int min_words, max_words;
     unsigned takes; /* 1 << store_option, beside run, store and json */
     bool reads;     /* the store is opened before `run`, for reading */
-    pl_status (*run)(store_call *call);
+    pl_status (*run)(store_call *call); /* NULL: a command of its own, too */
 } store_verb;
 extern const store_verb store_verbs[];
 extern const size_t n_store_verbs;

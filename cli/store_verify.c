@@ -1,27 +1,32 @@
 /* pathloom store verify: recomputes outer steps and compares hashes. */
+#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
-#include "outer/outer.h"
+#include "workers/workers.h"
 
 typedef enum verdict { VERDICT_SAME, VERDICT_OTHER, VERDICT_UNKNOWN } verdict;
+
+static const char *const verdicts[] = {"same", "other", "unknown"};
 
 typedef struct verification {
     store_call *call;
     uint64_t n[VERDICT_UNKNOWN + 1];
     char why[1024]; /* the newest that could not be told, or is another */
+    run r;          /* with --tasks: how its workers compute; */
+    pl_arm arm;     /* the arm, */
+    pl_topology *topology;
 } verification;
 
 static void print_verdict(const verification *w, const pl_version *v, verdict which,
                           const pl_replay *got)
 {
-    static const char *const words[] = {"same", "other", "unknown"};
     char is[PL_HASH_TEXT], made[PL_HASH_TEXT];
     if (w->call->json) {
         pl_json *line = pl_json_object();
         pl_json_set_text(line, "module", v->module);
         print_set_count(line, "version", v->number);
-        pl_json_set_text(line, "verdict", words[which]);
+        pl_json_set_text(line, "verdict", verdicts[which]);
         print_set_hash(line, "hash", &v->params);
         print_set_hash(line, "recomputed", &got->params);
         if (which != VERDICT_SAME)
@@ -61,6 +66,95 @@ static pl_status verify_version(verification *w, const pl_version *v)
     return PL_OK;
 }
 
+/* ---- tasks ---- */
+static void print_task(const verification *w, const pl_version *v,
+                       const pl_contribution *c, verdict which, const pl_hash *got)
+{
+    char task[96], is[PL_HASH_TEXT], made[PL_HASH_TEXT];
+    pl_arm_path_name(&w->arm, w->topology, (int)c->path, (int)c->replica, task);
+    if (w->call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_text(line, "module", v->module);
+        print_set_count(line, "version", v->number);
+        pl_json_set_text(line, "task", task);
+        print_set_count(line, "phase", (uint64_t)c->phase);
+        pl_json_set_text(line, "worker", c->worker);
+        pl_json_set_text(line, "verdict", verdicts[which]);
+        print_set_hash(line, "update", &c->update);
+        print_set_hash(line, "recomputed", got);
+        if (which != VERDICT_SAME)
+            pl_json_set_text(line, "reason", w->why);
+        say_json(line);
+        return;
+    }
+    printf("%s@%llu  task %s phase %lld of %s  update %s  trained again %s  %s\n",
+           v->module, (unsigned long long)v->number, task, (long long)c->phase,
+           c->worker, print_brief(&c->update, is), print_brief(got, made),
+           which == VERDICT_SAME ? "the same" : w->why);
+}
+
+/* What a relay has added up is nobody's own. */
+static bool is_sum(const pl_version *v, int index)
+{
+    for (int i = 0; i < v->n_contributions; i++)
+        if (i != index &&
+            pl_hash_equal(&v->contributions[i].update, &v->contributions[index].update))
+            return true;
+    return false;
+}
+
+static pl_status verify_task(verification *w, const pl_version *v, int index)
+{
+    const pl_contribution *c = &v->contributions[index];
+    const config *cfg = &w->r.cfg;
+    pl_backend_options backend = {.name = cfg->backend,
+                                  .n_threads = (int)cfg->threads,
+                                  .precision = cfg->precision};
+    pl_hash got = {{0}};
+    verdict which = VERDICT_SAME;
+    pl_status status = is_sum(v, index)
+                           ? pl_fail(PL_ERR_NOT_FOUND, "a relay has added it to others")
+                           : pl_task_retrain(w->call->store, &w->arm, w->topology,
+                                             v->module, c, &backend, &got);
+    if (status == PL_ERR_NOT_FOUND) {
+        which = VERDICT_UNKNOWN;
+        pl_copy_text(w->why, sizeof w->why, pl_last_error());
+    } else if (status != PL_OK)
+        return status;
+    else if (!pl_hash_equal(&c->update, &got)) {
+        which = VERDICT_OTHER;
+        pl_copy_text(w->why, sizeof w->why, "another update than the worker sent");
+    }
+    w->n[which]++;
+    print_task(w, v, c, which, &got);
+    return PL_OK;
+}
+
+static pl_status verify_tasks(verification *w, const char *module, uint64_t number)
+{
+    pl_version v;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(pl_store_get_version(w->call->store, module, number, &v));
+    if (v.n_contributions == 0)
+        status = pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by tasks: %s", module,
+                         (unsigned long long)number, v.method);
+    for (int i = 0; i < v.n_contributions && status == PL_OK; i++)
+        status = verify_task(w, &v, i);
+    pl_version_clear(&v);
+    return status;
+}
+
+static pl_status open_tasks(verification *w, const char *module)
+{
+    char arm[PL_ARM_NAME_MAX];
+    if (w->call->values[STORE_OPT_STORE])
+        return pl_fail(PL_ERR_USAGE, "store verify --tasks needs --run instead of "
+                                     "--store: the run says how its workers compute");
+    PL_RETURN_IF(run_look(w->call->values[STORE_OPT_RUN], &w->r));
+    snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
+    return store_arm(w->call->store, arm, &w->arm, &w->topology);
+}
+
 static pl_status verify_number(verification *w, const char *module, uint64_t number)
 {
     pl_version v;
@@ -70,26 +164,45 @@ static pl_status verify_number(verification *w, const char *module, uint64_t num
     return status;
 }
 
+static pl_status verify_one(verification *w, const char *module, uint64_t number)
+{
+    PL_RETURN_IF(verify_number(w, module, number));
+    return w->topology ? verify_tasks(w, module, number) : PL_OK;
+}
+
 static pl_status judge(const verification *w)
 {
     if (w->n[VERDICT_OTHER] > 0)
-        return pl_fail(PL_ERR_DAMAGED, "%llu versions are not what made them",
-                       (unsigned long long)w->n[VERDICT_OTHER]);
+        return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
+                       (unsigned long long)w->n[VERDICT_OTHER],
+                       w->topology ? "versions or updates are" : "versions are");
     if (w->n[VERDICT_SAME] == 0)
         return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
     return PL_OK;
 }
 
-pl_status store_verify(store_call *call)
+static pl_status verify(verification *w)
 {
     module_at at;
     bool versioned;
-    verification w = {.call = call};
+    store_call *call = w->call;
     PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
+    if (call->values[STORE_OPT_TASKS])
+        PL_RETURN_IF(open_tasks(w, at.module));
     if (!call->values[STORE_OPT_HISTORY])
-        PL_RETURN_IF(verify_number(&w, at.module, at.number));
+        PL_RETURN_IF(verify_one(w, at.module, at.number));
     else
         for (uint64_t n = 1; n <= at.number; n++)
-            PL_RETURN_IF(verify_number(&w, at.module, n));
-    return judge(&w);
+            PL_RETURN_IF(verify_one(w, at.module, n));
+    return judge(w);
+}
+
+pl_status store_verify(store_call *call)
+{
+    verification w = {.call = call, .r.lock = -1};
+    pl_status status = verify(&w);
+    pl_topology_destroy(&w.topology);
+    pl_arm_clear(&w.arm);
+    run_close(&w.r);
+    return status;
 }

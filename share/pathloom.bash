@@ -8,7 +8,7 @@ _pathloom_store() {
         COMPREPLY=($(compgen -d -- "$word")); return;;
     esac
     if [ "$COMP_CWORD" -eq 2 ]; then
-        COMPREPLY=($(compgen -W 'ls log show stat diff fsck gc tag rollback blame verify cat init pack migrate backup restore push pull' -- "$word"))
+        COMPREPLY=($(compgen -W 'ls log show stat diff fsck gc tag rollback blame verify cat init pack migrate backup restore push pull export import' -- "$word"))
         return
     fi
     case ${COMP_WORDS[2]} in
@@ -18,7 +18,7 @@ _pathloom_store() {
     tag) options="$options --note --arm --delete --force" ;;
     rollback) options="$options --to" ;;
     blame) options="$options --history" ;;
-    verify) options="$options --history" ;;
+    verify) options="$options --history --tasks" ;;
     cat) options="$options --format --object" ;;
     init) options="$options --engine" ;;
     backup) options="$options --quick --force" ;;

@@ -14,8 +14,10 @@ static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out
     if (out->data && out->len == chunk->stored)
         return PL_OK;
     kv_unpin(out);
-    return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from pack %llu",
-                   (unsigned long long)chunk->pack);
+    return pl_fail(
+        PL_ERR_DAMAGED,
+        "its bytes are missing from pack %llu; restore the store from a copy",
+        (unsigned long long)chunk->pack);
 }
 
 /* What the chunk lies as, from wherever it lies. */
@@ -45,7 +47,9 @@ static pl_status load_base(row_source from, const chunk_record *chunk, int i, in
     bool found = false;
     PL_RETURN_IF(chunk_read(from, &chunk->bases[i], &base, &found));
     if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
-        return pl_fail(PL_ERR_DAMAGED, "what it is relative to is not there");
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "what it is relative to is not there; restore the store from a copy");
     return load_at(from, &chunk->bases[i], &base, depth + 1, out);
 }
 
@@ -89,7 +93,8 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
     if (out->len == chunk->bytes && pl_hash_equal(&got, id))
         return PL_OK;
     chunk_close(out);
-    return pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash");
+    return pl_fail(PL_ERR_DAMAGED,
+                   "its bytes do not have its hash; restore the store from a copy");
 }
 
 static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
@@ -98,10 +103,13 @@ static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
     bool found = false;
     PL_RETURN_IF(chunk_read(from, id, out, &found));
     if (!found)
-        return pl_fail(PL_ERR_DAMAGED, "its row is missing");
+        return pl_fail(PL_ERR_DAMAGED,
+                       "its row is missing; restore the store from a copy");
     if (out->bytes != expected)
-        return pl_fail(PL_ERR_DAMAGED, "it has %llu bytes where %zu belong",
-                       (unsigned long long)out->bytes, expected);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "it has %llu bytes where %zu belong; restore the store from a copy",
+            (unsigned long long)out->bytes, expected);
     return PL_OK;
 }
 
@@ -141,7 +149,9 @@ pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expe
     pl_hash_many("chunk", pieces, n, got);
     for (size_t i = 0; i < n; i++)
         if (!pl_hash_equal(&got[i], &ids[i]))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED, "its bytes do not have its hash"));
+            PL_TRY(pl_fail(
+                PL_ERR_DAMAGED,
+                "its bytes do not have its hash; restore the store from a copy"));
 done:
     for (size_t i = 0; status != PL_OK && i < n; i++)
         chunk_close(&out[i]);

@@ -35,6 +35,14 @@ target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-mi
 pl_job_test(fault_io "fault;store" fault_io.sh ${tools} $<TARGET_FILE:interpose>
   ${CMAKE_BINARY_DIR}/fault_io short)
 
+# Tasks trained once more; what it trains is a job of its own.
+if(TARGET pl_workers)
+  add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/retrain_check.c)
+  target_link_libraries(retrain_check pl_workers)
+  pl_job_test(retrain "integration;workers" retrain.sh $<TARGET_FILE:pathloom>
+    $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
+endif()
+
 # Power cuts, played from a trace of what a process wrote.
 if(TARGET pl_store)
   add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/power_trace.c)
@@ -43,7 +51,7 @@ if(TARGET pl_store)
   target_compile_options(power_trace PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
   add_executable(power_cut power_cut.c power_model.c)
   target_link_libraries(power_cut pl_store)
-  add_test(NAME fault_power COMMAND power_cut play ${CMAKE_BINARY_DIR}/fault_power
+  add_test(NAME fault_power COMMAND power_cut play -
     $<TARGET_FILE:power_trace> 25 40 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(fault_power PROPERTIES LABELS "fault;store" TIMEOUT 300)
 endif()

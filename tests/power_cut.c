@@ -1,8 +1,11 @@
-/* Power cuts, played: a process commits to a store while a library notes every write
+/* folder: store
+ *
+ * Power cuts, played: a process commits to a store while a library notes every write
  * and flush (power_trace.c); from what it noted, power_model.c makes what the disk may
  * hold if the power goes at some moment; each such folder is opened and looked at.
  *
- *   power_cut play WORK LIBRARY COMMITS CUTS SEED
+ *   power_cut play WORK LIBRARY COMMITS CUTS SEED    WORK -: in memory, if there is
+ *                                                    some, and removed in the end
  *   power_cut record ROOT COMMITS SEED         the process whose disk it is
  *   power_cut open ROOT ACKED ALL              opens a store that a cut has left
  *   power_cut check ROOT ACKED ALL             and looks whether it is whole
@@ -472,6 +475,19 @@ static int play(const char *work, const char *library, char *commits, uint64_t n
     return code;
 }
 
+static int play_in_memory(char **argv, uint64_t n_cuts)
+{
+    char work[] = "/dev/shm/pathloom-power-XXXXXX";
+    char on_disk[] = "/tmp/pathloom-power-XXXXXX";
+    char *folder = pl_path_is_folder("/dev/shm") ? work : on_disk;
+    if (!mkdtemp(folder))
+        return complain("cannot make a folder");
+    int code = play(folder, argv[3], argv[4], n_cuts, argv[6]);
+    if (code == 0 && pl_remove_tree(folder) != PL_OK)
+        return complain("cannot clear up");
+    return code;
+}
+
 static uint64_t number(const char *text)
 {
     return strtoull(text, NULL, 10);
@@ -480,6 +496,8 @@ static uint64_t number(const char *text)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 7 && strcmp(argv[1], "play") == 0 && strcmp(argv[2], "-") == 0)
+        return play_in_memory(argv, number(argv[5]));
     if (argc == 7 && strcmp(argv[1], "play") == 0)
         return play(argv[2], argv[3], argv[4], number(argv[5]), argv[6]);
     if (argc == 5 && strcmp(argv[1], "record") == 0)

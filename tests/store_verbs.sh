@@ -49,13 +49,13 @@ says() { # WORD
     grep -q -- "$1" "$work/out" "$work/err" || fail "nothing says \`$1\`"
 }
 
-train() {
+train() { # options
     exec "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
         --set data.vocab=512 --set model.width=48 --set model.heads=2 \
         --set model.blocks=2 --set model.context=64 --set train.batch=4 \
         --set train.tau=40 --set train.phases=60 --set train.base_steps=30 \
         --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
-        --set eval.sample_tokens=0 --set store.keep_updates=true
+        --set eval.sample_tokens=0 --set store.keep_updates=true "$@"
 }
 
 versions() { # of mix/L1.E0; 0 while there is none
@@ -163,4 +163,34 @@ store 64 cat L1.E0 --format q
 store 66 blame L9.E0
 store 66 cat L1.E0 no.such.tensor
 store 66 tag other 99
+# ---- each verb of the list, while a job trains that has no end soon ----
+rm -rf "$work/run"
+(train --set train.phases=2000) >"$work/train.log" 2>&1 &
+job=$!
+wait_for_version 3
+store_json tag early 2
+for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
+    "push $work/pushed-too mix" "blame L1.E0@2" "verify L1.E0@2 --tasks" \
+    "backup $work/backup-too" stat "export --path p00 --out $work/exported"; do
+    store_json $verb
+done
+store 75 rollback mix --to early --json
+store 0 cat L1.E0@2 --json
+expect 0 "$pathloom" store init --store "$work/made" --json
+expect 0 "$pathloom" store pull "$work/run/store" mix --store "$work/made" --json
+expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
+expect 0 "$pathloom" store import "$work/exported" --out "$work/imported.yaml" --json
+kill -0 "$job" || fail "the job has ended"
+"$pathloom" store --man >"$work/man"
+"$pathloom" store --completion >"$work/completion"
+for verb in init ls log show diff tag rollback gc fsck export import push pull blame \
+    verify cat backup restore stat; do
+    expect 0 "$pathloom" store "$verb" --help
+    grep -q "^\.SS \"$verb " "$work/man" || fail "no page about $verb"
+    grep -qw "$verb" "$work/completion" || fail "$verb is not completed"
+done
+kill -INT "$job"
+wait "$job"
+job=
+
 echo "store_verbs: $checks calls as they should be"

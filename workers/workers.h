@@ -13,6 +13,7 @@
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
+#include "outer/outer.h"
 #include "workers/admission.h"
 #include "workers/metrics.h"
 #include <signal.h>
@@ -53,6 +54,17 @@ typedef struct pl_worker_options {
     volatile sig_atomic_t *stop; /* 1: finish the task, 2: give it back; then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
+
+/* Trains the task of a contribution to `module` once more, with all phases of its path
+ * before it, from what the store has; *update is the hash of what a worker would have
+ * sent. Equal to wanted->update if backend, threads and device are those of the worker.
+ * ERR_NOT_FOUND: it cannot be told, because of the method, of another device, or
+ * because something is no longer there. */
+PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
+                                        const pl_topology *topology, const char *module,
+                                        const pl_contribution *wanted,
+                                        const pl_backend_options *backend,
+                                        pl_hash *update);
 
 /* ---- launch: child processes of this program ---- */
 enum { PL_CHILDREN_MAX = 256 };

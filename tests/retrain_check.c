@@ -1,0 +1,108 @@
+/* folder: workers
+ *
+ * Trains the tasks of a run's newest version of mix/L1.E0 once more, rightly and
+ * wrongly: retrain_check STORE THREADS. What a worker sent comes out only if nothing is
+ * changed; and where the machine is another, or something is gone, no verdict does. */
+#include "workers/workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char MODULE[] = "mix/L1.E0";
+
+typedef struct bench {
+    pl_store *store;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_version v;
+    pl_backend_options backend;
+    int failures;
+} bench;
+
+static pl_status open_bench(bench *b, const char *folder)
+{
+    pl_object object;
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    PL_TRY(pl_store_open(folder, PL_STORE_READ, &b->store));
+    PL_TRY(pl_store_get_object(b->store, "arm/mix", &object));
+    pl_buf_reserve(&bytes, (size_t)object.bytes);
+    PL_TRY(pl_store_read_blob(b->store, &object.blob, 0, (size_t)object.bytes,
+                              bytes.data));
+    PL_TRY(pl_arm_decode(bytes.data, (size_t)object.bytes, &b->arm));
+    PL_TRY(pl_topology_create(&b->arm.shape, &b->arm.spec, &b->topology));
+    PL_TRY(pl_store_head(b->store, MODULE, &b->v));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void demand(bench *b, bool truth, const char *what)
+{
+    printf("%s: %s\n", truth ? "ok" : "FAILED", what);
+    b->failures += !truth;
+}
+
+static pl_status retrain(bench *b, const pl_contribution *c, pl_hash *update)
+{
+    return pl_task_retrain(b->store, &b->arm, b->topology, MODULE, c, &b->backend,
+                           update);
+}
+
+static bool gives(bench *b, const pl_contribution *c, const pl_hash *wanted)
+{
+    pl_hash got;
+    pl_status status = retrain(b, c, &got);
+    if (status != PL_OK)
+        printf("%s\n", pl_last_error());
+    return status == PL_OK && pl_hash_equal(&got, wanted);
+}
+
+static void check(bench *b)
+{
+    pl_contribution one = b->v.contributions[0], two = b->v.contributions[1];
+    pl_contribution claimed = one;
+    pl_hash none;
+    uint64_t seed = b->arm.seed;
+    double lr = b->arm.inner.lr;
+    demand(b, gives(b, &one, &one.update), "the first task's update comes out again");
+    demand(b, gives(b, &two, &two.update), "and the second's");
+    claimed.path = two.path;
+    claimed.replica = two.replica;
+    demand(b, gives(b, &claimed, &two.update),
+           "who claims another path is compared "
+           "with that path");
+    b->arm.seed = seed + 1;
+    demand(b, !gives(b, &one, &one.update), "other samples make another update");
+    b->arm.seed = seed;
+    b->arm.inner.lr = lr * 1.0001;
+    demand(b, !gives(b, &one, &one.update), "another learning rate does");
+    b->arm.inner.lr = lr;
+    claimed = one;
+    claimed.phase--;
+    demand(b, !gives(b, &claimed, &one.update), "the phase before does");
+    b->backend.name = "ref";
+    demand(b,
+           retrain(b, &one, &none) == PL_ERR_NOT_FOUND &&
+               strstr(pl_last_error(), "rounds otherwise"),
+           "another device gives no verdict");
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.backend = {.name = "auto", .precision = "auto"}};
+    if (argc != 3)
+        return 64;
+    b.backend.n_threads = atoi(argv[2]);
+    pl_status status = open_bench(&b, argv[1]);
+    if (status == PL_OK && b.v.n_contributions >= 2)
+        check(&b);
+    else
+        demand(&b, false, status == PL_OK ? "two contributions" : pl_last_error());
+    pl_version_clear(&b.v);
+    pl_topology_destroy(&b.topology);
+    pl_arm_clear(&b.arm);
+    pl_store_close(&b.store);
+    return b.failures > 0;
+}

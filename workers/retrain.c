@@ -1,0 +1,259 @@
+/* Trains a task once more from what the store has of it. A task is a pure function of
+ * its arm, its data, the versions that it begins with and what its path carries; only
+ * the last is not kept, so the path is trained from its first phase on. */
+#include "workers/path_state.h"
+#include "workers/local.h"
+#include "workers/train.h"
+#include "workers/workers.h"
+
+#include <string.h>
+
+typedef struct retraining {
+    pl_store *store;
+    const pl_arm *arm;
+    const pl_topology *topology;
+    const pl_contribution *wanted;
+    const char *module; /* whose update is compared */
+    int slot;           /* of it */
+    pl_path_layout layout;
+    size_t n; /* parameters of the path */
+    trainer *trainer;
+    char device[96];
+    void *shard;
+    pl_tokens *tokens;
+    float *base, *state, *update; /* [n], [n_vectors, n], [n] */
+    double *norms;                /* [n_slots] of the versions in base */
+    pl_codec_part *parts;
+    pl_buf encoded;
+} retraining;
+
+static pl_status cannot(const char *module, const char *why)
+{
+    return pl_fail(PL_ERR_NOT_FOUND, "the tasks of %s cannot be trained again: %s",
+                   module, why);
+}
+
+/* Methods whose phases begin with versions and nothing else. */
+static pl_status check_method(const retraining *r)
+{
+    const pl_arm *arm = r->arm;
+    if (arm->outer.method.method == PL_METHOD_DELAYED_NESTEROV)
+        return cannot(r->module, "which versions they began with was chance");
+    if (r->layout.params >= 0 || r->layout.last >= 0)
+        return cannot(r->module, "their paths keep parameters of their own");
+    if (arm->outer.state == PL_STATE_LOCAL)
+        return cannot(r->module, "their moments stay with their workers");
+    return PL_OK;
+}
+
+static pl_status read_shard(retraining *r)
+{
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_object shard;
+    int path = (int)r->wanted->path;
+    pl_topology_path_name(r->topology, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
+    PL_RETURN_IF(pl_store_get_object(r->store, object, &shard));
+    PL_RETURN_IF(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
+    PL_RETURN_IF(
+        pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
+    return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
+}
+
+static pl_status allocate(retraining *r)
+{
+    int n_slots = pl_topology_n_slots(r->topology), most = 0;
+    size_t bytes = r->n * sizeof(float);
+    for (int s = 0; s < n_slots; s++) {
+        int module = pl_topology_module_of_path(r->topology, s, (int)r->wanted->path);
+        int parts = pl_codec_parts(r->topology, module, NULL);
+        most = parts > most ? parts : most;
+    }
+    r->parts = pl_alloc((size_t)most * sizeof *r->parts);
+    r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
+    PL_RETURN_IF(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
+    PL_RETURN_IF(pl_try_alloc(bytes, "an update", (void **)&r->update));
+    return pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
+                        (void **)&r->state);
+}
+
+static local_slot slot_of(const retraining *r, int slot, int64_t phase)
+{
+    const pl_slot *place = pl_topology_slot(r->topology, slot);
+    return (local_slot){
+        .arm = r->arm,
+        .topology = r->topology,
+        .module = pl_topology_module_of_path(r->topology, slot, (int)r->wanted->path),
+        .path = (int)r->wanted->path,
+        .phase = phase,
+        .n = place->n_params,
+        .base = r->base + place->offset};
+}
+
+/* ---- one phase ---- */
+static pl_status read_version(retraining *r, int slot, const char *module,
+                              const pl_version *v)
+{
+    const pl_slot *place = pl_topology_slot(r->topology, slot);
+    if (pl_starts_with(v->method, "rollback"))
+        return cannot(r->module, "what their path kept over a rollback is gone");
+    if (v->params_gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "%s@%llu, which a task began with, was collected; keep more "
+                       "versions with `pathloom store gc --keep` or a tag",
+                       module, (unsigned long long)v->number);
+    r->norms[slot] = v->update_norm;
+    return pl_store_read_blob(r->store, &v->params, 0, place->n_params * sizeof(float),
+                              r->base + place->offset);
+}
+
+static pl_status read_base(retraining *r, int slot, int64_t phase)
+{
+    local_slot s = slot_of(r, slot, phase);
+    char module[96];
+    pl_version v;
+    int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
+    uint64_t number = pl_round_base(r->arm, r->topology, s.module, round);
+    pl_arm_module_name(r->arm, r->topology, s.module, module);
+    PL_RETURN_IF(pl_store_get_version(r->store, module, number, &v));
+    pl_status status = read_version(r, slot, module, &v);
+    pl_version_clear(&v);
+    return status;
+}
+
+/* Other devices round otherwise. Also tells how many steps the phase had. */
+static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
+{
+    const pl_contribution *w = r->wanted;
+    pl_version v;
+    pl_status status = PL_OK;
+    bool found = false;
+    PL_RETURN_IF(pl_store_get_version(r->store, r->module, (uint64_t)phase + 1, &v));
+    for (int i = 0; i < v.n_contributions && !found; i++) {
+        const pl_contribution *c = &v.contributions[i];
+        if (c->path != w->path || c->replica != w->replica)
+            continue;
+        found = true;
+        *steps = (int)(c->n_samples / (uint64_t)r->arm->inner.batch);
+        if (strcmp(c->device, r->device) != 0)
+            status = pl_fail(PL_ERR_NOT_FOUND,
+                             "phase %lld was trained on %s and this is %s, which "
+                             "rounds otherwise; verify on such a machine",
+                             (long long)phase, c->device, r->device);
+    }
+    pl_version_clear(&v);
+    if (!found)
+        return cannot(r->module, "a phase of their path is not in its versions");
+    return status;
+}
+
+static pl_status train(retraining *r, int64_t phase, train_job *job)
+{
+    *job = (train_job){.arm = r->arm,
+                       .topology = r->topology,
+                       .shard = r->tokens,
+                       .path = (int)r->wanted->path,
+                       .replica = (int)r->wanted->replica,
+                       .first_step = phase * r->arm->inner.tau,
+                       .start = r->base,
+                       .moments = phase > 0 ? r->state : NULL,
+                       .n_vectors = r->layout.n_vectors,
+                       .mix_step = -1};
+    PL_RETURN_IF(read_contribution(r, phase, &job->steps));
+    trainer_start(r->trainer, job);
+    while (!trainer_take(r->trainer))
+        pl_sleep_ms(1);
+    return job->status == PL_OK ? PL_OK : pl_fail(job->status, "%s", job->error);
+}
+
+/* The update of one slot as the worker would send it; what a lossy codec leaves out
+ * goes into the next phase. */
+static pl_status encode(retraining *r, int slot, int64_t phase, const float *now)
+{
+    local_slot s = slot_of(r, slot, phase);
+    size_t at = pl_topology_slot(r->topology, slot)->offset;
+    float *residual = r->layout.residual < 0
+                          ? NULL
+                          : r->state + (size_t)r->layout.residual * r->n + at;
+    int n_parts = pl_codec_parts(r->topology, s.module, r->parts);
+    int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
+    pl_codec_round shared =
+        pl_round_codec(r->arm, r->topology, s.module, s.path, round, r->norms[slot]);
+    local_update(&s, s.base, now + at, r->update);
+    pl_buf_clear(&r->encoded);
+    return pl_codec_encode_module(&r->arm->outer.codec, r->parts, n_parts, &shared,
+                                  r->update, residual, &r->encoded);
+}
+
+static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
+{
+    train_job job;
+    pl_status status = PL_OK;
+    int n_slots = pl_topology_n_slots(r->topology);
+    memset(&job, 0, sizeof job);
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_TRY(read_base(r, slot, phase));
+    PL_TRY(train(r, phase, &job));
+    memcpy(r->state, job.state, 2 * r->n * sizeof *r->state);
+    for (int slot = 0; slot < n_slots; slot++) {
+        PL_TRY(encode(r, slot, phase, job.params));
+        if (slot == r->slot)
+            pl_blob_hash(r->encoded.data, r->encoded.len, update);
+    }
+    state_round(r->arm, r->state, r->n);
+done:
+    train_job_clear(&job);
+    return status;
+}
+
+/* ---- all of them ---- */
+static pl_status open_retraining(retraining *r, const pl_backend_options *backend)
+{
+    int module = pl_topology_find_module(r->topology, strchr(r->module, '/') + 1);
+    const pl_contribution *w = r->wanted;
+    if (module < 0 || w->path < 0 || w->path >= pl_topology_n_paths(r->topology))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has a contribution of path %lld, which arm "
+                       "%s does not have; see pathloom store fsck",
+                       r->module, (long long)w->path, r->arm->name);
+    r->slot = pl_topology_module_slot(r->topology, module);
+    r->layout = pl_path_layout_of(r->arm);
+    r->n = pl_topology_path_params(r->topology);
+    PL_RETURN_IF(check_method(r));
+    PL_RETURN_IF(trainer_create(backend, &r->trainer, r->device));
+    PL_RETURN_IF(allocate(r));
+    return read_shard(r);
+}
+
+static void close_retraining(retraining *r)
+{
+    trainer_destroy(&r->trainer);
+    pl_tokens_close(&r->tokens);
+    pl_free_aligned(r->shard);
+    pl_free_aligned(r->base);
+    pl_free_aligned(r->update);
+    pl_free_aligned(r->state);
+    pl_free(r->norms);
+    pl_free(r->parts);
+    pl_buf_destroy(&r->encoded);
+}
+
+pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
+                          const pl_topology *topology, const char *module,
+                          const pl_contribution *wanted,
+                          const pl_backend_options *backend, pl_hash *update)
+{
+    retraining r = {.store = store,
+                    .arm = arm,
+                    .topology = topology,
+                    .module = module,
+                    .wanted = wanted};
+    pl_status status = PL_OK;
+    *update = (pl_hash){{0}};
+    PL_TRY(open_retraining(&r, backend));
+    for (int64_t phase = 0; phase <= wanted->phase; phase++)
+        PL_TRY(run_phase(&r, phase, update));
+done:
+    close_retraining(&r);
+    return status;
+}
