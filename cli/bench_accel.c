@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { N = 1 << 26, UPDATES = 8, ROUNDS = 6, PARTS_MAX = 4096, CONTRIBUTORS = 4 };
+enum { N = 1 << 26, UPDATES = 8, ROUNDS = 6 };
 
 /* ---- memory of the device ---- */
 
@@ -179,22 +179,14 @@ typedef struct codec_bench {
 static pl_status pass_module(codec_bench *c, const pl_codec_options *o, int slot,
                              codec_row *pass)
 {
-    pl_codec_part parts[PARTS_MAX];
-    const pl_slot *s = pl_topology_slot(c->update.topology, slot);
-    int module = pl_topology_module_of_path(c->update.topology, slot, 0);
-    pl_codec_round round = {.seed = 1,
-                            .n_contributors = CONTRIBUTORS,
-                            .weight = 1.0f,
-                            .scale_exponent = pl_codec_exponent(c->norm, c->update.n)};
-    float *residual = pl_codec_is_lossy(o) ? c->residual + s->offset : NULL;
+    bench_module of;
     double norm = 0;
-    if (s->n_tensors > PARTS_MAX)
-        return pl_fail(PL_ERR_UNSUPPORTED, "%s has more than %d tensors", s->name,
-                       PARTS_MAX);
-    int n_parts = pl_codec_parts(c->update.topology, module, parts);
+    PL_RETURN_IF(bench_update_module(&c->update, c->norm, slot, &of));
+    const pl_slot *s = of.slot;
+    float *residual = pl_codec_is_lossy(o) ? c->residual + s->offset : NULL;
     pl_buf_clear(&c->message);
     double start = pl_now();
-    PL_RETURN_IF(pl_accel_encode_module(c->accel, o, parts, n_parts, &round,
+    PL_RETURN_IF(pl_accel_encode_module(c->accel, o, of.parts, of.n_parts, &of.round,
                                         c->values + s->offset, residual, &c->message));
     double middle = pl_now();
     PL_RETURN_IF(pl_accel_add(c->accel, c->message.data, c->message.len, s->n_params,

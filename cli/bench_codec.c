@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { PASSES = 9, CONTRIBUTORS = 4, PARTS_MAX = 4096 };
+enum { PASSES = 9 };
 
 typedef struct row {
     const char *label, *codec;
@@ -54,22 +54,14 @@ typedef struct pass {
 /* One module there and back. */
 static pl_status pass_slot(measurement *m, const pl_codec_options *o, int slot, pass *p)
 {
-    pl_codec_part parts[PARTS_MAX];
-    const pl_slot *s = pl_topology_slot(m->update.topology, slot);
-    int module = pl_topology_module_of_path(m->update.topology, slot, 0);
-    pl_codec_round round = {.seed = 1,
-                            .n_contributors = CONTRIBUTORS,
-                            .weight = 1.0f,
-                            .scale_exponent = pl_codec_exponent(m->norm, m->update.n)};
-    float *residual = pl_codec_is_lossy(o) ? m->residual + s->offset : NULL;
+    bench_module of;
     double norm = 0;
-    if (s->n_tensors > PARTS_MAX)
-        return pl_fail(PL_ERR_UNSUPPORTED, "%s has more than %d tensors", s->name,
-                       PARTS_MAX);
-    int n_parts = pl_codec_parts(m->update.topology, module, parts);
+    PL_RETURN_IF(bench_update_module(&m->update, m->norm, slot, &of));
+    const pl_slot *s = of.slot;
+    float *residual = pl_codec_is_lossy(o) ? m->residual + s->offset : NULL;
     pl_buf_clear(&m->message);
     double start = pl_now();
-    PL_RETURN_IF(pl_codec_encode_module(o, parts, n_parts, &round,
+    PL_RETURN_IF(pl_codec_encode_module(o, of.parts, of.n_parts, &of.round,
                                         m->update.values + s->offset, residual,
                                         &m->message));
     double middle = pl_now();
@@ -165,7 +157,7 @@ static void print_json(const measurement *m)
     pl_json_set_int(o, "params", (int64_t)m->update.n);
     pl_json_set_real(o, "update_norm", m->norm);
     pl_json_set_real(o, "copy_gb_per_s", speed(m, m->copy_s));
-    pl_json_set_int(o, "contributors", CONTRIBUTORS);
+    pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
     for (int i = 0; i < N_ROWS; i++)
         pl_json_push(list, row_json(m, &rows[i]));
     pl_json_set(o, "codecs", list);

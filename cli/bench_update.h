@@ -2,6 +2,7 @@
 #ifndef PL_CLI_BENCH_UPDATE_H
 #define PL_CLI_BENCH_UPDATE_H
 #include "cli/run.h"
+#include "outer/outer.h"
 
 typedef struct bench_update {
     pl_topology *topology;
@@ -16,6 +17,16 @@ typedef struct bench_update {
 pl_status bench_update_read(const char *folder, bench_update *out);
 /* Trains the laptop preset on drawn text for some steps; its last 20 are the update. */
 pl_status bench_update_train(bench_update *out);
+/* How a module of the update is encoded; `norm` is that of the whole update. */
+enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
+typedef struct bench_module {
+    const pl_slot *slot; /* its values begin at slot->offset */
+    pl_codec_round round;
+    int n_parts;
+    pl_codec_part parts[BENCH_PARTS_MAX];
+} bench_module;
+pl_status bench_update_module(const bench_update *update, double norm, int slot,
+                              bench_module *out);
 void bench_update_free(bench_update *update);
 
 #endif

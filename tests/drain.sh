@@ -13,8 +13,7 @@ work=$2
 rm -rf "$work"
 mkdir -p "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
-children=
-trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
+. tests/by_hand.sh
 
 fail() {
     echo "FAILED: $1"
@@ -23,23 +22,6 @@ fail() {
         tail -n 5 "$log"
     done
     exit 1
-}
-start() { # name, command
-    out=$1
-    shift
-    "$@" >"$work/$out.out" 2>&1 &
-    pid=$!
-    children="$children $pid"
-}
-await() { # tenths of a second, what, command
-    left=$1
-    what=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
 }
 leased() { # worker
     grep -q "lease.granted.*worker=$1" "$work/hub.out"

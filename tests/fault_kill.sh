@@ -17,6 +17,7 @@ rm -rf "$work"
 mkdir -p "$work"
 seed=$(date +%s)
 echo "seed $seed"
+. tests/chaos_job.sh
 
 fail() {
     echo "FAILED: $1"
@@ -52,24 +53,6 @@ hashes() { # folder
     sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
         "$work/$1.ls" | sort >"$work/$1.hashes"
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
-}
-
-# Processes of the job whose launcher has this pid.
-members() { # launcher pid, pattern
-    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
-}
-
-# Sets `value` below $1, from a generator that the seed fixes.
-random() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    value=$(((seed / 65536) % $1))
-}
-
-# Sets `choice` to one of the words.
-pick() {
-    random $#
-    shift "$value"
-    choice=$1
 }
 
 echo "1. undisturbed"

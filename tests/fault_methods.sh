@@ -21,6 +21,7 @@ mkdir -p "$work"
 seed=$(date +%s)
 echo "seed $seed"
 n_cases=0
+. tests/chaos_job.sh
 
 fail() {
     echo "FAILED: $case: $1"
@@ -63,24 +64,6 @@ facts() { # folder
             "$work/ls"
     done | sort >"$work/$1.facts"
     [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
-}
-
-# Sets `value` below $1, from a generator that the seed fixes.
-random() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    value=$(((seed / 65536) % $1))
-}
-
-# Sets `choice` to one of the words.
-pick() {
-    random $#
-    shift "$value"
-    choice=$1
-}
-
-# The launcher's processes of a role, once it trains.
-members() { # launcher pid, role
-    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
 shoot() { # launcher pid

@@ -36,14 +36,7 @@ work=$2
 rm -rf "$work"
 mkdir -p "$work/corpus"
 run=$work/run
-children=
-
-clean() {
-    for child in $children; do
-        kill -9 "$child" 2>/dev/null
-    done
-}
-trap clean EXIT INT TERM
+. tests/by_hand.sh
 
 fail() {
     echo "FAILED: $1"
@@ -52,26 +45,6 @@ fail() {
         tail -n 12 "$log"
     done
     exit 1
-}
-
-# Starts a command in the background; its output goes to NAME.out, its pid to `pid`.
-start() { # name, command
-    out=$1
-    shift
-    "$@" >>"$work/$out.out" 2>&1 &
-    pid=$!
-    children="$children $pid"
-}
-
-await() { # tenths of a second, what is waited for, command
-    left=$1
-    what=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
 }
 
 # ---- two machines ----

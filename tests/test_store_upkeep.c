@@ -1,10 +1,6 @@
 /* folder: store; label: fault */
 #include "store/store_parts.h"
-#include "tests/store_fixture.h"
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include "tests/store_child.h"
 
 /* A process commits versions, codes old ones, collects older ones and copies the store,
  * all the time; it is killed at random moments. What it was told is there, and the
@@ -101,28 +97,15 @@ static int live(const char *folder)
 /* The highest number that it said before it was killed, or -1. */
 static int64_t live_and_die(const char *folder, int64_t delay_ms)
 {
-    int ends[2], status;
     int64_t acked = -1;
     uint64_t number;
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        execl("/proc/self/exe", "test_store_upkeep", folder, (char *)NULL);
-        _exit(99);
-    }
-    close(ends[1]);
-    struct pollfd first = {.fd = ends[0], .events = POLLIN};
-    poll(&first, 1, 10000);
+    store_child child = start_child(folder);
+    await_child(&child);
     pl_sleep_ms(delay_ms);
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status)); /* it never fails by itself */
-    while (read(ends[0], &number, sizeof number) == sizeof number)
+    kill_child(&child);
+    while (read_number(&child, &number))
         acked = (int64_t)number;
-    close(ends[0]);
+    close(child.fd);
     return acked;
 }
 
@@ -210,16 +193,10 @@ static void readers_beside_it_see_every_version_whole(void **state)
 {
     char to[PL_PATH_MAX];
     looks l = {0};
-    int n_looks = 0, n_opens = 0, status;
+    int n_looks = 0, n_opens = 0;
     snprintf(to, sizeof to, "%s.copy", (const char *)*state);
     assert_true(live_and_die(*state, 400) >= 0); /* so that there is something */
-    pid_t child = fork();
-    if (child == 0) {
-        int null = open("/dev/null", O_WRONLY);
-        dup2(null, STDOUT_FILENO);
-        execl("/proc/self/exe", "test_store_upkeep", *state, (char *)NULL);
-        _exit(99);
-    }
+    store_child child = start_child(*state);
     pl_store *store = NULL;
     for (int64_t end_ms = pl_now_ms() + READ_MS; pl_now_ms() < end_ms; n_looks++) {
         if (n_looks % 8 == 0) {
@@ -232,9 +209,8 @@ static void readers_beside_it_see_every_version_whole(void **state)
     }
     uint64_t sequence = pl_store_sequence(store);
     pl_store_close(&store);
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
+    kill_child(&child);
+    close(child.fd);
     print_message("%d looks, %d openings, %d versions right, up to commit %llu\n",
                   n_looks, n_opens, l.n_right, (unsigned long long)sequence);
     assert_true(l.n_right > 0);

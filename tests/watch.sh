@@ -17,38 +17,19 @@ command -v curl >/dev/null || {
 rm -rf "$work"
 mkdir -p "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
-children=
-trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
+. tests/by_hand.sh
 
 fail() {
     echo "FAILED: $1"
     tail -n 5 "$work"/*.out
     exit 1
 }
-start() { # name, command
-    out=$1
-    shift
-    "$@" >"$work/$out.out" 2>&1 &
-    pid=$!
-    children="$children $pid"
-}
-await() { # what, command
-    what=$1
-    shift
-    left=200
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
-
 "$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
 port=$((20000 + $$ % 20000))
 start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
 start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
     --metrics "127.0.0.1:$port"
-await "no hub" test -s "$work/run/proc/hub.address"
+await 200 "no hub" test -s "$work/run/proc/hub.address"
 start worker "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
 start other "$pathloom" worker --run "$work/run" --name other --log-json --verbose
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
@@ -63,7 +44,7 @@ busy() {
         grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics" &&
         grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics"
 }
-await "no task or store in the metrics" busy
+await 200 "no task or store in the metrics" busy
 for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
     updates_total worker_up lease_age_seconds; do
     grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"
@@ -102,7 +83,7 @@ hub=$(cat "$work/run/proc/hub.address")
 [ $? -eq 77 ] || fail "an inspector works"
 grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said why"
 
-await "the job does not end" sh -c "! kill -0 $job"
+await 200 "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
 grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
     fail "no worker met another one"

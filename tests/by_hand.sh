@@ -1,0 +1,26 @@
+# shellcheck shell=sh disable=SC2154
+# Sourced by the scripts that start processes by hand and wait for what they do. They
+# set pathloom and work (a folder that is theirs), and define fail.
+
+children=
+trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
+
+# Starts a command in the background; its output goes to NAME.out, its pid to `pid`.
+start() { # name, command
+    out=$1
+    shift
+    "$@" >>"$work/$out.out" 2>&1 &
+    pid=$!
+    children="$children $pid"
+}
+
+await() { # tenths of a second, what is waited for, command
+    left=$1
+    what=$2
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
