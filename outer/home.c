@@ -492,6 +492,12 @@ static void tidy(home *h, bool *more)
     *more = h->tidies = false;
 }
 
+/* A signal may come on any thread. */
+static bool must_stop(const home *h)
+{
+    return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
+}
+
 static pl_status serve(home *h)
 {
     pl_status status = PL_OK;
@@ -500,7 +506,7 @@ static pl_status serve(home *h)
     bool untidy = true;
     pl_message_init(&m, 0);
     PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
-    while (!h->stopping && !(h->options->stop && *h->options->stop)) {
+    while (!h->stopping && !must_stop(h)) {
         bool ready = false;
         pl_wire_poll(&h->socket, 1, NULL, 0, untidy ? 0 : TICK_MS, &ready);
         PL_TRY(take_group(h, &m));

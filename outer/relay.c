@@ -345,6 +345,12 @@ static void lift_groups(relay *r)
         relay_uplink_push(r->up, g);
 }
 
+/* A signal may come on any thread. */
+static bool must_stop(const relay *r)
+{
+    return r->options->stop && __atomic_load_n(r->options->stop, __ATOMIC_RELAXED);
+}
+
 static pl_status serve(relay *r)
 {
     pl_status status = PL_OK;
@@ -353,7 +359,7 @@ static pl_status serve(relay *r)
     int fd = relay_uplink_fd(r->up);
     int64_t swept = pl_now_ms();
     pl_message_init(&m, 0);
-    while (!(r->options->stop && *r->options->stop)) {
+    while (!must_stop(r)) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
                      relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),

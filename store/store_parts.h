@@ -17,7 +17,7 @@ struct pl_store {
     char scratch[PL_PATH_MAX]; /* READ: the follower's own folder; "" if none */
     int lock;                  /* writer: the locked folder; -1 if none */
     watermark_file mark;       /* writer */
-    bool frozen;         /* reader: of a log that nobody has mended yet */
+    bool frozen;               /* reader: of a log that nobody has mended yet */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* of row `sequence`; none at 0 */
     bool in_txn;
@@ -25,7 +25,8 @@ struct pl_store {
     uint64_t recoded_at; /* sequence at which nothing was left to code */
     pl_status refusal;   /* not OK after a failed write, for good */
     char refusal_text[512];
-    char mended[512]; /* what was wrong with the log when it was opened; "" if nothing */
+    char
+        mended[512]; /* what was wrong with the log when it was opened; "" if nothing */
 };
 
 /* Blobs that the transaction left without references are found among `loose`. */

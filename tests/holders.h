@@ -326,7 +326,7 @@ static inline void start_home(world *w)
 static inline void lower_home(world *w)
 {
     pl_client_destroy(&w->client);
-    w->stop = 1;
+    __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&w->home);
     assert_int_equal(w->home_status, PL_OK);
     assert_int_equal(pl_remove_tree(w->ready), PL_OK);

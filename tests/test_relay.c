@@ -43,7 +43,7 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
 
 static void close_near_relay(near_relay *r)
 {
-    r->stop = 1;
+    __atomic_store_n(&r->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&r->thread);
     assert_int_equal(r->status, PL_OK);
 }

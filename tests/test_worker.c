@@ -106,7 +106,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     scene *s = *state;
-    s->stop = 1;
+    __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&s->thread);
     pl_status ended = s->ended;
     pl_message_destroy(&s->heard);
@@ -160,7 +160,7 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
 {
     scene *s = *state;
     int64_t start = pl_now_ms();
-    s->stop = 1;
+    __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
     assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0); /* no failure */
@@ -172,7 +172,7 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
 static void worker_that_goes_takes_its_question_back(void **state)
 {
     scene *s = *state;
-    s->stop = 1;
+    __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
     assert_named(s);
     hear(s, s->hub, PL_MSG_RELEASE);

@@ -689,6 +689,12 @@ static void expire(hub *h, int64_t now_ms)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
 }
 
+/* A signal may come on any thread. */
+static bool must_stop(const hub *h)
+{
+    return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
+}
+
 static pl_status serve(hub *h)
 {
     pl_status status = PL_OK;
@@ -701,7 +707,7 @@ static pl_status serve(hub *h)
     sockets[0] = h->socket;
     for (int i = 1; i < n; i++)
         sockets[i] = h->homes[i - 1].socket;
-    while (!h->stopping && !(h->options->stop && *h->options->stop)) {
+    while (!h->stopping && !must_stop(h)) {
         pl_wire_poll(sockets, (size_t)n, NULL, 0, more ? 0 : TICK_MS, ready);
         int64_t now = pl_now_ms();
         PL_TRY(hear_workers(h, &m));

@@ -4,9 +4,10 @@
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
+/* A signal may come on any thread. */
 static bool must_stop(const worker *w)
 {
-    return w->options->stop && *w->options->stop;
+    return w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED);
 }
 
 static pl_status check_stop(const worker *w)
@@ -547,7 +548,7 @@ static pl_status drain(worker *w)
             return worker_say_bye(w);
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
-        if (late || *w->options->stop > 1) {
+        if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
             PL_RETURN_IF(give_all_back(w));
             return worker_say_bye(w);
         }
