@@ -220,7 +220,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     r->layout = pl_path_layout_of(r->arm);
     r->n = pl_topology_path_params(r->topology);
     PL_RETURN_IF(check_method(r));
-    PL_RETURN_IF(trainer_create(backend, &r->trainer, r->device));
+    PL_RETURN_IF(trainer_create(backend, false, &r->trainer, r->device));
     PL_RETURN_IF(allocate(r));
     return read_shard(r);
 }
