@@ -80,7 +80,6 @@ static struct curl_slist *headers_of(const s3_engine *e, const s3_request *r)
     char token[2200];
     struct curl_slist *list =
         curl_slist_append(NULL, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
-    list = curl_slist_append(list, "Expect:");
     if (r->condition)
         list = curl_slist_append(list, r->condition);
     if (e->keys.token[0]) {
@@ -94,6 +93,8 @@ static struct curl_slist *headers_of(const s3_engine *e, const s3_request *r)
 static void set_bounds(CURL *h)
 {
     curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    /* Not by an empty header `Expect:`: curl 7.88 signs that, and does not send it. */
+    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
     curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)ANSWER_S);
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)ANSWER_S);
@@ -216,6 +217,18 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
+/* radosgw (16.2) compares the header with the bare tag, others with the quoted one as
+ * the standard has it. Both say what is expected, so both may be tried. */
+static bool unquote(char etag[128])
+{
+    size_t len = strlen(etag);
+    if (len < 3 || etag[0] != '"' || etag[len - 1] != '"')
+        return false;
+    memmove(etag, etag + 1, len - 2);
+    etag[len - 2] = '\0';
+    return true;
+}
+
 static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expected,
                            const pl_buf *next)
 {
@@ -230,6 +243,10 @@ static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expecte
     PL_RETURN_IF(status);
     if (!etag[0])
         return pl_fail(PL_ERR_UNSUPPORTED, "the service gives no ETag");
+    snprintf(condition, sizeof condition, "If-Match: %s", etag);
+    status = put_if(e, name, condition, next->data, next->len);
+    if (status != PL_ERR_STALE || !unquote(etag))
+        return status;
     snprintf(condition, sizeof condition, "If-Match: %s", etag);
     return put_if(e, name, condition, next->data, next->len);
 }
