@@ -55,6 +55,16 @@ static pl_status path_too_long(const char *path)
                    PL_PATH_MAX - 1);
 }
 
+pl_status pl_sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open the folder", folder);
+    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
+    close(fd);
+    return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
+}
+
 /* A name is durable only when the folder that holds it is. */
 static pl_status sync_parent(const char *path)
 {
@@ -65,12 +75,7 @@ static pl_status sync_parent(const char *path)
         pl_copy_text(folder, sizeof folder, ".");
     else
         slash[slash == folder] = 0;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return failed("open the folder", folder);
-    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
-    close(fd);
-    return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
+    return pl_sync_folder(folder);
 }
 
 /* Another process may make the same folder at the same time: what counts is that it

@@ -17,6 +17,9 @@ PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
  * survives a power cut; after a failure the old content is still there. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
+/* The names in the folder survive a power cut. */
+PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
+
 /* A read-only mapping. Unmap with pl_unmap_file. */
 typedef struct pl_mapping {
     const uint8_t *data;

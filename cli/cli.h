@@ -30,6 +30,7 @@ int cmd_home(int argc, char **argv);
 
 int cmd_join(int argc, char **argv);
 int cmd_key(int argc, char **argv);
+int cmd_homes(int argc, char **argv);
 
 int cmd_explain(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

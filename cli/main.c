@@ -125,6 +125,19 @@ static const char key_options[] =
     "  --expires SPAN      90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)\n"
     "  --name NAME         in the list\n"
     "  --json              one JSON object a line\n";
+static const char homes_options[] =
+    "  list                homes, their weights, and how much each has\n"
+    "  add                 one home more; it gets its share of everything\n"
+    "  drain HOME          everything leaves that home; it goes on running, empty\n"
+    "  move NAME HOME      a module, path or object; stays until weights change\n"
+    "  weight HOME W       how much of everything a home has, 1 to 10000\n"
+    "\n"
+    "  --run RUN           pathloom-run; the job may be running or stopped\n"
+    "  --weight W          of the home that is added (1)\n"
+    "  --json              one JSON object a line\n"
+    "\n"
+    "Given up or killed half-way, nothing is lost: the next change goes on from "
+    "there.\n";
 static const char join_options[] =
     "  TOKEN               what `pathloom key invite` printed on the other machine\n"
     "  --token-file FILE   where it stands instead; or in PATHLOOM_TOKEN\n"
@@ -230,6 +243,9 @@ const verb verbs[] = {
     {"key", "key new|show|list|invite|allow|revoke [--run RUN]",
      "who may connect, and invitations for other machines", key_options, cmd_key,
      false},
+    {"homes", "homes list|add|drain|move|weight [--run RUN]",
+     "who keeps which modules: several homes, more of them, fewer", homes_options,
+     cmd_homes, false},
     {"join", "join TOKEN [--threads N] [--name NAME]",
      "work for a job on another machine", join_options, cmd_join, false},
     {"hub", "hub --run RUN [--listen ADDRESS]", "lease tasks to workers", hub_options,

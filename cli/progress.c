@@ -247,7 +247,7 @@ static pl_status poll_once(progress *p, bool *first)
 {
     pl_json *status = NULL;
     int restarts = pl_launcher_restarts(p->r->launcher);
-    PL_RETURN_IF(pl_launcher_tend(p->r->launcher));
+    PL_RETURN_IF(run_tend(p->r));
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
         say("         a process died and was started again (%d so far)",
             pl_launcher_restarts(p->r->launcher));

@@ -62,8 +62,16 @@ char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
  */
 void run_home_file(int i, int n, char out[64]);
 /* What would end the processes soon after their start: addresses, backend, store. */
-pl_status run_check(const run *r);
+pl_status run_check(run *r);
 pl_status run_start(run *r);
+/* The homes of a job that is stopped, with a client, and nothing else. */
+pl_status run_start_homes(run *r);
+/* A job that runs: their addresses, and a client; no launcher. */
+pl_status run_find_homes(run *r);
+/* Reaps and restarts processes; starts a home that `pathloom homes add` asked for. */
+pl_status run_tend(run *r);
+/* The hub hears of all homes that the job has now. */
+pl_status run_tell_homes(run *r);
 /* With `drain` the workers finish their tasks first; then hub and home end. */
 void run_stop(run *r, bool drain);
 /* For those who look at a job: connects to the hub of --run, or to --hub with --key. */

@@ -165,10 +165,10 @@ static pl_status on_wait(void *context)
 {
     const run *r = context;
     PL_RETURN_IF(run_stopped(r));
-    return pl_launcher_tend(r->launcher);
+    return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
 }
 
-static pl_status connect_job(run *r)
+static pl_status make_client(run *r)
 {
     const char *homes[PL_HOMES_MAX];
     for (int i = 0; i < r->n_homes; i++)
@@ -179,6 +179,12 @@ static pl_status connect_job(run *r)
                                  .idle = on_wait,
                                  .idle_context = r};
     PL_RETURN_IF(pl_client_create(&options, &r->client));
+    return pl_client_learn_places(r->client);
+}
+
+static pl_status connect_job(run *r)
+{
+    PL_RETURN_IF(make_client(r));
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
@@ -224,12 +230,22 @@ static pl_status check_backend(const config *c)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "workers.backend");
 }
 
+/* Homes that were ever given anything: those that a table names. */
+static pl_status count_placed(pl_store *first, int *n)
+{
+    pl_places places;
+    PL_RETURN_IF(pl_places_of_store(first, true, &places));
+    if (places.n > *n)
+        *n = places.n;
+    return PL_OK;
+}
+
 /* All homes run before anything is committed: a part that is missing beside one with
  * commits was lost, and an empty one in its place would hide that. */
-static pl_status check_parts(const char *folder, int n_parts)
+static pl_status check_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
-    int missing = -1;
+    int missing = -1, n_parts = parts->n, n_used = parts->begun;
     uint64_t commits = 0;
     if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
         return pl_fail(
@@ -243,8 +259,10 @@ static pl_status check_parts(const char *folder, int n_parts)
             pl_store_open(pl_store_part(folder, i, part), PL_STORE_READ, &store);
         if (status == PL_OK)
             commits += pl_store_sequence(store);
-        else if (status == PL_ERR_NOT_FOUND)
+        else if (status == PL_ERR_NOT_FOUND && i < n_used)
             missing = i;
+        if (status == PL_OK && i == 0)
+            status = count_placed(store, &n_used);
         pl_store_close(&store);
         if (status != PL_OK && status != PL_ERR_NOT_FOUND)
             return status;
@@ -257,15 +275,26 @@ static pl_status check_parts(const char *folder, int n_parts)
                    pl_store_part(folder, missing, part), (unsigned long long)commits);
 }
 
-static pl_status check_store(const run *r)
+/* What was added since is no other configuration. */
+static pl_status count_homes(run *r, pl_parts *parts)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), parts));
+    if (parts->n > 0 && r->n_homes == parts->begun)
+        r->n_homes = parts->n;
+    return PL_OK;
+}
+
+static pl_status check_store(run *r)
 {
     pl_store *store = NULL;
     char path[PL_PATH_MAX];
-    int n_parts = 0;
+    pl_parts parts;
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
-    PL_RETURN_IF(pl_store_parts(path, &n_parts));
-    PL_RETURN_IF(check_parts(path, n_parts));
+    PL_RETURN_IF(count_homes(r, &parts));
+    int n_parts = parts.n;
+    PL_RETURN_IF(check_parts(path, &parts));
     if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
         return pl_fail(PL_ERR_CONFIG,
                        "the store of this run belongs to %d home%s; give "
@@ -280,7 +309,7 @@ static pl_status check_store(const run *r)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-pl_status run_check(const run *r)
+pl_status run_check(run *r)
 {
     PL_RETURN_IF(check_addresses(&r->cfg));
     if (r->cfg.metrics[0])
@@ -356,7 +385,7 @@ static void say_how_to_join(const run *r)
             hub.endpoint, r->dir);
 }
 
-pl_status run_start(run *r)
+static pl_status open_launcher(run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
     PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
@@ -364,7 +393,82 @@ pl_status run_start(run *r)
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
     if (config_encrypts(&r->cfg))
         PL_RETURN_IF(run_make_keys(r->dir));
+    return run_use_keys(r->dir);
+}
+
+/* ---- homes alone, and homes that are added ---- */
+pl_status run_start_homes(run *r)
+{
+    pl_parts parts;
+    PL_RETURN_IF(count_homes(r, &parts));
+    PL_RETURN_IF(check_store(r));
+    PL_RETURN_IF(open_launcher(r));
+    for (int i = 0; i < r->n_homes; i++)
+        PL_RETURN_IF(start_home(r, i));
+    return make_client(r);
+}
+
+pl_status run_find_homes(run *r)
+{
+    pl_parts parts;
+    char file[64];
+    PL_RETURN_IF(count_homes(r, &parts));
     PL_RETURN_IF(run_use_keys(r->dir));
+    for (int i = 0; i < r->n_homes; i++) {
+        run_home_file(i, r->n_homes, file);
+        if (read_address(r, file, r->homes_at[i]) == PL_OK)
+            continue;
+        if (i < parts.begun || i + 1 < r->n_homes)
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "home %d of %s does not say where it listens; is it running?", i + 1,
+                r->dir);
+        r->n_homes = i; /* asked for, and not there yet */
+    }
+    PL_RETURN_IF(make_client(r));
+    PL_RETURN_IF(run_hub_address(r->dir, r->hub_address));
+    return pl_wire_connect(r->hub_address, &r->hub);
+}
+
+pl_status run_tell_homes(run *r)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_HOMES);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    for (int i = 0; i < r->n_homes; i++)
+        pl_put_text(&q.body, PL_TAG_ADDRESS, r->homes_at[i]);
+    pl_status status = pl_wire_ask(r->hub, &q, 1000, 30000, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* The hub hears of it now, and by its own words when it is started again. */
+static pl_status add_home(run *r)
+{
+    int i = r->n_homes++;
+    PL_RETURN_IF(start_home(r, i));
+    say("         home %d was added, at %s", i + 1, r->homes_at[i]);
+    PL_RETURN_IF(pl_launcher_extend(r->launcher, "hub", "--home", r->homes_at[i]));
+    PL_RETURN_IF(pl_client_add_home(r->client, r->homes_at[i]));
+    return run_tell_homes(r);
+}
+
+pl_status run_tend(run *r)
+{
+    pl_parts parts;
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_launcher_tend(r->launcher));
+    if (r->n_homes == 1 || r->cfg.attach || !r->client || !r->hub)
+        return PL_OK;
+    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), &parts));
+    return parts.n > r->n_homes ? add_home(r) : PL_OK;
+}
+
+pl_status run_start(run *r)
+{
+    PL_RETURN_IF(open_launcher(r));
     PL_RETURN_IF(start_servers(r));
     say_how_to_join(r);
     for (int i = 0; i < r->n_relays; i++)

@@ -167,8 +167,9 @@ static pl_status ask_homes(pl_buf *addresses, int n, const char *object,
     pl_client_options options = {
         .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
     PL_RETURN_IF(pl_client_create(&options, &client));
-    pl_status status =
-        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
+    pl_status status = pl_client_learn_places(client);
+    if (status == PL_OK)
+        status = pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
     pl_client_destroy(&client);
     return status;
 }
@@ -180,14 +181,18 @@ static pl_status keep_by_home(const store_call *call, const char *object,
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
     pl_buf addresses[PL_HOMES_MAX] = {{0}};
     pl_status status = PL_OK;
-    int n = 0;
-    PL_RETURN_IF(pl_store_parts(call->folder, &n));
-    n = n > 0 ? n : 1;
+    pl_parts parts;
+    PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
+    int n = parts.n > 0 ? parts.n : 1;
     pl_join(above, call->folder, "..");
     PL_RETURN_IF(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
         run_home_file(i, n, file);
-        status = pl_read_file(pl_join(path, above, file), &addresses[i]);
+        pl_join(path, above, file);
+        if (i > 0 && i >= parts.begun && !pl_path_exists(path))
+            n = i; /* a home that has not begun yet */
+        else
+            status = pl_read_file(path, &addresses[i]);
     }
     if (status == PL_OK)
         status = ask_homes(addresses, n, object, bytes);
@@ -201,18 +206,35 @@ static pl_status keep_by_home(const store_call *call, const char *object,
     return status;
 }
 
+/* Where the homes would look for it: by the table that home 1 has. */
+static pl_status find_part(const store_call *call, const char *object,
+                           char part[PL_PATH_MAX])
+{
+    pl_store *first = NULL;
+    pl_places places;
+    pl_parts parts;
+    PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
+    pl_copy_text(part, PL_PATH_MAX, call->folder);
+    if (parts.n == 0)
+        return PL_OK;
+    PL_RETURN_IF(
+        pl_store_open(pl_store_part(call->folder, 0, part), PL_STORE_READ, &first));
+    pl_status status = pl_places_of_store(first, true, &places);
+    pl_store_close(&first);
+    if (places.n == 0)
+        pl_places_equal(&places, parts.begun);
+    pl_store_part(call->folder, pl_places_home(&places, object), part);
+    return status;
+}
+
 /* No bytes: the tag goes. A home keeps an empty one, which counts as none. */
 static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 {
     char object[PL_MODULE_NAME_MAX], part[PL_PATH_MAX];
-    int n_parts = 0;
     pl_store *writer = NULL;
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
-    pl_copy_text(part, sizeof part, call->folder);
-    if (n_parts > 0) /* where the homes would look for it */
-        pl_store_part(call->folder, pl_home_of(object, n_parts), part);
+    PL_RETURN_IF(find_part(call, object, part));
     pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
     if (status == PL_ERR_BUSY)
         return keep_by_home(call, object, bytes);

@@ -12,6 +12,13 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
         return pl_fail(PL_ERR_ARG, "a client needs 1 to %d homes, not %d", PL_HOMES_MAX,
                        options->n_homes);
     pl_client *c = pl_alloc(sizeof *c);
+    c->moved = pl_name_table_create();
+    c->keys = options->keys;
+    pl_places_equal(&c->places, options->n_homes);
+    if (options->places && options->places->n > 0)
+        c->places = *options->places;
+    if (c->places.n > options->n_homes) /* others say where the rest is */
+        c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->idle = options->idle;
     c->idle_context = options->idle_context;
@@ -32,20 +39,21 @@ void pl_client_destroy(pl_client **client)
         return;
     for (int i = 0; i < c->n_homes; i++)
         pl_wire_close(&c->sockets[i]);
+    pl_name_table_destroy(&c->moved);
     pl_free(c);
     *client = NULL;
 }
 
 int pl_client_home_of(const pl_client *client, const char *name)
 {
-    return pl_home_of(name, client->n_homes);
+    return client_home_of(client, name);
 }
 
 uint64_t pl_client_bytes_sent(const pl_client *client)
 {
     uint64_t sum = 0;
     for (int i = 0; i < client->n_homes; i++)
-        sum += pl_wire_bytes_sent(client->sockets[i]);
+        sum += client->sockets[i] ? pl_wire_bytes_sent(client->sockets[i]) : 0;
     return sum;
 }
 
@@ -53,13 +61,8 @@ uint64_t pl_client_bytes_received(const pl_client *client)
 {
     uint64_t sum = 0;
     for (int i = 0; i < client->n_homes; i++)
-        sum += pl_wire_bytes_received(client->sockets[i]);
+        sum += client->sockets[i] ? pl_wire_bytes_received(client->sockets[i]) : 0;
     return sum;
-}
-
-pl_socket *client_socket_of(const pl_client *c, const char *name)
-{
-    return c->sockets[pl_home_of(name, c->n_homes)];
 }
 
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
@@ -91,7 +94,7 @@ pl_status client_as_status(pl_message *answer)
 
 /* Backing off spares a slow line, but a home that has started again lost the question:
  * it is sent anew as soon as the line is back. */
-static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
+pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
     int64_t start = pl_now_ms(), sent = 0, again = RESEND_MS;
@@ -127,19 +130,41 @@ static pl_status ask(pl_client *c, pl_socket *socket, pl_message *question,
 static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
                           pl_message *answer)
 {
-    return ask(c, client_socket_of(c, name), question, answer);
+    int64_t since = pl_now_ms();
+    for (;;) {
+        PL_RETURN_IF(client_ask(c, client_socket_of(c, name), question, answer));
+        if (answer->type != PL_MSG_MOVED)
+            return PL_OK;
+        PL_RETURN_IF(client_follow(c, answer, since));
+    }
 }
 
 /* ---- names ---- */
-/* An upload, then the question that needs it. A home that started again in between has
- * forgotten the upload: then both are repeated. */
-static pl_status put_and_ask(pl_client *c, int home, const void *data, uint64_t bytes,
-                             const pl_hash *blob, pl_message *q, pl_message *a)
+/* What an upload and the question that needs it are for. */
+typedef struct errand {
+    const char *name;
+    int home; /* to that one; NOT_FIXED: to the home of the name */
+    client_blob blob;
+} errand;
+enum { NOT_FIXED = -1 };
+
+/* A home that started again in between has forgotten the upload, and a name that has
+ * gone needs it elsewhere: then both are repeated. */
+static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
+                             pl_message *a)
 {
+    int64_t since = pl_now_ms();
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
-        PL_RETURN_IF(client_put_known_blob(c, home, data, bytes, blob, false));
-        status = ask(c, c->sockets[home], q, a);
+        int home = e->home == NOT_FIXED ? client_home_of(c, e->name) : e->home;
+        PL_RETURN_IF(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
+                                           &e->blob.hash, false));
+        status = client_ask(c, c->sockets[home], q, a);
+        if (status != PL_OK || a->type != PL_MSG_MOVED)
+            continue;
+        PL_RETURN_IF(client_follow(c, a, since));
+        i--; /* patience ends this */
+        status = PL_ERR_NOT_FOUND;
     }
     return status;
 }
@@ -153,7 +178,8 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     pl_message_init(&a, 0);
     pl_put_text(&q.body, PL_TAG_NAME, name);
     pl_put_hash(&q.body, PL_TAG_BLOB, blob);
-    pl_status status = put_and_ask(c, home, data, bytes, blob, &q, &a);
+    errand e = {name, home, {data, bytes, *blob}};
+    pl_status status = put_and_ask(c, &e, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -164,7 +190,7 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
     if (!pl_starts_with(name, "arm/"))
-        return put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob);
+        return put_object_at(c, NOT_FIXED, name, data, bytes, blob);
     for (int home = 0; home < c->n_homes; home++)
         PL_RETURN_IF(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;
@@ -306,9 +332,9 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_put_hash(&q.body, PL_TAG_BASE, config);
     pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
     pl_status status = ask_home(c, module, &q, &a);
+    errand e = {module, NOT_FIXED, {params, bytes, blob}};
     if (status == PL_ERR_NOT_FOUND)
-        status = put_and_ask(c, pl_home_of(module, c->n_homes), params, bytes, &blob,
-                             &q, &a);
+        status = put_and_ask(c, &e, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -376,7 +402,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
         if (attempt == 5)
             PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
                            attempt));
-        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
+        PL_TRY(client_put_known_blob(c, client_home_of(c, name), blob->data,
                                      blob->bytes, &blob->hash, false));
     }
 done:
@@ -388,7 +414,7 @@ static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
                                  const client_blob *blob, pl_submit_result *result,
                                  char text[256])
 {
-    PL_RETURN_IF(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
+    PL_RETURN_IF(client_put_known_blob(c, client_home_of(c, name), blob->data,
                                        blob->bytes, &blob->hash, false));
     return submit(c, name, q, blob, result, text);
 }
@@ -452,7 +478,8 @@ pl_status pl_client_stop_homes(pl_client *c)
     pl_message_init(&q, PL_MSG_STOP);
     pl_message_init(&a, 0);
     for (int i = 0; i < c->n_homes && status == PL_OK; i++)
-        status = ask(c, c->sockets[i], &q, &a);
+        if (c->sockets[i])
+            status = client_ask(c, c->sockets[i], &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;

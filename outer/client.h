@@ -13,13 +13,12 @@
 extern "C" {
 #endif
 
-enum { PL_HOMES_MAX = 16 };
-
 typedef struct pl_client pl_client;
 typedef struct pl_client_options {
     const char *const *homes; /* addresses, in placement order */
     int n_homes;
-    const pl_keypair *keys; /* to ask with; NULL: those of the process */
+    const pl_places *places; /* NULL: equal weights */
+    const pl_keypair *keys;  /* to ask with, borrowed; NULL: those of the process */
     int patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;

@@ -10,6 +10,7 @@ enum { UP_WINDOW = 8, DOWN_WINDOW = 4 };
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
+    const char *name; /* whose the blob is */
     pl_hash blob;
     pl_buf *out;
     size_t start; /* of the blob in `out` */
@@ -32,6 +33,7 @@ static pl_status ask_piece(download *d)
     pl_message q;
     pl_message_init(&q, PL_MSG_GET_BLOB);
     q.request = d->requests[d->n_under_way++] = pl_wire_next_request();
+    pl_put_text(&q.body, PL_TAG_NAME, d->name);
     pl_put_hash(&q.body, PL_TAG_BLOB, &d->blob);
     pl_put_u64(&q.body, PL_TAG_OFFSET, d->asked);
     pl_status status = pl_wire_send(d->socket, &q);
@@ -69,6 +71,17 @@ static void go_back_if_late(download *d, int64_t now)
     go_back(d);
 }
 
+/* The name has gone to another home: the rest is there. */
+static pl_status follow(download *d, const pl_message *moved)
+{
+    PL_RETURN_IF(client_follow(d->client, moved, d->heard_ms));
+    d->socket = client_socket_of(d->client, d->name);
+    d->line = 0;
+    (void)pl_wire_reconnected(d->socket, &d->line);
+    go_back(d);
+    return PL_OK;
+}
+
 static pl_status take_piece(download *d, pl_message *a)
 {
     pl_reader r;
@@ -100,7 +113,11 @@ static pl_status run_download(download *d, pl_message *a)
         int64_t now = pl_now_ms();
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             return status;
-        if (status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0]) {
+        bool ours =
+            status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
+        if (ours && a->type == PL_MSG_MOVED) {
+            PL_RETURN_IF(follow(d, a)); /* no news: patience goes on counting */
+        } else if (ours) {
             PL_RETURN_IF(take_piece(d, a));
             d->heard_ms = now;
         }
@@ -121,6 +138,7 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
     pl_message a;
     download d = {.client = c,
                   .socket = client_socket_of(c, name),
+                  .name = name,
                   .blob = *blob,
                   .out = out,
                   .start = out->len,
@@ -267,6 +285,5 @@ pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
                              uint64_t bytes, pl_hash *blob)
 {
     pl_blob_hash(data, bytes, blob);
-    return client_put_known_blob(c, pl_home_of(name, c->n_homes), data, bytes, blob,
-                                 false);
+    return client_put_known_blob(c, client_home_of(c, name), data, bytes, blob, false);
 }

@@ -17,7 +17,9 @@ static bool are_lines_new(parcel *p)
 {
     bool anew = false;
     for (int i = 0; i < p->client->n_homes; i++)
-        anew = pl_wire_reconnected(p->client->sockets[i], &p->lines[i]) || anew;
+        anew = (p->client->sockets[i] &&
+                pl_wire_reconnected(p->client->sockets[i], &p->lines[i])) ||
+               anew;
     return anew;
 }
 
@@ -38,17 +40,29 @@ static void send_open(parcel *p, int64_t now_ms)
     p->sent_ms = now_ms;
 }
 
-static bool take_answer(parcel *p, pl_message *a)
+/* What has gone to another home is asked there, a little later. */
+static pl_status take_moved(parcel *p, const pl_message *moved)
+{
+    p->sent_ms = pl_now_ms();
+    p->again_ms = BOUNCE_MS;
+    pl_status status = client_learn(p->client, moved);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status; /* its address will come */
+}
+
+static pl_status take_answer(parcel *p, pl_message *a)
 {
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
+            if (a->type == PL_MSG_MOVED)
+                return take_moved(p, a);
             pl_message kept = p->answers[i];
             p->answers[i] = *a;
             *a = kept;
             p->done[i] = true;
-            return true;
+            p->heard_ms = pl_now_ms();
+            return PL_OK;
         }
-    return false;
+    return PL_OK;
 }
 
 static int first_open(const parcel *p)
@@ -73,8 +87,8 @@ static pl_status ask_all(parcel *p)
         send_open(p, now);
         status = client_wait_slice(p->client,
                                    client_socket_of(p->client, p->names[open]), &a);
-        if (status == PL_OK && take_answer(p, &a))
-            p->heard_ms = now;
+        if (status == PL_OK)
+            status = take_answer(p, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             goto done;
         status = PL_OK;
@@ -136,7 +150,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
                        const pl_hash *blob)
 {
     pl_client *c = p->client;
-    int home = pl_home_of(name, c->n_homes);
+    int home = client_home_of(c, name);
     bool holds = first_open(p) >= 0;
     pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
     if (status != PL_ERR_BUSY || !holds)
@@ -192,8 +206,9 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     if (together) {
         if (bytes > 0)
             PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
-        client_put_path(&put_question(&p, PL_MSG_SUBMIT_PATH, state->name, token)->body,
-                        state);
+        pl_message *q = put_question(&p, PL_MSG_SUBMIT_PATH, state->name, token);
+        client_put_path(&q->body, state);
+        pl_put_u64(&q->body, PL_TAG_TOGETHER, 1);
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));

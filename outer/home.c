@@ -3,7 +3,7 @@
 #include "outer/client.h"
 #include "outer/home_parts.h"
 
-enum { GROUP_MAX = 128, TICK_MS = 500 };
+enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10 };
 
 pl_status home_write(home *h)
 {
@@ -70,9 +70,19 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
 /* ---- questions answered at once ---- */
 static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
 {
+    char name[PL_MODULE_NAME_MAX] = "";
+    int whose = 0;
     pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
     uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0), total = 0;
+    if (pl_field_count(r, PL_TAG_NAME) > 0)
+        pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     PL_RETURN_IF(pl_reader_status(r));
+    /* A name may go while its bytes are being read: they go on at the next home. */
+    if (name[0] && !pl_store_has_blob(h->store, &hash) &&
+        home_is_elsewhere(h, name, &whose)) {
+        home_moved_answer(h, name, whose, a);
+        return PL_OK;
+    }
     PL_RETURN_IF(pl_store_blob_bytes(h->store, &hash, &total));
     if (offset > total)
         return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
@@ -197,6 +207,7 @@ static pl_status on_get_object(home *h, pl_reader *r, pl_message *a)
 static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    home_note_addresses(h, r);
     PL_RETURN_IF(pl_reader_status(r));
     h->hub = *peer;
     if (offset == 0)
@@ -385,6 +396,22 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
         return home_meet(h, &r, a);
     case PL_MSG_CREATE_MODULE:
         return on_create_module(h, &r, a);
+    case PL_MSG_LIST:
+        return home_list(h, &r, a);
+    case PL_MSG_GET_ROW:
+        return home_get_row(h, &r, a);
+    case PL_MSG_PUT_ROWS:
+        return home_put_rows(h, m, &r, a);
+    case PL_MSG_HOLD:
+        return home_hold_name(h, &r, a);
+    case PL_MSG_HAND_OVER:
+        return home_hand_over(h, &r, a);
+    case PL_MSG_ADOPT:
+        return home_adopt_name(h, &r, a);
+    case PL_MSG_PUT_PLACES:
+        return home_put_places(h, &r, a);
+    case PL_MSG_GET_PLACES:
+        return home_get_places(h, a);
     case PL_MSG_STATUS:
         home_status_json(h, &a->data);
         a->type = PL_MSG_STATUS_IS;
@@ -412,13 +439,37 @@ static bool is_read(uint16_t type)
     return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
            type == PL_MSG_GET_PATH || type == PL_MSG_GET_UPDATE ||
            type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB ||
+           type == PL_MSG_LIST || type == PL_MSG_GET_ROW || type == PL_MSG_GET_PLACES ||
            type == PL_MSG_STATUS;
+}
+
+/* Whether the question is another home's to answer, or has to wait. */
+static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
+                       pl_status *status)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_message a;
+    int whose = 0;
+    *status = PL_OK;
+    if (!home_name_of(m, name))
+        return false;
+    if (!home_is_elsewhere(h, name, &whose))
+        return home_waits(h, peer, m, name);
+    pl_message_init(&a, PL_MSG_MOVED);
+    a.request = m->request;
+    a.epoch = h->epoch;
+    home_moved_answer(h, name, whose, &a);
+    *status = home_answer_now(h, peer, &a);
+    pl_message_destroy(&a);
+    return true;
 }
 
 static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
+    if (is_put_off(h, peer, m, &status))
+        return status;
     pl_message_init(&a, PL_MSG_OK);
     if (m->type == PL_MSG_SUBMIT)
         status = home_submit(h, peer, m);
@@ -464,9 +515,22 @@ pl_status home_end_group(home *h)
     return status;
 }
 
+static pl_status take_waiting(home *h)
+{
+    pl_peer peer;
+    pl_message m;
+    pl_status status = PL_OK;
+    while (status == PL_OK && home_next_waiting(h, &peer, &m)) {
+        status = handle(h, &peer, &m);
+        pl_message_destroy(&m);
+    }
+    return status;
+}
+
 static pl_status take_group(home *h, pl_message *m)
 {
     pl_peer peer;
+    PL_RETURN_IF(take_waiting(h));
     for (int i = 0; i < GROUP_MAX; i++) {
         pl_status status = pl_wire_recv(h->socket, &peer, m);
         if (status == PL_ERR_TIMEOUT)
@@ -508,7 +572,8 @@ static pl_status serve(home *h)
     PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
     while (!h->stopping && !must_stop(h)) {
         bool ready = false;
-        pl_wire_poll(&h->socket, 1, NULL, 0, untidy ? 0 : TICK_MS, &ready);
+        int wait_ms = untidy ? 0 : h->moving.n_waiting > 0 ? HOLD_TICK_MS : TICK_MS;
+        pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
         if (!ready)
@@ -550,6 +615,7 @@ done:
     pl_free(h.answers);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
+    home_free_moving(&h);
     home_unload(&h);
     pl_wire_close(&h.socket);
     pl_store_close(&h.store);

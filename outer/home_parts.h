@@ -63,6 +63,36 @@ typedef struct home_answer {
     pl_message message;
 } home_answer;
 
+/* Who owns a name that has changed its home, as far as this home knows (home_places.c).
+ */
+typedef struct home_place {
+    char name[PL_MODULE_NAME_MAX];
+    int home; /* HOME_HERE: this one */
+    uint64_t stamp;
+} home_place;
+enum { HOME_HERE = -1 };
+
+/* What changes this name waits, so that its rows stand still (home_moving.c). */
+typedef struct home_hold {
+    char name[PL_MODULE_NAME_MAX];
+    int64_t until_ms;
+} home_hold;
+
+typedef struct home_moving {
+    home_place *places;
+    int n_places, cap_places;
+    pl_name_table *index; /* name -> places */
+    /* What clients go by, and what new names are placed by; n 0: no table was made. */
+    pl_places table, next;
+    int self;                                     /* this home's number in them */
+    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX]; /* as the hub says; "" not known */
+    home_hold *holds;
+    int n_holds;
+    struct home_waiting *waiting; /* messages that wait for a hold, in their order */
+    int n_waiting;
+    pl_buf listing; /* being read in pieces */
+} home_moving;
+
 /* Since this process began; for show. */
 enum { HOME_RESULTS = PL_SUBMIT_DROPPED + 1 };
 typedef struct home_counts {
@@ -90,6 +120,7 @@ typedef struct home {
     home_audit *audits; /* open ones */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
+    home_moving moving;
     bool stopping;
     bool tidies; /* codes old versions while nothing else is to do */
 } home;
@@ -126,6 +157,42 @@ void home_tell_version(home *h, const home_module *module);
 void home_tell_path(home *h, const home_path *path);
 void home_tell_arm(home *h, const home_arm *arm);
 void home_tell(home *h, pl_message *event); /* takes its body */
+
+/* Of a module that goes or comes: what the home knows of it, from the store anew. */
+pl_status home_reload_module(home *h, home_arm *arm, int index);
+pl_status home_reload_path(home *h, home_arm *arm, int index);
+
+/* home_places.c */
+#define PLACE_REFS     "at/"
+#define TABLE_REF      "sys/places"
+#define NEXT_TABLE_REF "sys/places-next"
+pl_status home_load_places(home *h);
+void home_unload_places(home *h);
+const home_place *home_find_place(const home *h, const char *name); /* or NULL */
+/* Remembered at once, durable with the group. */
+pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
+/* Whether a name is not this home's to serve, and whose it is. */
+bool home_is_elsewhere(home *h, const char *name, int *whose);
+/* The name that a message is about; false: about none that moves. */
+bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
+void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
+pl_status home_put_places(home *h, pl_reader *r, pl_message *answer);
+pl_status home_get_places(home *h, pl_message *answer);
+void home_note_addresses(home *h, pl_reader *r);
+void home_tell_places(home *h, pl_buf *state); /* records of the snapshot */
+
+/* home_moving.c */
+pl_status home_list(home *h, pl_reader *r, pl_message *answer);
+pl_status home_get_row(home *h, pl_reader *r, pl_message *answer);
+pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *answer);
+pl_status home_hold_name(home *h, pl_reader *r, pl_message *answer);
+pl_status home_hand_over(home *h, pl_reader *r, pl_message *answer);
+pl_status home_adopt_name(home *h, pl_reader *r, pl_message *answer);
+/* Takes a message that changes a held name; handled when the hold is over. */
+bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
+/* The messages whose holds are over, one call each; false: none. */
+bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
+void home_free_moving(home *h);
 
 /* home_status.c */
 void home_status_json(home *h, pl_buf *out);

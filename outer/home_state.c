@@ -69,7 +69,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
 {
     pl_version head;
     home_module *m = &arm->modules[index];
-    int slot = pl_topology_module_slot(arm->topology, index);
+    int slot = pl_topology_module_slot(arm->topology, index), whose = 0;
     memset(&head, 0, sizeof head);
     pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
     m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
@@ -83,6 +83,8 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_tasks * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_tasks * sizeof *m->counted);
+    if (home_is_elsewhere(h, m->name, &whose)) /* some of its rows may be here */
+        return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -103,9 +105,11 @@ static pl_status load_path(home *h, home_arm *arm, int index)
 {
     pl_path_state state;
     home_path *p = &arm->paths[index];
-    int replicas = pl_topology_n_replicas(arm->topology);
+    int replicas = pl_topology_n_replicas(arm->topology), whose = 0;
     pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
                      p->name);
+    if (home_is_elsewhere(h, p->name, &whose))
+        return PL_OK;
     pl_status status = pl_store_get_path(h->store, p->name, &state);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -118,16 +122,21 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     return PL_OK;
 }
 
+static void clear_module(home_module *m)
+{
+    pl_free(m->pending);
+    pl_free(m->n_pending);
+    pl_free(m->cursor);
+    pl_free(m->counted);
+    pl_free(m->meetings);
+    memset(m, 0, sizeof *m);
+}
+
 void home_clear_arm(home_arm *arm)
 {
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
-    for (int m = 0; arm->modules && m < n_modules; m++) {
-        pl_free(arm->modules[m].pending);
-        pl_free(arm->modules[m].n_pending);
-        pl_free(arm->modules[m].cursor);
-        pl_free(arm->modules[m].counted);
-        pl_free(arm->modules[m].meetings);
-    }
+    for (int m = 0; arm->modules && m < n_modules; m++)
+        clear_module(&arm->modules[m]);
     pl_free(arm->modules);
     pl_free(arm->paths);
     pl_topology_destroy(&arm->topology);
@@ -201,6 +210,8 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     int index = 0;
     PL_RETURN_IF(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
+    if (!m->exists) /* on its way here, or an arm's that is not complete */
+        return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
     if (slot < 0 || slot >= home_n_tasks(arm) || ahead < 0 || ahead >= m->window)
@@ -210,6 +221,19 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     ++*home_count(m, c->phase);
     home_note_samples(arm, m, c);
     return PL_OK;
+}
+
+typedef struct one_module {
+    home *h;
+    const char *name;
+} one_module;
+
+/* A prefix finds longer names too. */
+static pl_status on_pending_of(void *context, const char *module,
+                               const pl_contribution *c)
+{
+    const one_module *one = context;
+    return strcmp(module, one->name) == 0 ? on_pending(one->h, module, c) : PL_OK;
 }
 
 static pl_status on_ref(void *context, const char *name, const char *target)
@@ -225,6 +249,7 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 
 pl_status home_load(home *h)
 {
+    PL_RETURN_IF(home_load_places(h));
     PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
     PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
@@ -275,6 +300,7 @@ void home_snapshot(home *h, pl_buf *out)
 {
     pl_buf inner = {0};
     pl_buf_clear(out);
+    home_tell_places(h, out);
     for (int a = 0; a < h->n_arms; a++) {
         const home_arm *arm = &h->arms[a];
         arm_record(arm, &inner);
@@ -305,13 +331,18 @@ void home_tell(home *h, pl_message *event)
         pl_message_destroy(event);
 }
 
-void home_tell_version(home *h, const home_module *module)
+static void tell_module(home *h, const home_module *module)
 {
     pl_message event;
-    h->counts.n_versions++;
     pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
     home_tell(h, &event);
+}
+
+void home_tell_version(home *h, const home_module *module)
+{
+    h->counts.n_versions++;
+    tell_module(h, module);
 }
 
 void home_tell_path(home *h, const home_path *path)
@@ -328,4 +359,34 @@ void home_tell_arm(home *h, const home_arm *arm)
     pl_message_init(&event, PL_MSG_EVENT);
     arm_record(arm, &event.body);
     home_tell(h, &event);
+}
+
+/* ---- one name anew ---- */
+pl_status home_reload_module(home *h, home_arm *arm, int index)
+{
+    char name[PL_MODULE_NAME_MAX], meetings[2 * PL_MODULE_NAME_MAX];
+    home_module *m = &arm->modules[index];
+    pl_copy_text(name, sizeof name, m->name);
+    clear_module(m);
+    PL_RETURN_IF(load_module(h, arm, index));
+    if (!m->exists)
+        return PL_OK;
+    snprintf(meetings, sizeof meetings, MEET_REFS "%s/", name);
+    one_module one = {h, name};
+    PL_RETURN_IF(pl_store_each_pending(h->store, name, on_pending_of, &one));
+    PL_RETURN_IF(pl_store_each_ref(h->store, meetings, home_load_meeting, h));
+    tell_module(h, m);
+    return PL_OK;
+}
+
+pl_status home_reload_path(home *h, home_arm *arm, int index)
+{
+    home_path *p = &arm->paths[index];
+    uint64_t fence = p->fence;
+    memset(p, 0, sizeof *p);
+    PL_RETURN_IF(load_path(h, arm, index));
+    p->fence = fence;
+    if (p->phase > 0)
+        home_tell_path(h, p);
+    return PL_OK;
 }

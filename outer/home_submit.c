@@ -383,7 +383,7 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-static pl_status read_path(const pl_message *m, pl_path_state *state)
+static pl_status read_path(const pl_message *m, pl_path_state *state, bool *together)
 {
     pl_reader r;
     memset(state, 0, sizeof *state);
@@ -396,17 +396,21 @@ static pl_status read_path(const pl_message *m, pl_path_state *state)
     state->n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
     state->loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
     state->seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
+    *together = pl_get_u64_or(&r, PL_TAG_TOGETHER, 0) != 0;
     return pl_reader_status(&r);
 }
 
 static bool is_in(const home_arm *arm, int module, int index,
-                  const pl_path_state *state)
+                  const pl_path_state *state, bool together)
 {
     const home_module *m = &arm->modules[module];
     int64_t round =
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
-    if (!m->exists || round < 0) /* another home's, or nothing to send */
+    if (round < 0) /* nothing to send */
         return true;
+    if (!m->exists) /* another home's: its sender waits for that one, unless it was
+                       sent here */
+        return !together;
     if (m->cursor)
         return m->cursor[index] >= (uint64_t)state->phase * pl_phase_samples(&arm->arm);
     return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
@@ -414,12 +418,13 @@ static bool is_in(const home_arm *arm, int module, int index,
 }
 
 /* A task is done only when every update of it that belongs here is in. */
-static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state)
+static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
+                           bool together)
 {
     int path = index / pl_topology_n_replicas(arm->topology);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
         if (!is_in(arm, pl_topology_module_of_path(arm->topology, slot, path), index,
-                   state))
+                   state, together))
             return false;
     return true;
 }
@@ -446,7 +451,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     pl_path_state state;
     home_arm *arm = NULL;
     int index = 0;
-    PL_RETURN_IF(read_path(m, &state));
+    bool together = false;
+    PL_RETURN_IF(read_path(m, &state, &together));
     PL_RETURN_IF(home_check_fenced(h, peer, state.worker));
     PL_RETURN_IF(home_find_path(h, state.name, &arm, &index));
     home_path *path = &arm->paths[index];
@@ -461,7 +467,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "the lease was given to another");
         return PL_OK;
     }
-    if (state.phase != path->phase + 1 || !updates_are_in(arm, index, &state)) {
+    if (state.phase != path->phase + 1 ||
+        !updates_are_in(arm, index, &state, together)) {
         answer_result(h, peer, m->request, PL_SUBMIT_REJECTED,
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;

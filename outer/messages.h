@@ -6,7 +6,7 @@
  */
 #ifndef PL_OUTER_MESSAGES_H
 #define PL_OUTER_MESSAGES_H
-#include "base/base.h"
+#include "outer/placement.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -58,8 +58,23 @@ typedef enum pl_message_type {
     PL_MSG_UPDATE_IS = 61,
     PL_MSG_MEET = 62, /* noloco with a deadline: does a pair meet? -> MEETING_IS */
     PL_MSG_MEETING_IS = 63,
-    PL_MSG_PUT_AUDIT = 70,   /* hub: what came of an audit -> OK */
-    PL_MSG_FENCE_WORKER = 71 /* hub: nothing is taken from it any more -> OK */
+    PL_MSG_PUT_AUDIT = 70,    /* hub: what came of an audit -> OK */
+    PL_MSG_FENCE_WORKER = 71, /* hub: nothing is taken from it any more -> OK */
+
+    /* names that go to another home */
+    PL_MSG_MOVED = 64, /* an answer: ask that home */
+    PL_MSG_LIST = 65,  /* names, or the rows of one -> LIST_IS (data: records) */
+    PL_MSG_LIST_IS = 66,
+    PL_MSG_GET_ROW = 67, /* -> ROW_IS (data: the row) */
+    PL_MSG_ROW_IS = 68,
+    PL_MSG_PUT_ROWS = 69,   /* to the next home (data: records) -> OK */
+    PL_MSG_HOLD = 80,       /* what changes a name waits for a while -> OK */
+    PL_MSG_HAND_OVER = 81,  /* the owner gives a name away -> OK, or ERR_STALE */
+    PL_MSG_ADOPT = 82,      /* the next home owns it from now on -> OK */
+    PL_MSG_PUT_PLACES = 83, /* a placement table -> OK */
+    PL_MSG_GET_PLACES = 84, /* -> PLACES_ARE */
+    PL_MSG_PLACES_ARE = 85,
+    PL_MSG_HOMES = 86 /* to the hub: where all homes are -> OK */
 } pl_message_type;
 
 /* Field tags, the same in every message. */
@@ -112,6 +127,13 @@ typedef enum pl_tag {
     PL_TAG_MEETING = 57,  /* pl_meeting: what is wished, what was decided */
     PL_TAG_LATE = 58,     /* of TASK: mates that are not there need not be waited for */
     PL_TAG_RECORD = 60,   /* repeated: nested records of STATE_IS and SUBMIT */
+    PL_TAG_HOME = 61,     /* number of a home; -1: the one that speaks */
+    PL_TAG_STAMP = 62,    /* how often a name changed its home */
+    PL_TAG_FAMILY = 63,   /* of a row */
+    PL_TAG_ROW_KEY = 64,
+    PL_TAG_ROW = 65,      /* the row; in PUT_ROWS absent: it goes */
+    PL_TAG_TOGETHER = 66, /* 1: every update of this task was sent to this home */
+    PL_TAG_NEXT = 67,     /* of PUT_PLACES: 1: not for clients yet */
     PL_TAG_AUDIT =
         70, /* of TASK, DONE: an audit; of a record: TEXT is an audit's row */
     PL_TAG_FENCED = 71 /* of a record: NAME is a fenced worker, TEXT says why */
@@ -138,10 +160,6 @@ typedef enum pl_meeting {
     PL_MEETING_SPLIT, /* both take the step of a group of one */
     PL_MEETING_COUNT
 } pl_meeting;
-
-/* Which of n homes owns a module, path or object: rendezvous hashing on its name,
- * the highest XXH3 of "home i" and name wins. */
-int pl_home_of(const char *name, int n_homes);
 
 #ifdef __cplusplus
 }

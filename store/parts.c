@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char FIRST_LINE[] = "pathloom parts 1";
+static const char FIRST_LINE[] = "pathloom parts 1", GROWN_LINE[] = "pathloom parts 2";
 
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
 {
@@ -13,40 +13,81 @@ char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
     return pl_join(out, folder, name);
 }
 
-static pl_status parse(const char *path, const char *text, int *n)
+static bool read_counts(const char *text, pl_parts *out)
 {
-    size_t len = strlen(FIRST_LINE);
     char *end = NULL;
-    long value = 0;
-    if (strncmp(text, FIRST_LINE, len) == 0 && text[len] == '\n')
-        value = strtol(text + len + 1, &end, 10);
-    if (value < 1 || value > PL_PARTS_MAX || strcmp(end, "\n") != 0)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s does not say in how many parts the store is (1 to %d); "
-                       "count its folders home-1, home-2 ... and write that number "
-                       "into its second line, below `%s`",
-                       path, PL_PARTS_MAX, FIRST_LINE);
-    *n = (int)value;
-    return PL_OK;
+    size_t len = strlen(FIRST_LINE);
+    bool grown = strncmp(text, GROWN_LINE, len) == 0;
+    if ((!grown && strncmp(text, FIRST_LINE, len) != 0) || text[len] != '\n')
+        return false;
+    long n = strtol(text + len + 1, &end, 10), begun = n;
+    if (grown)
+        begun = *end == ' ' ? strtol(end + 1, &end, 10) : 0;
+    if (n < 1 || n > PL_PARTS_MAX || begun < 1 || begun > n || strcmp(end, "\n") != 0)
+        return false;
+    *out = (pl_parts){(int)n, (int)begun};
+    return true;
 }
 
-pl_status pl_store_parts(const char *folder, int *n)
+static pl_status parse(const char *path, const char *text, pl_parts *out)
+{
+    if (read_counts(text, out))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s does not say in how many parts the store is (1 to %d); "
+                   "count its folders home-1, home-2 ... and write that number "
+                   "into its second line, below `%s`",
+                   path, PL_PARTS_MAX, FIRST_LINE);
+}
+
+/* A home whose part is not counted would be lost without a word. */
+static pl_status check_counted(const char *folder, const pl_parts *parts)
+{
+    char next[PL_PATH_MAX];
+    if (parts->n == PL_PARTS_MAX ||
+        !pl_path_exists(pl_store_part(folder, parts->n, next)))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s/PARTS counts %d parts, but %s is there; write the right number "
+                   "into its second line",
+                   folder, parts->n, next);
+}
+
+pl_status pl_store_count_parts(const char *folder, pl_parts *out)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    *n = 0;
+    *out = (pl_parts){0, 0};
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
-        status = parse(path, pl_buf_text(&text), n);
+        status = parse(path, pl_buf_text(&text), out);
     pl_buf_destroy(&text);
+    return status == PL_OK ? check_counted(folder, out) : status;
+}
+
+pl_status pl_store_parts(const char *folder, int *n)
+{
+    pl_parts parts;
+    pl_status status = pl_store_count_parts(folder, &parts);
+    *n = parts.n;
     return status;
+}
+
+static pl_status write_counts(const char *folder, const pl_parts *parts)
+{
+    char path[PL_PATH_MAX], text[64];
+    int len = parts->n == parts->begun
+                  ? snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, parts->n)
+                  : snprintf(text, sizeof text, "%s\n%d %d\n", GROWN_LINE, parts->n,
+                             parts->begun);
+    return pl_replace_file(pl_join(path, folder, "PARTS"), text, (size_t)len);
 }
 
 pl_status pl_store_make_parts(const char *folder, int n)
 {
-    char path[PL_PATH_MAX], text[64];
+    char path[PL_PATH_MAX];
     int there = 0;
     PL_RETURN_IF(pl_store_parts(folder, &there));
     if (there == n)
@@ -55,8 +96,54 @@ pl_status pl_store_make_parts(const char *folder, int n)
         return pl_fail(PL_ERR_EXISTS, "the store %s has %d part%s, not %d", folder,
                        there > 0 ? there : 1, there > 1 ? "s" : "", n);
     PL_RETURN_IF(pl_make_folders(folder));
-    int len = snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, n);
-    return pl_replace_file(pl_join(path, folder, "PARTS"), text, (size_t)len);
+    return write_counts(folder, &(pl_parts){n, n});
+}
+
+pl_status pl_store_grow_parts(const char *folder, int n)
+{
+    pl_parts parts;
+    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    if (parts.n == n)
+        return PL_OK;
+    if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
+        return pl_fail(PL_ERR_ARG,
+                       "the store %s has %d parts: the next number is %d, not %d (at "
+                       "most %d)",
+                       folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
+    parts.n = n;
+    return write_counts(folder, &parts);
+}
+
+/* What lies in a store that is not divided; PARTS is written last, so that a division
+ * that was given up is known, and the next call ends it. */
+pl_status pl_store_divide(const char *folder)
+{
+    static const char *const things[] = {"db", "HWM", "FORMAT"};
+    char part[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
+    pl_parts parts;
+    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    if (parts.n > 0)
+        return PL_OK;
+    if (pl_path_exists(pl_join(from, folder, "ENGINE")))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the chunks of %s lie in a storage engine under the name of the "
+                       "whole store, which is not divided; push it into a new store",
+                       folder);
+    PL_RETURN_IF(pl_make_folders(pl_store_part(folder, 0, part)));
+    for (size_t i = 0; i < sizeof things / sizeof *things; i++) {
+        if (!pl_path_exists(pl_join(from, folder, things[i])))
+            continue;
+        if (rename(from, pl_join(to, part, things[i])) != 0)
+            return pl_fail(PL_ERR_IO, "%s cannot be moved to %s", from, to);
+    }
+    PL_RETURN_IF(pl_sync_folder(part));
+    return write_counts(folder, &(pl_parts){2, 1});
+}
+
+static bool is_made(const char *folder, int part)
+{
+    char path[PL_PATH_MAX], format[PL_PATH_MAX];
+    return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
 }
 
 pl_status parts_open(pl_store *store, int n)
@@ -68,16 +155,19 @@ pl_status parts_open(pl_store *store, int n)
                        "yet; push it into a store of its own (`pathloom store push "
                        "FOLDER`) and do it there",
                        store->folder, n);
+    pl_parts counted;
+    PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
     for (; store->n_parts < n; store->n_parts++)
-        PL_RETURN_IF(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
-                                   PL_STORE_READ, &store->parts[store->n_parts]));
-    for (int i = 0; i < n; i++) {
+        if (store->n_parts >= counted.begun && !is_made(store->folder, store->n_parts))
+            break; /* a home that has not begun yet */
+        else
+            PL_RETURN_IF(
+                pl_store_open(pl_store_part(store->folder, store->n_parts, part),
+                              PL_STORE_READ, &store->parts[store->n_parts]));
+    for (int i = 0; i < store->n_parts; i++)
         store->parts[i]->whole = store;
-        store->sequence += store->parts[i]->sequence;
-        store->epoch += store->parts[i]->epoch;
-    }
-    return PL_OK;
+    return parts_refresh(store);
 }
 
 void parts_close(pl_store *store)
@@ -87,7 +177,7 @@ void parts_close(pl_store *store)
     pl_free(store->parts);
 }
 
-pl_status parts_refresh(pl_store *store)
+static pl_status refresh_once(pl_store *store)
 {
     uint64_t sequence = 0, epoch = 0;
     for (int i = 0; i < store->n_parts; i++) {
@@ -98,6 +188,68 @@ pl_status parts_refresh(pl_store *store)
     store->sequence = sequence;
     store->epoch = epoch;
     return PL_OK;
+}
+
+/* ---- names that moved from part to part ---- */
+static pl_status add_note(void *context, const char *name, const char *target)
+{
+    pl_buf_printf(context, "%s %s\n", name, target);
+    return PL_OK;
+}
+
+static pl_status all_notes(pl_store *store, pl_buf *out)
+{
+    pl_buf_clear(out);
+    for (int i = 0; i < store->n_parts; i++)
+        PL_RETURN_IF(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_note, out));
+    return PL_OK;
+}
+
+/* A name is in its next part before it leaves the one before; read the other way round
+ * it would be in none. Once nothing has moved between two looks, none is missed. */
+pl_status parts_refresh(pl_store *store)
+{
+    enum { LOOKS_MAX = 16 };
+    pl_buf before = {0}, after = {0};
+    bool same = false;
+    pl_status status = all_notes(store, &before);
+    for (int i = 0; status == PL_OK && !same && i < LOOKS_MAX; i++) {
+        status = refresh_once(store);
+        if (status == PL_OK)
+            status = all_notes(store, &after);
+        same = before.len == after.len &&
+               (before.len == 0 || memcmp(before.data, after.data, after.len) == 0);
+        pl_buf swap = before;
+        before = after;
+        after = swap;
+    }
+    pl_buf_destroy(&before);
+    pl_buf_destroy(&after);
+    return status;
+}
+
+/* The part that owns a name that moved: what the note with the highest stamp says.
+ * NULL: it never did, and is where it is. */
+static pl_store *owner_of(const pl_store *store, const char *name)
+{
+    char ref[PL_MODULE_NAME_MAX + 8];
+    pl_store *owner = NULL;
+    uint64_t newest = 0;
+    snprintf(ref, sizeof ref, PARTS_NOTES "%s", name);
+    for (int i = 0; i < store->n_parts; i++) {
+        pl_buf target = {0};
+        char whose[24];
+        unsigned long long stamp = 0;
+        if (pl_store_get_ref(store->parts[i], ref, &target) == PL_OK &&
+            sscanf(pl_buf_text(&target), "%23s %llu", whose, &stamp) == 2 &&
+            (!owner || stamp > newest)) {
+            long part = strcmp(whose, "here") == 0 ? i : strtol(whose, NULL, 10);
+            owner = part >= 0 && part < store->n_parts ? store->parts[part] : NULL;
+            newest = stamp;
+        }
+        pl_buf_destroy(&target);
+    }
+    return owner;
 }
 
 pl_status parts_refuse(const pl_store *store, const char *what)
@@ -111,10 +263,16 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 }
 
 /* ---- by name ---- */
-/* The answer of the first part that knows the thing; else that of the last. */
+/* The owner's answer; else that of the first part that knows the thing; else that of
+ * the last. */
 #define FIRST_PART(call)                                                               \
     do {                                                                               \
         pl_status answer = PL_ERR_NOT_FOUND;                                           \
+        pl_store *owner = owner_of(store, name);                                       \
+        if (owner) {                                                                   \
+            pl_store *part = owner;                                                    \
+            return call;                                                               \
+        }                                                                              \
         for (int i = 0; i < store->n_parts && answer == PL_ERR_NOT_FOUND; i++) {       \
             pl_store *part = store->parts[i];                                          \
             answer = call;                                                             \
@@ -254,7 +412,7 @@ pl_status parts_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_version v;
-        PL_TRY(pl_store_head(s->parts[l.places[i].part], l.places[i].name, &v));
+        PL_TRY(parts_head(s, l.places[i].name, &v));
         status = fn(context, &v);
         pl_version_clear(&v);
         if (status != PL_OK)
@@ -274,7 +432,7 @@ pl_status parts_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_path_state p;
-        PL_TRY(pl_store_get_path(s->parts[l.places[i].part], l.places[i].name, &p));
+        PL_TRY(parts_get_path(s, l.places[i].name, &p));
         PL_TRY(fn(context, &p));
     }
 done:
@@ -292,7 +450,7 @@ pl_status parts_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_object o;
-        PL_TRY(pl_store_get_object(s->parts[l.places[i].part], l.places[i].name, &o));
+        PL_TRY(parts_get_object(s, l.places[i].name, &o));
         PL_TRY(fn(context, &o));
     }
 done:
@@ -319,12 +477,29 @@ done:
     return status;
 }
 
+typedef struct owned_pending {
+    const pl_store *store, *part;
+    pl_pending_fn fn;
+    void *context;
+} owned_pending;
+
+/* Of a module on its way the next part has copies. */
+static pl_status tell_pending(void *context, const char *module,
+                              const pl_contribution *c)
+{
+    const owned_pending *o = context;
+    const pl_store *owner = owner_of(o->store, module);
+    return owner && owner != o->part ? PL_OK : o->fn(o->context, module, c);
+}
+
 /* A module's pending rows lie in one part: within a module the order holds. */
 pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                              void *context)
 {
-    for (int i = 0; i < s->n_parts; i++)
-        PL_RETURN_IF(pl_store_each_pending(s->parts[i], prefix, fn, context));
+    for (int i = 0; i < s->n_parts; i++) {
+        owned_pending owned = {s, s->parts[i], fn, context};
+        PL_RETURN_IF(pl_store_each_pending(s->parts[i], prefix, tell_pending, &owned));
+    }
     return PL_OK;
 }
 
@@ -361,7 +536,8 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* A module is placed by its name: it has one owner. */
+/* A module has one owner; on its way to another part it may be in two, and a note says
+ * whose it is. */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {
@@ -373,7 +549,8 @@ static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
         qsort(l.places, l.n, sizeof *l.places, compare);
     for (size_t i = 1; i < l.n; i++) {
         char text[256];
-        if (strcmp(l.places[i - 1].name, l.places[i].name) != 0)
+        if (strcmp(l.places[i - 1].name, l.places[i].name) != 0 ||
+            owner_of(store, l.places[i].name))
             continue;
         snprintf(text, sizeof text, "module %s is in home-%d and in home-%d",
                  l.places[i].name, l.places[i - 1].part + 1, l.places[i].part + 1);

@@ -3,6 +3,9 @@
  *   FOLDER/PARTS      text: "pathloom parts 1", the number N
  *   FOLDER/home-1 ..  N stores, each with a writer of its own
  *
+ * After homes were added the first line ends with 2, and the second has a second
+ * number: how many there were at the beginning.
+ *
  * A reader of FOLDER sees all of them as one store: names lie in one part each (arm
  * definitions in all, with the same bytes), blobs in any. Each part is one consistent
  * state; a version that is in one part may be newer than what another shows. Writers
@@ -10,6 +13,9 @@
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
 #include "store/store_parts.h"
+
+/* Refs of names that moved: "at/NAME" -> "J STAMP" or "here STAMP" (PROTOCOL 2.14). */
+#define PARTS_NOTES "at/"
 
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);

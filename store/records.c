@@ -101,7 +101,7 @@ static void set_flags(pl_version *v, uint64_t flags)
                                                 : PL_UPDATES_UNKNOWN;
 }
 
-static void version_fields(const pl_version *v, pl_buf *fields)
+void version_fields(const pl_version *v, pl_buf *fields)
 {
     pl_buf nested = {0};
     pl_put_text(fields, 1, v->module);

@@ -56,6 +56,7 @@ PL_MUST_CHECK pl_status blob_read(row_source from, const pl_hash *id, blob_recor
 PL_MUST_CHECK pl_status chunk_read(row_source from, const pl_hash *id,
                                    chunk_record *out, bool *found);
 
+void version_fields(const pl_version *version, pl_buf *fields);
 void version_write(kv_batch *batch, const pl_version *version);
 void pending_write(kv_batch *batch, const char *module, const pl_contribution *c);
 void path_write(kv_batch *batch, const pl_path_state *path);

@@ -51,6 +51,17 @@ enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
                                        int *n); /* 0: none; ERR_DAMAGED */
+/* A job that was given homes more has more parts than it began with; the last of them
+ * may not have been made yet. */
+typedef struct pl_parts {
+    int n, begun;
+} pl_parts;
+PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
+/* One part more: `n` is the number then. Again is fine. */
+PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
+/* Makes a store in one piece, which nobody has open, the first of two parts. Killed
+ * half-way, the store does not open until it is called again. */
+PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
 /* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
  * a store of another number. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
@@ -324,6 +335,37 @@ PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
  * it again is fine. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
+
+/* ---- a name's rows, on their way to another store ---- */
+/* Everything that belongs to a module, path or object: versions, pending updates, the
+ * state, the object, and the refs below `refs`. Bytes are borrowed. */
+typedef struct pl_row {
+    int family;
+    const uint8_t *key, *value; /* the value is sealed */
+    size_t key_len, value_len;
+    pl_hash digest; /* equal where two stores have the same row */
+} pl_row;
+typedef pl_status (*pl_row_fn)(void *context, const pl_row *row);
+typedef pl_status (*pl_blob_fn)(void *context, const pl_hash *blob);
+/* In an order in which they may be put. What is not committed is not seen. */
+PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
+                                          const char *refs, pl_row_fn fn,
+                                          void *context);
+/* Blobs that the row holds, one of them perhaps several times. */
+PL_MUST_CHECK pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn,
+                                         void *context);
+bool pl_store_has_name(pl_store *store, const char *name);
+/* Replaces a row that is there. Versions come in order; a new one is the head then.
+ * ERR_DATA: it is no row of this name; ERR_NOT_FOUND: a blob is missing; ERR_DAMAGED.
+ */
+PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
+                                       const pl_row *row);
+/* Any row but a version; only its key is looked at. */
+PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
+                                        const pl_row *row);
+/* All of a name, also its versions: another store has them. */
+PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
+                                         const char *refs);
 
 /* Identity of a blob without storing it: hash over length and chunk hashes. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);

@@ -212,12 +212,76 @@ static void a_damaged_list_of_parts_is_told(void **state)
                                       "pathloom parts 1\n0\n",
                                       "pathloom parts 1\n99\n",
                                       "pathloom parts 2\n2\n",
+                                      "pathloom parts 2\n2 3\n",
+                                      "pathloom parts 2\n3 0\n",
+                                      "pathloom parts 2\n3 2 1\n",
                                       "pathloom parts 1\n2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_ok(pl_replace_file(path, bad[i], strlen(bad[i])));
         assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
         assert_non_null(strstr(pl_last_error(), "PARTS"));
     }
+}
+
+/* A part that is made, but not counted, would be missed in silence. */
+static void a_list_of_too_few_parts_is_told(void **state)
+{
+    pl_store *store = open_parts(*state);
+    char path[PL_PATH_MAX];
+    static const char two[] = "pathloom parts 1\n2\n";
+    pl_store_close(&store);
+    assert_ok(pl_replace_file(pl_join(path, *state, "PARTS"), two, strlen(two)));
+    assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+    assert_non_null(strstr(pl_last_error(), "counts 2 parts"));
+}
+
+static void a_part_that_was_added_counts_once_it_is_made(void **state)
+{
+    pl_store *store = open_parts(*state);
+    pl_store *writer = NULL;
+    char part[PL_PATH_MAX];
+    pl_parts parts;
+    pl_store_close(&store);
+    assert_int_equal(pl_store_grow_parts(*state, PARTS + 2), PL_ERR_ARG);
+    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
+    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
+    assert_ok(pl_store_count_parts(*state, &parts));
+    assert_int_equal(parts.n, PARTS + 1);
+    assert_int_equal(parts.begun, PARTS);
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store)); /* it is not made yet */
+    pl_store_close(&store);
+    assert_ok(
+        pl_store_open(pl_store_part(*state, PARTS, part), PL_STORE_CREATE, &writer));
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
+    pl_store_close(&store);
+    pl_store_close(&writer);
+}
+
+/* The store of one home becomes the first of two parts, also at the second try. */
+static void a_store_in_one_piece_is_divided(void **state)
+{
+    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    pl_store *store = NULL;
+    pl_txn *txn = NULL;
+    pl_buf target = {0};
+    pl_parts parts;
+    pl_join(folder, *state, "whole");
+    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &store));
+    assert_ok(pl_txn_begin(store, &txn));
+    assert_ok(pl_txn_put_ref(txn, "finished", "7"));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&store);
+    assert_ok(pl_store_divide(folder));
+    assert_ok(pl_remove_tree(pl_join(path, folder, "PARTS"))); /* killed before it */
+    assert_ok(pl_store_divide(folder));
+    assert_ok(pl_store_count_parts(folder, &parts));
+    assert_int_equal(parts.n, 2);
+    assert_int_equal(parts.begun, 1);
+    assert_ok(pl_store_open(folder, PL_STORE_READ, &store));
+    assert_ok(pl_store_get_ref(store, "finished", &target));
+    assert_string_equal(pl_buf_text(&target), "7");
+    pl_buf_destroy(&target);
+    pl_store_close(&store);
 }
 
 #define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
@@ -233,6 +297,9 @@ int main(void)
         store_test(writing_needs_a_part_and_numbers_stay),
         store_test(a_module_in_two_parts_is_named_and_its_newest_shown),
         store_test(a_damaged_list_of_parts_is_told),
+        store_test(a_list_of_too_few_parts_is_told),
+        store_test(a_part_that_was_added_counts_once_it_is_made),
+        store_test(a_store_in_one_piece_is_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,8 +108,10 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     pl_copy_text(h->workers[w].offers_at, sizeof h->workers[w].offers_at, address);
     pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", name, device);
     a->type = PL_MSG_WELCOME;
-    for (int i = 0; i < h->options->n_homes; i++)
-        pl_put_text(&a->body, PL_TAG_ADDRESS, h->options->homes[i]);
+    if (h->table[0])
+        pl_put_text(&a->body, PL_TAG_TEXT, h->table);
+    for (int i = 0; i < h->n_homes; i++)
+        pl_put_text(&a->body, PL_TAG_ADDRESS, h->homes_at[i]);
     pl_put_u64(&a->body, PL_TAG_TTL_MS, (uint64_t)h->options->ttl_ms);
     if (peer->role != PL_AS_LOCAL)
         pl_put_bytes(&a->body, PL_TAG_SECRET, h->mates.secret, sizeof h->mates.secret);
@@ -629,6 +631,9 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
         a->type = PL_MSG_STATUS_IS;
         hub_status_json(h, &a->data);
         return PL_OK;
+    case PL_MSG_HOMES:
+        a->type = PL_MSG_OK;
+        return hub_add_homes(h, &r);
     case PL_MSG_STOP:
         a->type = PL_MSG_OK;
         h->stopping = true;
@@ -699,19 +704,19 @@ static pl_status serve(hub *h)
 {
     pl_status status = PL_OK;
     pl_message m;
-    int n = 1 + h->options->n_homes;
     bool more = false;
-    pl_socket **sockets = pl_alloc((size_t)n * sizeof *sockets);
-    bool *ready = pl_alloc((size_t)n * sizeof *ready);
+    pl_socket *sockets[1 + PL_HOMES_MAX];
+    bool ready[1 + PL_HOMES_MAX];
     pl_message_init(&m, 0);
     sockets[0] = h->socket;
-    for (int i = 1; i < n; i++)
-        sockets[i] = h->homes[i - 1].socket;
     while (!h->stopping && !must_stop(h)) {
-        pl_wire_poll(sockets, (size_t)n, NULL, 0, more ? 0 : TICK_MS, ready);
+        for (int i = 0; i < h->n_homes; i++)
+            sockets[1 + i] = h->homes[i].socket;
+        pl_wire_poll(sockets, 1 + (size_t)h->n_homes, NULL, 0, more ? 0 : TICK_MS,
+                     ready);
         int64_t now = pl_now_ms();
         PL_TRY(hear_workers(h, &m));
-        for (int i = 0; i + 1 < n; i++)
+        for (int i = 0; i < h->n_homes; i++)
             PL_TRY(hub_hear_home(h, i, now));
         more = hub_apply_some(h);
         PL_TRY(hub_tend_homes(h, now));
@@ -721,8 +726,6 @@ static pl_status serve(hub *h)
     }
 done:
     pl_message_destroy(&m);
-    pl_free(sockets);
-    pl_free(ready);
     return status;
 }
 

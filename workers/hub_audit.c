@@ -151,7 +151,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
              name, row->path, (long long)row->phase, row->results[others[0]].worker,
              row->results[others[1]].worker);
     add_fenced(h, &f);
-    for (int i = 0; i < h->options->n_homes; i++)
+    for (int i = 0; i < h->n_homes; i++)
         PL_RETURN_IF(tell_fenced(h, &f, i));
     return PL_OK;
 }
@@ -172,7 +172,7 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
             continue;
         pl_arm_module_name(&arm->arm, arm->topology, module, name);
         a->requests[slot] = pl_wire_next_request();
-        for (int i = 0; i < h->options->n_homes; i++) {
+        for (int i = 0; i < h->n_homes; i++) {
             pl_message m;
             pl_message_init(&m, PL_MSG_GET_UPDATE);
             m.request = a->requests[slot];
@@ -379,7 +379,7 @@ static bool misses_rows(const hub *h)
     bool audits = h->n_audits > 0;
     for (int v = 0; v < PL_VERDICT_COUNT; v++)
         audits = audits || h->n_verdicts[v] > 0;
-    for (int i = 0; audits && i < h->options->n_homes; i++)
+    for (int i = 0; audits && i < h->n_homes; i++)
         if (h->homes[i].welcome && h->homes[i].fresh_ms <= h->done_ms)
             return true;
     return false;
@@ -474,7 +474,7 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
 pl_status hub_repeat_fenced(hub *h)
 {
     for (size_t i = 0; i < h->n_fenced; i++)
-        for (int home = 0; home < h->options->n_homes; home++)
+        for (int home = 0; home < h->n_homes; home++)
             PL_RETURN_IF(tell_fenced(h, &h->fenced[i], home));
     return PL_OK;
 }

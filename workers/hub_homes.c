@@ -4,29 +4,62 @@
 
 enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000, APPLIED_AT_ONCE = 1024 };
 
+static pl_status open_home(hub *h, const char *address)
+{
+    if (h->n_homes == PL_HOMES_MAX)
+        return pl_fail(PL_ERR_CONFIG, "a job has at most %d homes", PL_HOMES_MAX);
+    pl_copy_text(h->homes_at[h->n_homes], sizeof *h->homes_at, address);
+    PL_RETURN_IF(pl_wire_connect(address, &h->homes[h->n_homes].socket));
+    h->n_homes++;
+    return PL_OK;
+}
+
 pl_status hub_open_homes(hub *h)
 {
-    h->homes = pl_alloc((size_t)h->options->n_homes * sizeof *h->homes);
+    h->homes = pl_alloc(PL_HOMES_MAX * sizeof *h->homes);
+    h->place_index = pl_name_table_create();
     for (int i = 0; i < h->options->n_homes; i++)
-        PL_RETURN_IF(pl_wire_connect(h->options->homes[i], &h->homes[i].socket));
+        PL_RETURN_IF(open_home(h, h->options->homes[i]));
+    return PL_OK;
+}
+
+pl_status hub_add_homes(hub *h, pl_reader *r)
+{
+    size_t n = pl_field_count(r, PL_TAG_ADDRESS);
+    for (size_t i = 0; i < n; i++) {
+        char address[PL_ADDRESS_MAX];
+        pl_get_text(r, PL_TAG_ADDRESS, i, address, sizeof address);
+        PL_RETURN_IF(pl_reader_status(r));
+        if (i >= (size_t)h->n_homes) {
+            PL_RETURN_IF(open_home(h, address));
+            h->homes[i].added = h->homes[i].known = true;
+            pl_log(PL_LOG_INFO, "home.added", "home=%zu address=%s", i, address);
+        } else if (strcmp(address, h->homes_at[i]) != 0) {
+            return pl_fail(PL_ERR_EXISTS, "home %zu is at %s, not at %s", i + 1,
+                           h->homes_at[i], address);
+        }
+    }
     return PL_OK;
 }
 
 void hub_close_homes(hub *h)
 {
-    for (int i = 0; h->homes && i < h->options->n_homes; i++) {
+    for (int i = 0; h->homes && i < h->n_homes; i++) {
         pl_wire_close(&h->homes[i].socket);
         pl_buf_destroy(&h->homes[i].state);
         pl_buf_destroy(&h->homes[i].status);
     }
     pl_free(h->homes);
+    pl_free(h->places);
+    pl_name_table_destroy(&h->place_index);
     h->homes = NULL;
+    h->places = NULL;
 }
 
 bool hub_homes_ready(const hub *h)
 {
-    for (int i = 0; i < h->options->n_homes; i++)
-        if (!h->homes[i].welcome || !h->homes[i].known)
+    for (int i = 0; i < h->n_homes; i++)
+        if (!h->homes[i].known || (!h->homes[i].welcome && !h->homes[i].added))
             return false;
     return true;
 }
@@ -48,10 +81,13 @@ static pl_status say_hello(hub_home *home)
     return hub_send_home(home, &m);
 }
 
-static pl_status ask_state(hub_home *home, uint64_t offset)
+/* Homes learn here where the others are: they say it to who asks the wrong one. */
+static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
     pl_message m;
     pl_message_init(&m, PL_MSG_GET_STATE);
+    for (int i = 0; i < h->n_homes; i++)
+        pl_put_text(&m.body, PL_TAG_ADDRESS, h->homes_at[i]);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
     return hub_send_home(home, &m);
 }
@@ -82,7 +118,7 @@ static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
 
 pl_status hub_fence(hub *h, const plan_path *path)
 {
-    for (int i = 0; i < h->options->n_homes; i++) {
+    for (int i = 0; i < h->n_homes; i++) {
         pl_message m;
         pl_message_init(&m, PL_MSG_FENCE);
         m.token = path->lease.token;
@@ -104,7 +140,7 @@ static pl_status fence_all(hub *h)
 
 pl_status hub_tend_homes(hub *h, int64_t now_ms)
 {
-    for (int i = 0; i < h->options->n_homes; i++) {
+    for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
             home->welcome = false; /* what it told stays true: it only grows */
@@ -115,7 +151,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
-        PL_RETURN_IF(home->welcome ? ask_state(home, 0) : say_hello(home));
+        PL_RETURN_IF(home->welcome ? ask_state(h, home, 0) : say_hello(home));
         if (home->welcome)
             PL_RETURN_IF(ask_status(home));
     }
@@ -131,7 +167,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
         h->tasks.epoch = epoch;
     PL_RETURN_IF(fence_all(h));
     PL_RETURN_IF(hub_repeat_fenced(h));
-    return ask_state(home, 0);
+    return ask_state(h, home, 0);
 }
 
 static void apply_path(hub *h, pl_reader *r)
@@ -151,7 +187,55 @@ static void apply_path(hub *h, pl_reader *r)
     plan_finish(path, phase, pl_now_ms());
 }
 
-/* One record of the state, or one event: an arm, a module, or a path. */
+/* The old home gave a name away, and whoever moved it died before the new one heard. */
+static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_ADOPT);
+    pl_put_text(&m.body, PL_TAG_NAME, name);
+    pl_put_u64(&m.body, PL_TAG_STAMP, stamp);
+    return hub_send_home(home, &m);
+}
+
+static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
+{
+    char name[PL_MODULE_NAME_MAX];
+    int index = (int)(home - h->homes);
+    hub_place said;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    said.home = (int)(int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
+    said.stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (said.home < 0)
+        said.home = index;
+    int at = pl_name_table_get(h->place_index, name);
+    if (at < 0) {
+        at = h->n_places++;
+        h->places = pl_grow(h->places, (size_t)h->n_places * sizeof *h->places);
+        h->places[at] = said;
+        pl_name_table_put(h->place_index, name, at);
+    } else if (said.stamp > h->places[at].stamp) {
+        h->places[at] = said;
+    } else if (said.stamp < h->places[at].stamp && h->places[at].home == index) {
+        return tell_owner(home, name, h->places[at].stamp);
+    }
+    return PL_OK;
+}
+
+/* Home 1 keeps the table that clients go by. */
+static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
+{
+    char text[PL_PLACES_TEXT];
+    pl_places table;
+    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_places_parse(text, &table));
+    if (home == h->homes)
+        pl_copy_text(h->table, sizeof h->table, text);
+    return PL_OK;
+}
+
+/* One record of the state, or one event: an arm, a module, a path, or who owns what. */
 static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len)
 {
     pl_reader r;
@@ -172,6 +256,10 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         uint64_t version = pl_get_u64(&r, PL_TAG_VERSION, 0);
         PL_RETURN_IF(pl_reader_status(&r));
         plan_set_version(&h->tasks, name, version);
+    } else if (pl_field_count(&r, PL_TAG_HOME) > 0) {
+        return apply_place(h, home, &r);
+    } else if (pl_field_count(&r, PL_TAG_TEXT) > 0) {
+        return apply_table(h, home, &r);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
         apply_path(h, &r);
     }
@@ -226,7 +314,7 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
 bool hub_apply_some(hub *h)
 {
     bool more = false;
-    for (int i = 0; i < h->options->n_homes; i++) {
+    for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         for (int n = 0; n < APPLIED_AT_ONCE && home->n_applied < home->n_records; n++)
             if (apply_next(h, home) != PL_OK) {
@@ -251,7 +339,7 @@ static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader
         return PL_OK; /* pieces of an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
-        return ask_state(home, home->state.len);
+        return ask_state(h, home, home->state.len);
     return begin_state(h, home);
 }
 
@@ -270,7 +358,7 @@ static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_rea
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
            arm.name, arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
     PL_RETURN_IF(plan_add_arm(&h->tasks, &arm, &blob));
-    return ask_state(home, 0);
+    return ask_state(h, home, 0);
 }
 
 static pl_status hear(hub *h, hub_home *home, const pl_message *m)
@@ -307,7 +395,7 @@ static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
         return PL_OK;
     pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu", (unsigned long long)epoch);
     PL_RETURN_IF(fence_all(h));
-    return ask_state(home, 0);
+    return ask_state(h, home, 0);
 }
 
 pl_status hub_hear_home(hub *h, int index, int64_t now_ms)

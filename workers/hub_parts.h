@@ -84,6 +84,7 @@ typedef struct hub_home {
     uint64_t epoch;    /* of its store; another one means that it has started again */
     bool known;        /* its whole state has been applied since WELCOME */
     bool welcome;      /* HELLO answered since the home was last heard of */
+    bool added;        /* while the job ran: it owned nothing then */
     int64_t heard_ms;  /* any message */
     int64_t asked_ms;  /* last HELLO or GET_STATE */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
@@ -95,10 +96,22 @@ typedef struct hub_home {
     int64_t status_ms;
 } hub_home;
 
+/* Who owns a name that moved: the note with the highest stamp that any home has. */
+typedef struct hub_place {
+    int home;
+    uint64_t stamp;
+} hub_place;
+
 typedef struct hub {
     const pl_hub_options *options;
     pl_socket *socket;
-    hub_home *homes;
+    hub_home *homes; /* [PL_HOMES_MAX], n_homes of them are there */
+    int n_homes;
+    char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
+    char table[PL_PLACES_TEXT]; /* the placement, as home 1 has it; "": equal weights */
+    pl_name_table *place_index; /* name -> places */
+    hub_place *places;
+    int n_places;
     hub_worker *workers;
     int n_workers;
     pl_name_table *worker_names;
@@ -167,6 +180,8 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
 /* A task that somebody is at and that this worker would end well before; false: none.
  * Looks at leases anew only now and then. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
+/* Of a running job: the addresses of all homes, old ones first. */
+pl_status hub_add_homes(hub *h, pl_reader *r);
 
 /* hub_status.c */
 bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);

@@ -96,7 +96,7 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
     if (home->status.len == 0 ||
         pl_json_parse((const char *)home->status.data, home->status.len, &o) != PL_OK)
         o = pl_json_object();
-    if (pl_address_parse(h->options->homes[i], &at) == PL_OK)
+    if (pl_address_parse(h->homes_at[i], &at) == PL_OK)
         pl_json_set_text(o, "address", at.endpoint);
     pl_json_set_bool(o, "up", home->welcome);
     pl_json_set_real(o, "heard_seconds_ago", 1e-3 * (double)(now_ms - home->heard_ms));
@@ -127,7 +127,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
         pl_json_push(arms, arm_json(h, a, now));
     for (int i = 0; i < n_workers; i++)
         pl_json_push(workers, worker_json(h, &h->workers[i], now));
-    for (int i = 0; i < h->options->n_homes; i++)
+    for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
     put_hub(h, o, now);
     pl_json_set_bool(o, "homes_ready", hub_homes_ready(h));

@@ -577,6 +577,7 @@ static pl_status join(worker *w)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
+                                 .places = &w->places,
                                  .patience_ms = w->options->patience_ms,
                                  .idle = worker_go_on,
                                  .idle_context = w};

@@ -27,11 +27,12 @@ pl_status worker_say_hello(worker *w)
     return send_hub(w, &m);
 }
 
-/* The homes of a job do not move while it runs. */
+/* What was said at first stays true while the job runs; homes that come later are named
+ * by those that names went away from. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
-    if (w->welcome && strcmp(w->homes_at[i], address) != 0)
+    if (w->welcome && i < w->n_homes && strcmp(w->homes_at[i], address) != 0)
         return pl_fail(PL_ERR_BUSY,
                        "the hub names other homes than before (%s instead of %s); "
                        "start this worker again",
@@ -56,14 +57,27 @@ static pl_status read_mates(worker *w, pl_reader *r)
     return PL_OK;
 }
 
+/* An older table does no harm: homes know better. */
+static pl_status read_table(worker *w, pl_reader *r)
+{
+    char text[PL_PLACES_TEXT];
+    if (w->welcome || pl_field_count(r, PL_TAG_TEXT) == 0)
+        return PL_OK;
+    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    return pl_places_parse(text, &w->places);
+}
+
 pl_status worker_read_welcome(worker *w, const pl_message *answer)
 {
     pl_reader r;
     char address[PL_ADDRESS_MAX];
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
     size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
-    if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n != (size_t)w->n_homes))
+    if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
         return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
+    if (w->welcome && n > (size_t)w->n_homes)
+        n = (size_t)w->n_homes;
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
         return pl_fail(PL_ERR_CONFIG,
                        "the job has %zu homes, and %d relays were given: give one for "
@@ -74,6 +88,7 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
         PL_RETURN_IF(pl_reader_status(&r));
         PL_RETURN_IF(know_home(w, (int)i, address));
     }
+    PL_RETURN_IF(read_table(w, &r));
     w->n_homes = (int)n;
     w->ttl_ms = (int)pl_get_u64(&r, PL_TAG_TTL_MS, 0);
     PL_RETURN_IF(pl_reader_status(&r));

@@ -89,6 +89,7 @@ typedef struct worker {
     bool welcome;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
+    pl_places places; /* n 0: all homes weigh alike */
     pl_client *homes; /* of this thread: fetches */
     trainer *inner;
     sender *out;

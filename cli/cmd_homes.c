@@ -1,0 +1,402 @@
+/* pathloom homes: which home has what, and how it moves, while a job runs or is
+ * stopped.
+ *
+ * Beside a running job this is one more client of its homes. Of a stopped one it starts
+ * the homes itself, alone, and stops them at the end; either way it may be killed, and
+ * the next call goes on. */
+#include "cli/run.h"
+
+#include <getopt.h>
+
+enum { HOME_WAIT_MS = 60000 };
+
+typedef struct homes_call {
+    const char *verb, *words[2], *dir;
+    int n_words;
+    int64_t weight;
+    bool json;
+    run r;
+    pl_places places; /* what is wanted */
+    pl_move_report report;
+} homes_call;
+
+static const struct option longs[] = {{"run", required_argument, NULL, 'r'},
+                                      {"weight", required_argument, NULL, 'w'},
+                                      {"json", no_argument, NULL, 'j'},
+                                      {NULL, 0, NULL, 0}};
+
+static pl_status read_weight(const char *text, int64_t *out)
+{
+    if (pl_parse_int(text, out) == PL_OK && *out >= 1 && *out <= PL_WEIGHT_MAX)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "a weight is 1 to %d, not `%s`; a home of weight 2 gets twice what "
+                   "one of weight 1 gets, and `drain` is for none",
+                   PL_WEIGHT_MAX, text);
+}
+
+static pl_status take(int option, homes_call *h, char **argv)
+{
+    switch (option) {
+    case 'r':
+        h->dir = optarg;
+        return PL_OK;
+    case 'w':
+        return read_weight(optarg, &h->weight);
+    case 'j':
+        h->json = true;
+        return PL_OK;
+    default:
+        return cli_bad_option(option, argv, longs);
+    }
+}
+
+static pl_status parse(int argc, char **argv, homes_call *h)
+{
+    int option;
+    *h = (homes_call){.dir = "pathloom-run", .weight = 1, .r = {.lock = -1}};
+    optind = 1;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
+        PL_RETURN_IF(take(option, h, argv));
+    if (optind < argc)
+        h->verb = argv[optind++];
+    for (; optind < argc; optind++) {
+        if (h->n_words == 2)
+            return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
+        h->words[h->n_words++] = argv[optind];
+    }
+    return PL_OK;
+}
+
+/* Homes are numbered from 1 where people see them. */
+static pl_status read_home(const homes_call *h, const char *text, int *out)
+{
+    int64_t number = 0;
+    int n = pl_client_n_homes(h->r.client);
+    if (pl_parse_int(text, &number) == PL_OK && number >= 1 && number <= n) {
+        *out = (int)number - 1;
+        return PL_OK;
+    }
+    return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d", text,
+                   n);
+}
+
+/* ---- the way to the homes ---- */
+static pl_status open_homes(homes_call *h)
+{
+    PL_RETURN_IF(run_look(h->dir, &h->r));
+    h->r.stop = cli_stop_flag(true);
+    h->r.n_homes = (int)h->r.cfg.homes;
+    pl_status status = pl_lock_folder(h->r.dir, &h->r.lock);
+    if (status == PL_ERR_BUSY || h->r.cfg.attach)
+        return run_find_homes(&h->r);
+    PL_RETURN_IF(status);
+    return run_start_homes(&h->r);
+}
+
+/* The weights that are to be changed: those of a change that was given up count. Homes
+ * that no table knows yet have none. */
+static pl_status read_places(homes_call *h)
+{
+    pl_places table, next;
+    int n = pl_client_n_homes(h->r.client);
+    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    h->places = next.epoch > table.epoch ? next : table;
+    if (h->places.n == 0)
+        pl_places_equal(&h->places, n);
+    if (h->places.n < n)
+        h->places.n = n; /* of weight 0 */
+    return PL_OK;
+}
+
+/* ---- changes ---- */
+static void say_moved(void *context, const char *name, int from, int to)
+{
+    const homes_call *h = context;
+    if (!h->json)
+        say("%s  home %d -> %d", name, from + 1, to + 1);
+}
+
+static void say_report(const homes_call *h)
+{
+    char bytes[16];
+    const pl_move_report *m = &h->report;
+    if (h->json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_int(o, "epoch", (int64_t)h->places.epoch);
+        pl_json_set_int(o, "names", (int64_t)m->n_names);
+        pl_json_set_int(o, "rows", (int64_t)m->n_rows);
+        pl_json_set_int(o, "blobs", (int64_t)m->n_blobs);
+        pl_json_set_int(o, "bytes", (int64_t)m->bytes);
+        pl_json_set_int(o, "longest_hold_ms", m->longest_hold_ms);
+        say_json(o);
+        return;
+    }
+    say("%llu names moved, %llu records, %s; none stood still for more than %lld ms",
+        (unsigned long long)m->n_names, (unsigned long long)m->n_rows,
+        pl_human_bytes((double)m->bytes, bytes), (long long)m->longest_hold_ms);
+}
+
+static pl_status settle(homes_call *h)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < h->places.n; i++)
+        sum += h->places.weights[i];
+    if (sum == 0)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "no home would be left; add one, or give another a weight first");
+    PL_RETURN_IF(pl_move_to(h->r.client, &h->places, say_moved, h, &h->report));
+    say_report(h);
+    return PL_OK;
+}
+
+/* The launcher of the job sees the part, and starts its home. */
+static pl_status await_home(homes_call *h, int index)
+{
+    char file[64], path[PL_PATH_MAX];
+    pl_buf address = {0};
+    int64_t start = pl_now_ms();
+    run_home_file(index, index + 1, file);
+    run_file(&h->r, file, path);
+    while (!pl_path_exists(path)) {
+        PL_RETURN_IF(run_stopped(&h->r));
+        if (pl_now_ms() - start > HOME_WAIT_MS)
+            return pl_fail(
+                PL_ERR_TIMEOUT,
+                "home %d did not begin within %d s; see %s/log, or start it: "
+                "`pathloom home --run %s --part %d/%d`; then give this "
+                "command again",
+                index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1,
+                index + 1);
+        pl_sleep_ms(50);
+    }
+    PL_RETURN_IF(pl_read_file(path, &address));
+    pl_copy_text(h->r.homes_at[index], PL_ADDRESS_MAX, pl_buf_text(&address));
+    pl_buf_destroy(&address);
+    h->r.n_homes = index + 1;
+    PL_RETURN_IF(pl_client_add_home(h->r.client, h->r.homes_at[index]));
+    return run_tell_homes(&h->r);
+}
+
+/* A store in one piece becomes the first of two parts; nobody has it open then. */
+static pl_status grow_store(homes_call *h, int n)
+{
+    char store[PL_PATH_MAX];
+    run_file(&h->r, "store", store);
+    return n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1);
+}
+
+static pl_status check_growth(const homes_call *h, int n)
+{
+    if (n == PL_HOMES_MAX)
+        return pl_fail(PL_ERR_USAGE, "a job has at most %d homes", PL_HOMES_MAX);
+    if (h->r.cfg.relays > 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this job has relays, and a relay stands before one home; stop "
+                       "the job and set workers.relay=0");
+    if (n == 1 && !h->r.launcher)
+        return pl_fail(PL_ERR_BUSY,
+                       "the store of this job is in one piece, which is divided only "
+                       "while nobody has it open; stop the job, give this command "
+                       "again, and go on. With store.homes=2 or more from the "
+                       "beginning homes are added while it runs");
+    if (!h->r.cfg.attach && !pl_ends_with(h->r.cfg.home_bind, ":*"))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.home is %s, and a home more needs a port of its own; write "
+                       "* for the port",
+                       h->r.cfg.home_bind);
+    return PL_OK;
+}
+
+static pl_status begin_home(homes_call *h, int n)
+{
+    bool offline = h->r.launcher != NULL;
+    PL_RETURN_IF(check_growth(h, n));
+    PL_RETURN_IF(pl_client_begin_places(h->r.client, n));
+    if (offline)
+        run_stop(&h->r, false);
+    PL_RETURN_IF(grow_store(h, n));
+    return offline ? run_start_homes(&h->r) : await_home(h, n);
+}
+
+/* One that has begun, and of which no table knows, is the one that was asked for
+ * before.
+ */
+static pl_status add(homes_call *h)
+{
+    pl_places table, next;
+    int n = pl_client_n_homes(h->r.client);
+    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    int known = next.n > table.n ? next.n : table.n;
+    if (known == 0 || known >= n)
+        PL_RETURN_IF(begin_home(h, n));
+    else
+        n--;
+    PL_RETURN_IF(read_places(h));
+    h->places.weights[n] = (int)h->weight;
+    return settle(h);
+}
+
+static pl_status weigh(homes_call *h, int home, int64_t weight)
+{
+    PL_RETURN_IF(read_places(h));
+    h->places.weights[home] = (int)weight;
+    return settle(h);
+}
+
+static pl_status drain(homes_call *h)
+{
+    int home = 0;
+    PL_RETURN_IF(read_home(h, h->words[0], &home));
+    return weigh(h, home, 0);
+}
+
+static pl_status reweigh(homes_call *h)
+{
+    int home = 0;
+    int64_t weight = 0;
+    PL_RETURN_IF(read_home(h, h->words[0], &home));
+    PL_RETURN_IF(read_weight(h->words[1], &weight));
+    return weigh(h, home, weight);
+}
+
+/* ---- one name ---- */
+typedef struct search {
+    char name[PL_MODULE_NAME_MAX];
+    bool found;
+} search;
+
+static pl_status match(void *context, const char *name)
+{
+    search *s = context;
+    s->found = s->found || strcmp(name, s->name) == 0;
+    return PL_OK;
+}
+
+static pl_status move(homes_call *h)
+{
+    search s = {.found = false};
+    int to = 0, from = 0, n = pl_client_n_homes(h->r.client);
+    const char *prefix = strchr(h->words[0], '/') ? "" : "mix/";
+    PL_RETURN_IF(read_home(h, h->words[1], &to));
+    snprintf(s.name, sizeof s.name, "%s%s", prefix, h->words[0]);
+    PL_RETURN_IF(pl_client_settle_places(h->r.client));
+    for (; from < n; from++) {
+        PL_RETURN_IF(pl_client_each_name(h->r.client, from, match, &s));
+        if (s.found)
+            break;
+    }
+    if (!s.found)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "no home has %s; `pathloom homes list --json` "
+                       "names what they have",
+                       s.name);
+    PL_RETURN_IF(read_places(h));
+    PL_RETURN_IF(pl_move_name(h->r.client, s.name, from, to, &h->report));
+    if (from != to)
+        say_moved(h, s.name, from, to);
+    say_report(h);
+    return PL_OK;
+}
+
+/* ---- what there is ---- */
+typedef struct inventory {
+    pl_json *names;
+    int n, n_objects;
+} inventory;
+
+static pl_status count_name(void *context, const char *name)
+{
+    inventory *v = context;
+    if (pl_starts_with(name, "arm/"))
+        return PL_OK;
+    v->n++;
+    v->n_objects += pl_starts_with(name, "shard/") || pl_starts_with(name, "router/") ||
+                    pl_starts_with(name, "tag/");
+    pl_json_push(v->names, pl_json_make_text(name));
+    return PL_OK;
+}
+
+static void show_home(const homes_call *h, int home, inventory *v)
+{
+    if (!h->json) {
+        say("%4d %7d %17d %8d  %s", home + 1, h->places.weights[home],
+            v->n - v->n_objects, v->n_objects, h->r.homes_at[home]);
+        pl_json_destroy(&v->names);
+        return;
+    }
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "home", home + 1);
+    pl_json_set_int(o, "weight", h->places.weights[home]);
+    pl_json_set_int(o, "epoch", (int64_t)h->places.epoch);
+    pl_json_set_text(o, "address", h->r.homes_at[home]);
+    pl_json_set(o, "names", v->names);
+    say_json(o);
+}
+
+static pl_status list(homes_call *h)
+{
+    pl_places table, next;
+    PL_RETURN_IF(read_places(h));
+    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    if (!h->json)
+        say("home  weight  modules and paths  objects  address");
+    for (int i = 0; i < pl_client_n_homes(h->r.client); i++) {
+        inventory v = {.names = pl_json_array()};
+        pl_status status = pl_client_each_name(h->r.client, i, count_name, &v);
+        if (status != PL_OK) {
+            pl_json_destroy(&v.names);
+            return status;
+        }
+        show_home(h, i, &v);
+    }
+    if (!h->json && next.epoch > table.epoch)
+        say("a change of weights was not finished; give it, or another, again");
+    return PL_OK;
+}
+
+/* ---- the verb ---- */
+static const struct {
+    const char *name;
+    int n_words;
+    pl_status (*run)(homes_call *h);
+    const char *words;
+} table[] = {{"list", 0, list, ""},
+             {"add", 0, add, ""},
+             {"drain", 1, drain, " HOME"},
+             {"move", 2, move, " NAME HOME"},
+             {"weight", 2, reweigh, " HOME WEIGHT"}};
+enum { N_VERBS = sizeof table / sizeof *table };
+
+static pl_status run_one(homes_call *h)
+{
+    const char *names[N_VERBS], *wanted = h->verb ? h->verb : "list";
+    for (size_t i = 0; i < N_VERBS; i++) {
+        names[i] = table[i].name;
+        if (strcmp(wanted, names[i]) != 0)
+            continue;
+        if (h->n_words != table[i].n_words)
+            return pl_fail(PL_ERR_USAGE, "homes %s takes:%s", wanted,
+                           table[i].n_words ? table[i].words : " no words");
+        PL_RETURN_IF(open_homes(h));
+        return table[i].run(h);
+    }
+    const char *near = pl_nearest(wanted, names, N_VERBS);
+    return pl_fail(PL_ERR_USAGE, "unknown verb `homes %s`; %s%s%s", wanted,
+                   near ? "did you mean `" : "see pathloom homes --help",
+                   near ? near : "", near ? "`?" : "");
+}
+
+int cmd_homes(int argc, char **argv)
+{
+    homes_call h;
+    pl_status status = parse(argc, argv, &h);
+    if (status == PL_OK)
+        status = run_one(&h);
+    int code = status == PL_OK ? 0 : cli_fail(status);
+    run_stop(&h.r, false);
+    run_close(&h.r);
+    return code;
+}
