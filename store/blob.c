@@ -264,14 +264,14 @@ static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked
     return PL_OK;
 }
 
-static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range *range,
+static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range range,
                            bool checked)
 {
     blob_record record;
-    range->store = part_of(store, blob);
-    range->blob = &record;
-    PL_RETURN_IF(find_blob(store_source(range->store), blob, &record));
-    pl_status status = read_range(range, blob, checked);
+    range.store = part_of(store, blob);
+    PL_RETURN_IF(find_blob(store_source(range.store), blob, &record));
+    range.blob = &record;
+    pl_status status = read_range(&range, blob, checked);
     pl_buf_destroy(&record.chunks);
     return status;
 }
@@ -279,15 +279,15 @@ static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range *ran
 pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    blob_range range = {.offset = offset, .len = len, .out = out};
-    return read_blob(store, blob, &range, true);
+    return read_blob(store, blob,
+                     (blob_range){.offset = offset, .len = len, .out = out}, true);
 }
 
 pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    blob_range range = {.offset = offset, .len = len, .out = out};
-    return read_blob(store, blob, &range, false);
+    return read_blob(store, blob,
+                     (blob_range){.offset = offset, .len = len, .out = out}, false);
 }
 
 /* ---- in a transaction ---- */
