@@ -292,6 +292,7 @@ static pl_status check_store(run *r)
     pl_parts parts;
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
+    PL_RETURN_IF(pl_store_end_division(path));
     PL_RETURN_IF(count_homes(r, &parts));
     int n_parts = parts.n;
     PL_RETURN_IF(check_parts(path, &parts));

@@ -1,5 +1,6 @@
 #include "store/parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +54,28 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
                    folder, parts->n, next);
 }
 
+/* PARTS of a new store comes before its parts, that of a divided one after the first;
+ * several parts without it were put there by hand. */
+static bool is_half_divided(const char *folder)
+{
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
+    return !pl_path_exists(pl_join(path, folder, "PARTS")) &&
+           pl_path_exists(pl_store_part(folder, 0, part)) &&
+           !pl_path_exists(pl_join(path, part, "ENGINE")) &&
+           !pl_path_exists(pl_store_part(folder, 1, part));
+}
+
 pl_status pl_store_count_parts(const char *folder, pl_parts *out)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     *out = (pl_parts){0, 0};
+    if (is_half_divided(folder))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store %s was being divided when that was ended: half of it "
+                       "lies in %s; `pathloom train` or `pathloom homes` on its run go "
+                       "on with it",
+                       folder, pl_store_part(folder, 0, path));
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
@@ -114,30 +132,39 @@ pl_status pl_store_grow_parts(const char *folder, int n)
     return write_counts(folder, &parts);
 }
 
-/* What lies in a store that is not divided; PARTS is written last, so that a division
- * that was given up is known, and the next call ends it. */
+static pl_status move_into(const char *folder, const char *part, const char *name)
+{
+    char from[PL_PATH_MAX], to[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(from, folder, name)))
+        return PL_OK;
+    PL_RETURN_IF(pl_failpoint("store.divide.before"));
+    if (rename(from, pl_join(to, part, name)) != 0)
+        return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
+                       strerror(errno));
+    return pl_failpoint("store.divide.after");
+}
+
 pl_status pl_store_divide(const char *folder)
 {
-    static const char *const things[] = {"db", "HWM", "FORMAT"};
-    char part[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
-    pl_parts parts;
-    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
-    if (parts.n > 0)
+    static const char *const names[] = {"db", "HWM", "FORMAT"};
+    char part[PL_PATH_MAX], path[PL_PATH_MAX];
+    if (pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
-    if (pl_path_exists(pl_join(from, folder, "ENGINE")))
+    if (pl_path_exists(pl_join(path, folder, "ENGINE")))
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the chunks of %s lie in a storage engine under the name of the "
                        "whole store, which is not divided; push it into a new store",
                        folder);
     PL_RETURN_IF(pl_make_folders(pl_store_part(folder, 0, part)));
-    for (size_t i = 0; i < sizeof things / sizeof *things; i++) {
-        if (!pl_path_exists(pl_join(from, folder, things[i])))
-            continue;
-        if (rename(from, pl_join(to, part, things[i])) != 0)
-            return pl_fail(PL_ERR_IO, "%s cannot be moved to %s", from, to);
-    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        PL_RETURN_IF(move_into(folder, part, names[i]));
     PL_RETURN_IF(pl_sync_folder(part));
     return write_counts(folder, &(pl_parts){2, 1});
+}
+
+pl_status pl_store_end_division(const char *folder)
+{
+    return is_half_divided(folder) ? pl_store_divide(folder) : PL_OK;
 }
 
 static bool is_made(const char *folder, int part)

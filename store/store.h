@@ -60,8 +60,10 @@ PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
 /* One part more: `n` is the number then. Again is fine. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
 /* Makes a store in one piece, which nobody has open, the first of two parts. Killed
- * half-way, the store does not open until it is called again. */
+ * half-way, the store does not open until it is called again, or the other, which does
+ * nothing to a store that nobody has begun to divide. */
 PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
+PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
 /* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
  * a store of another number. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);

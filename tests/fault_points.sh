@@ -32,8 +32,8 @@ fail() {
     exit 1
 }
 
-# Name, roles that pass there (-: none in a tiny job; tests/test_failpoint.c), and the
-# latest passage that every tiny job has.
+# Name, roles that pass there, and the latest passage that every tiny job has (-: none
+# in a tiny job; test_failpoint, test_moving, test_store_parts and ceph.sh act there).
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -66,6 +66,16 @@ worker.done.after worker 2
 worker.update.wrong - 0
 key.write.before - 0
 key.write.after - 0
+home.handover.before - 0
+home.handover.after - 0
+store.divide.before - 0
+store.divide.after - 0
+engine.get.before - 0
+engine.put.before - 0
+engine.put.after - 0
+engine.swap.before - 0
+engine.swap.after - 0
+engine.drop.before - 0
 TABLE
 }
 

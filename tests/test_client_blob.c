@@ -65,7 +65,8 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
     }
     for (int i = f->habit == TWICE ? 0 : 2; i < 3; i++) {
         a.request = i == 0 ? q->request + 1000000 : q->request;
-        assert_int_equal(pl_wire_send_to(f->socket, peer, &a), PL_OK);
+        if (pl_wire_send_to(f->socket, peer, &a) != PL_OK)
+            break; /* who asked has refused an answer, and gone */
     }
     pl_message_destroy(&a);
 }

@@ -3,6 +3,7 @@
  * A store in parts: what several writers keep is one store for whoever reads it. */
 #include "store/store.h"
 #include "tests/store_fixture.h"
+#include <sys/wait.h>
 
 enum { PARTS = 3 };
 
@@ -257,10 +258,37 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     pl_store_close(&writer);
 }
 
-/* The store of one home becomes the first of two parts, also at the second try. */
+/* By a process that ends after the nth thing was moved. */
+static void divide_until(const char *folder, int nth)
+{
+    char point[64];
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        snprintf(point, sizeof point, "store.divide.after:kill:%d", nth);
+        setenv("PATHLOOM_FAILPOINT", point, 1);
+        execl("/proc/self/exe", "store-divider", folder, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void move_back(const char *folder)
+{
+    static const char *const things[] = {"db", "HWM", "FORMAT"};
+    char part[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
+    pl_store_part(folder, 0, part);
+    for (int i = 0; i < 3; i++)
+        if (pl_path_exists(pl_join(from, part, things[i])))
+            assert_int_equal(rename(from, pl_join(to, folder, things[i])), 0);
+    assert_ok(pl_remove_tree(part));
+}
+
+/* The store of one home becomes the first of two parts, whenever that is ended. */
 static void a_store_in_one_piece_is_divided(void **state)
 {
-    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    char folder[PL_PATH_MAX];
     pl_store *store = NULL;
     pl_txn *txn = NULL;
     pl_buf target = {0};
@@ -271,8 +299,17 @@ static void a_store_in_one_piece_is_divided(void **state)
     assert_ok(pl_txn_put_ref(txn, "finished", "7"));
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
-    assert_ok(pl_store_divide(folder));
-    assert_ok(pl_remove_tree(pl_join(path, folder, "PARTS"))); /* killed before it */
+    for (int nth = 1; nth <= 3; nth++) {
+        assert_ok(pl_store_end_division(folder)); /* of which nothing was begun */
+        divide_until(folder, nth);
+        assert_int_equal(pl_store_open(folder, PL_STORE_CREATE, &store),
+                         PL_ERR_DAMAGED);
+        assert_non_null(strstr(pl_last_error(), "was being divided"));
+        assert_int_equal(pl_store_open(folder, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+        move_back(folder);
+    }
+    divide_until(folder, 2);
+    assert_ok(pl_store_end_division(folder));
     assert_ok(pl_store_divide(folder));
     assert_ok(pl_store_count_parts(folder, &parts));
     assert_int_equal(parts.n, 2);
@@ -286,8 +323,10 @@ static void a_store_in_one_piece_is_divided(void **state)
 
 #define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2)
+        return pl_store_divide(argv[1]) == PL_OK ? 0 : 1;
     const struct CMUnitTest tests[] = {
         store_test(lists_are_in_order_and_name_everything_once),
         store_test(things_are_found_in_whatever_part_they_are),
