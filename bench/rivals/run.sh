@@ -98,15 +98,18 @@ theirs() {
     i=0
     shape=$(shape "$1")
     while [ $i -lt "$4" ]; do
+        own=$mask
+        [ "$4" -eq 1 ] || own=$i
         # shellcheck disable=SC2086 # several words
-        taskset -c "$mask" "$python" bench/rivals/torch_step.py $shape --mode "$2" \
+        taskset -c "$own" "$python" bench/rivals/torch_step.py $shape --mode "$2" \
             --precision "$3" --threads "$5" --clock "$clock" --steps 8 --seconds 20 >"$work/torch.$i" \
-            2>>"$work/errors" &
+            2>/dev/null &
         i=$((i + 1))
     done
     wait
     cat "$work"/torch.* | sed -n 's/.*"tokens_per_s": *\([0-9]*\).*/\1/p' |
         awk '{ s += $1 } END { print s + 0 }'
+    sed -n 's/.*"error": *"\(.*\)".*/\1/p' "$work"/torch.* >>"$work/errors"
     rm -f "$work"/torch.*
 }
 
@@ -176,6 +179,6 @@ if [ -n "$llmc" ]; then
 else
     echo "llm.c: not measured; --llmc FOLDER names one that is built and has its data"
 fi
-if [ -s "$work/errors" ] && grep -q Error "$work/errors"; then
-    echo "what PyTorch could not do counts as 0: $(grep Error "$work/errors" | sort -u | head -n 3 | tr '\n' ' ')"
+if [ -s "$work/errors" ]; then
+    echo "what PyTorch could not do counts as 0: $(sort -u "$work/errors" | head -n 3 | tr '\n' ' ')"
 fi
