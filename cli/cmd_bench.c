@@ -147,10 +147,8 @@ static pl_status measure_engine(const request *r)
     if (o.ops && o.processes > 0)
         return pl_fail(PL_ERR_USAGE, "--processes belongs to bench step");
     if (o.cpu_clock && (o.threads > 1 || o.processes > 1))
-        return pl_fail(PL_ERR_USAGE,
-                       "--clock cpu counts one thread; leave out --threads "
-                       "%d and --processes %d",
-                       o.threads, o.processes);
+        return pl_fail(PL_ERR_USAGE, "--clock cpu counts one thread; leave out "
+                                     "--threads and --processes");
     return bench_engine(&o);
 }
 
