@@ -67,6 +67,14 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
     return pl_fail(PL_ERR_NOT_FOUND, "this home knows no path %s", name);
 }
 
+/* Without its transaction a group is lost, and what the home has noted of it is not. */
+static pl_status commit(home *h)
+{
+    pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
+    h->broken = h->broken || status != PL_OK;
+    return status;
+}
+
 /* ---- questions answered at once ---- */
 static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
 {
@@ -254,8 +262,8 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     pl_status status = same ? PL_OK : home_adopt_blob(h, hash);
     if (status == PL_OK && !same)
         status = pl_txn_put_object(h->txn, name, hash);
-    if (status == PL_OK && h->txn)
-        status = pl_txn_commit(&h->txn);
+    if (status == PL_OK)
+        status = commit(h);
     if (status == PL_OK)
         status = pl_failpoint("home.arm.after");
     if (status == PL_OK)
@@ -292,9 +300,11 @@ static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
     pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
     PL_RETURN_IF(pl_reader_status(r));
     if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS) ||
-        pl_starts_with(name, PL_AUDIT_REFS) || pl_starts_with(name, PL_FENCED_REFS))
+        pl_starts_with(name, PL_AUDIT_REFS) || pl_starts_with(name, PL_FENCED_REFS) ||
+        pl_starts_with(name, PLACE_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "names below sys/, meet/, audit/ and fenced/ are the home's: %s",
+                       "names below sys/, meet/, audit/, fenced/ and at/ are the "
+                       "home's, and %s is one; give another name",
                        name);
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
@@ -427,7 +437,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
 }
 
 /* Failures of the machine or of this program end the home; all others are the asker's
- * to know. Only handlers are asked: a commit or merge that fails is always fatal. */
+ * to know. Only handlers are asked: a commit or merge that fails is always fatal, also
+ * one inside a handler (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
@@ -485,7 +496,7 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
             home_answer_later(h, peer, &a);
         pl_message_destroy(&a);
     }
-    if (status == PL_OK || !is_askers_fault(status))
+    if (status == PL_OK || h->broken || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
     /* A question asked twice in one group must not hear of its double first. */
@@ -502,8 +513,8 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
 pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
-    if (status == PL_OK && h->txn)
-        status = pl_txn_commit(&h->txn);
+    if (status == PL_OK)
+        status = commit(h);
     for (size_t i = 0; i < h->n_answers; i++) {
         if (status == PL_OK)
             status = pl_failpoint("home.reply.before");
@@ -512,6 +523,7 @@ pl_status home_end_group(home *h)
         pl_message_destroy(&h->answers[i].message);
     }
     h->n_answers = 0;
+    h->broken = h->broken || status != PL_OK;
     return status;
 }
 

@@ -122,6 +122,7 @@ typedef struct home {
     size_t n_audits, n_fenced;
     home_moving moving;
     bool stopping;
+    bool broken; /* a commit failed: what is in memory is not what is on disk */
     bool tidies; /* codes old versions while nothing else is to do */
 } home;
 
