@@ -1,4 +1,5 @@
 #include "outer/move.h"
+#include "outer/audit_row.h"
 #include "outer/client_parts.h"
 
 enum {
@@ -124,11 +125,10 @@ static pl_status mark_of(row_list *l, pl_hash *out)
 }
 
 /* ---- carrying ---- */
-static pl_status flush(mover *m)
+/* Also without rows: the next home then notes whose the name is, and since when. */
+static pl_status put_rows(mover *m)
 {
     pl_message q, a;
-    if (m->rows.len == 0)
-        return PL_OK;
     pl_message_init(&q, PL_MSG_PUT_ROWS);
     pl_message_init(&a, 0);
     pl_put_text(&q.body, PL_TAG_NAME, m->name);
@@ -141,6 +141,11 @@ static pl_status flush(mover *m)
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
+}
+
+static pl_status flush(mover *m)
+{
+    return m->rows.len > 0 ? put_rows(m) : PL_OK;
 }
 
 static pl_status get_blob(mover *m, const pl_hash *blob, pl_buf *out)
@@ -342,7 +347,9 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
     return status;
 }
 
-/* Holds longer from try to try: as long as the last delta took, several times over. */
+/* Holds longer from try to try: as long as the last delta took, several times over. The
+ * next home adopts only what it has a note of with this very stamp, which rows that are
+ * there since an earlier move do not bring. */
 static pl_status finish(mover *m)
 {
     int64_t wait_ms = HOLD_MS;
@@ -352,6 +359,8 @@ static pl_status finish(mover *m)
         int64_t begun = pl_now_ms();
         PL_RETURN_IF(hold(m, wait_ms, &gone));
         pl_status status = gone ? PL_OK : PL_ERR_STALE;
+        if (!gone)
+            PL_RETURN_IF(put_rows(m));
         for (int k = 0; k < 2 && !gone && !same; k++)
             PL_RETURN_IF(pass(m, &same, &mark));
         if (!gone && same)
@@ -590,11 +599,13 @@ typedef struct resettling {
     size_t n;
 } resettling;
 
+/* What an open audit begins from stays beside the audit's row, which does not move. */
 static pl_status gather(void *context, const char *name)
 {
     resettling *s = context;
     int to = pl_places_home(s->fresh, name);
-    if (to == s->from || pl_starts_with(name, "arm/"))
+    if (to == s->from || pl_starts_with(name, "arm/") ||
+        pl_starts_with(name, PL_AUDIT_REFS))
         return PL_OK;
     s->names = pl_grow(s->names, (s->n + 1) * sizeof *s->names);
     s->to = pl_grow(s->to, (s->n + 1) * sizeof *s->to);

@@ -19,7 +19,7 @@
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };
 static const char MODULE[] = "mix/L1.E0", PATH[] = "mix/p00.r0",
-                  OBJECT[] = "shard/mix/p00";
+                  OBJECT[] = "shard/mix/p00", AUDIT[] = "audit/mix/p00.r0/3";
 
 typedef struct home_process {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
@@ -253,7 +253,7 @@ static void close_fixture(fixture *f)
 
 /* ---- what is where ---- */
 typedef struct names {
-    bool module, path, object;
+    bool module, path, object, audit;
 } names;
 
 static pl_status note_name(void *context, const char *name)
@@ -262,12 +262,13 @@ static pl_status note_name(void *context, const char *name)
     n->module = n->module || strcmp(name, MODULE) == 0;
     n->path = n->path || strcmp(name, PATH) == 0;
     n->object = n->object || strcmp(name, OBJECT) == 0;
+    n->audit = n->audit || strcmp(name, AUDIT) == 0;
     return PL_OK;
 }
 
 static names names_of(fixture *f, int home)
 {
-    names n = {false, false, false};
+    names n = {false, false, false, false};
     assert_int_equal(pl_client_each_name(f->client, home, note_name, &n), PL_OK);
     return n;
 }
@@ -424,6 +425,54 @@ static void an_owner_takes_no_rows_and_no_ownership_from_outside(void **state)
     close_fixture(f);
 }
 
+static void expect(fixture *f, int home, pl_message *q, pl_status wanted)
+{
+    pl_message a;
+    assert_int_equal(ask(f, home, q, &a), wanted);
+    pl_message_destroy(&a);
+    pl_message_destroy(q);
+}
+
+/* The second home was brought all there is before the name went to a third home and
+ * back: nothing differs, but its note is that of then. */
+static void a_home_that_has_every_row_already_still_becomes_the_owner(void **state)
+{
+    (void)state;
+    static const char NAME[] = "router/none";
+    fixture *f = open_fixture("", "");
+    pl_move_report report = {0};
+    pl_message q;
+    pl_hash empty;
+    pl_hash_of("mark", "", 0, &empty);
+    pl_message_init(&q, PL_MSG_PUT_ROWS);
+    pl_put_text(&q.body, PL_TAG_NAME, NAME);
+    pl_put_u64(&q.body, PL_TAG_HOME, 0);
+    pl_put_u64(&q.body, PL_TAG_STAMP, 0);
+    expect(f, 1, &q, PL_OK);
+    pl_message_init(&q, PL_MSG_HAND_OVER);
+    pl_put_text(&q.body, PL_TAG_NAME, NAME);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &empty);
+    pl_put_u64(&q.body, PL_TAG_HOME, 2);
+    expect(f, 0, &q, PL_OK);
+    pl_message_init(&q, PL_MSG_ADOPT);
+    pl_put_text(&q.body, PL_TAG_NAME, NAME);
+    pl_put_u64(&q.body, PL_TAG_STAMP, 2);
+    expect(f, 0, &q, PL_OK);
+    assert_int_equal(pl_move_name(f->client, NAME, 0, 1, &report), PL_OK);
+    assert_int_equal(report.n_names, 1);
+    close_fixture(f);
+}
+
+static void nobody_outside_writes_whose_a_name_is(void **state)
+{
+    (void)state;
+    fixture *f = open_fixture("", "");
+    assert_int_equal(pl_client_put_ref(f->client, "at/mix/L1.E0", "1 7"),
+                     PL_ERR_NOPERM);
+    check_owner(f, 0);
+    close_fixture(f);
+}
+
 /* The points at which either home may die while three names go. */
 static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
 {
@@ -480,17 +529,20 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     fixture *f = open_fixture("", "");
     pl_places fresh, table, next;
     pl_move_report report = {0};
+    pl_hash blob;
+    assert_int_equal(pl_client_put_object(f->client, AUDIT, "z", 1, &blob), PL_OK);
     assert_int_equal(pl_client_begin_places(f->client, HOMES), PL_OK);
     assert_int_equal(pl_places_parse("0 0 5", &fresh), PL_OK); /* empty the first */
     assert_int_equal(pl_move_to(f->client, &fresh, NULL, NULL, &report), PL_OK);
     assert_int_equal(fresh.epoch, 2);
     check_owner(f, 1);
+    assert_true(names_of(f, 0).audit); /* beside the row of the audit */
+    assert_false(names_of(f, 1).audit);
     assert_int_equal(pl_client_get_places(f->client, &table, &next), PL_OK);
     assert_memory_equal(&table, &fresh, sizeof table);
     assert_memory_equal(&next, &fresh, sizeof next);
     check_all(f);
     /* What is new is made where the table says, whoever is asked. */
-    pl_hash blob;
     assert_int_equal(pl_client_put_object(f->client, "router/new", "x", 1, &blob),
                      PL_OK);
     pl_client_destroy(&f->client);
@@ -517,6 +569,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_home_that_was_moved_from_knows_it_after_kill_9),
         cmocka_unit_test(nothing_is_given_away_that_the_next_home_does_not_have),
         cmocka_unit_test(an_owner_takes_no_rows_and_no_ownership_from_outside),
+        cmocka_unit_test(a_home_that_has_every_row_already_still_becomes_the_owner),
+        cmocka_unit_test(nobody_outside_writes_whose_a_name_is),
         cmocka_unit_test(a_death_at_any_point_leaves_one_owner_with_everything),
         cmocka_unit_test(a_name_between_two_homes_is_adopted),
         cmocka_unit_test(weights_move_what_they_should_and_clients_hear_of_them),
