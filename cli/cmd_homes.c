@@ -12,7 +12,7 @@ enum { HOME_WAIT_MS = 60000 };
 
 typedef struct homes_call {
     const char *verb, *words[2], *dir;
-    int n_words;
+    int n_words, lock; /* of the one mover */
     int64_t weight;
     bool json;
     run r;
@@ -54,7 +54,8 @@ static pl_status take(int option, homes_call *h, char **argv)
 static pl_status parse(int argc, char **argv, homes_call *h)
 {
     int option;
-    *h = (homes_call){.dir = "pathloom-run", .weight = 1, .r = {.lock = -1}};
+    *h =
+        (homes_call){.dir = "pathloom-run", .weight = 1, .lock = -1, .r = {.lock = -1}};
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
@@ -83,9 +84,26 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
 }
 
 /* ---- the way to the homes ---- */
+/* Two changes at once would each write a table that lacks the other's. RUN/log outlives
+ * the job, and nobody else locks it. */
+static pl_status lock_movers(homes_call *h)
+{
+    char logs[PL_PATH_MAX];
+    PL_RETURN_IF(pl_make_folders(run_file(&h->r, "log", logs)));
+    pl_status status = pl_lock_folder(logs, &h->lock);
+    if (status == PL_ERR_BUSY)
+        return pl_fail(status,
+                       "another `pathloom homes` is under way on this run (%s); wait "
+                       "for it",
+                       h->r.dir);
+    return status;
+}
+
 static pl_status open_homes(homes_call *h)
 {
     PL_RETURN_IF(run_look(h->dir, &h->r));
+    if (h->verb && strcmp(h->verb, "list") != 0)
+        PL_RETURN_IF(lock_movers(h));
     h->r.stop = cli_stop_flag(true);
     h->r.n_homes = (int)h->r.cfg.homes;
     pl_status status = pl_lock_folder(h->r.dir, &h->r.lock);
@@ -221,15 +239,15 @@ static pl_status begin_home(homes_call *h, int n)
     return offline ? run_start_homes(&h->r) : await_home(h, n);
 }
 
-/* One that has begun, and of which no table knows, is the one that was asked for
- * before.
+/* One that has begun, and that is not in the table yet, is the one that was asked for
+ * before, also if a next table, which was not finished, has it.
  */
 static pl_status add(homes_call *h)
 {
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
     PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
-    int known = next.n > table.n ? next.n : table.n;
+    int known = table.n > 0 ? table.n : next.n;
     if (known == 0 || known >= n)
         PL_RETURN_IF(begin_home(h, n));
     else
@@ -398,5 +416,6 @@ int cmd_homes(int argc, char **argv)
     int code = status == PL_OK ? 0 : cli_fail(status);
     run_stop(&h.r, false);
     run_close(&h.r);
+    pl_unlock_folder(&h.lock);
     return code;
 }
