@@ -178,6 +178,34 @@ static plan_lease *back_up(fixture *f, int worker)
     return &f->paths[0].backup;
 }
 
+/* When it began is not known: it is not taken for as old as the clock. */
+static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    p->epoch = 2;
+    int64_t now_ms = 100000000;
+    assert_true(plan_renew(p, &f->paths[0], 0, (1ull << 32) | 5, 0, now_ms, TTL));
+    assert_false(finds(f, 1, now_ms + 100));
+    assert_true(finds(f, 1, now_ms + 9000));
+}
+
+/* Tokens can be guessed. */
+static void audit_is_answered_by_its_holder_alone(void **state)
+{
+    fixture *f = *state;
+    hub_audit a;
+    memset(&a, 0, sizeof a);
+    a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
+    f->h.audits = &a;
+    f->h.n_audits = 1;
+    assert_ptr_equal(hub_audit_of(&f->h, 7, 1), &a);
+    assert_null(hub_audit_of(&f->h, 7, 0));
+    assert_null(hub_audit_of(&f->h, 8, 1));
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+}
+
 static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
 {
     fixture *f = *state;
@@ -270,6 +298,10 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(methods_that_depend_on_the_hour_get_none, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),

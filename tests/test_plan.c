@@ -173,6 +173,7 @@ static void hub_that_starts_again_takes_leases_up(void **state)
     uint64_t old_token = (3ull << 32) | 17;
     assert_true(plan_renew(p, &mix->paths[1], 0, old_token, 2, 0, TTL));
     assert_int_equal(mix->paths[1].lease.worker, 2);
+    assert_true(mix->paths[1].lease.taken_up);
     plan_task task;
     for (int i = 0; i < 3; i++) {
         assert_true(plan_choose(p, 0, 0, &task));

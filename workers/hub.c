@@ -173,7 +173,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     plan_arm *arm = &h->tasks.arms[w->given.arm];
     plan_path *path = &arm->paths[w->given.index];
     int replicas = pl_topology_n_replicas(arm->topology);
-    const hub_audit *audit = hub_audit_of(h, w->given_token);
+    const hub_audit *audit = hub_audit_of(h, w->given_token, (int)(w - h->workers));
     pl_message a;
     pl_message_init(&a, PL_MSG_TASK);
     a.request = w->answered;
@@ -335,7 +335,7 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return say_no_work(h, w);
     plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
     const plan_lease *lease = plan_lease_of(path, w->given_token);
-    if (hub_audit_of(h, w->given_token))
+    if (hub_audit_of(h, w->given_token, (int)(w - h->workers)))
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
@@ -440,7 +440,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
-    hub_audit *audit = hub_audit_of(h, m->token);
+    hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     if (audit)
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
     else if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token,
@@ -461,7 +461,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
-/* The time since its grant is known unless the lease has gone on meanwhile. */
+/* The time since its grant is known unless the lease has gone on meanwhile, or was
+ * taken up by a hub that started again. */
 static void note_pace(hub *h, hub_worker *w, const report *rep, uint64_t token,
                       double inner_s)
 {
@@ -469,7 +470,7 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, uint64_t token,
     if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
         return;
     const plan_lease *lease = plan_lease_of(rep->path, token);
-    bool known = lease && lease->phase == rep->phase && lease->granted_ms > 0;
+    bool known = lease && lease->phase == rep->phase && !lease->taken_up;
     double total = known ? 1e-3 * (double)(pl_now_ms() - lease->granted_ms) : 0;
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
@@ -520,7 +521,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
         w->rate = (double)tokens / inner;
     note_pace(h, w, &rep, m->token, inner);
     a->type = PL_MSG_OK;
-    hub_audit *audit = hub_audit_of(h, m->token);
+    hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
     if (again)
         return audit ? hub_audit_done(h, audit, rep.worker, &digest) : PL_OK;
@@ -582,7 +583,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
                        (unsigned long long)why);
     end_task(&h->workers[rep.worker], &rep);
     a->type = PL_MSG_OK;
-    hub_audit *audit = hub_audit_of(h, m->token);
+    hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     if (audit)
         hub_audit_release(h, audit, why != PL_OK ? text : NULL);
     if (!rep.path || audit)

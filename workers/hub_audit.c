@@ -14,10 +14,12 @@
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3 };
 
 /* ---- which ---- */
-hub_audit *hub_audit_of(hub *h, uint64_t token)
+/* Tokens can be guessed: nobody answers for another. */
+hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
-        if (h->audits[i].lease.active && h->audits[i].lease.token == token)
+        if (h->audits[i].lease.active && h->audits[i].lease.token == token &&
+            h->audits[i].lease.worker == worker)
             return &h->audits[i];
     return NULL;
 }

@@ -154,8 +154,9 @@ pl_status hub_send_home(hub_home *home, pl_message *m);
 void hub_free_held(hub *h, int worker); /* whatever this worker has is others' */
 
 /* hub_audit.c */
-hub_audit *hub_audit_of(hub *h, uint64_t token); /* being done under it; or NULL */
-hub_audit *hub_find_audit(hub *h, int worker);   /* that it may do; or NULL */
+/* Being done under it by this worker; or NULL. */
+hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
+hub_audit *hub_find_audit(hub *h, int worker); /* that it may do; or NULL */
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest);
 /* Given back; `reason` not NULL: it failed there. */

@@ -339,6 +339,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->first_ms = 0;
     lease->deadline_ms = now_ms + ttl_ms;
     lease->granted_ms = now_ms;
+    lease->taken_up = false;
     p->n_granted++;
 }
 
@@ -439,7 +440,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     if (lease->token != token) {
         if (lease->active || lease->token > token)
             return false;
-        *lease = (plan_lease){.token = token, .phase = phase};
+        *lease = (plan_lease){
+            .taken_up = true, .token = token, .phase = phase, .granted_ms = now_ms};
         path->last_worker = worker;
         uint32_t low = (uint32_t)token;
         if (token >> 32 == p->epoch && low > p->counter)

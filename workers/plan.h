@@ -13,6 +13,7 @@
 
 typedef struct plan_lease {
     bool active;
+    bool taken_up; /* by a hub that started again: granted_ms is when it heard of it */
     uint64_t token;
     int64_t phase;
     int64_t deadline_ms, granted_ms;
