@@ -218,6 +218,15 @@ static void run(void *context)
     }
 }
 
+/* Sums are split by threads, so other counts round otherwise. */
+static void name_device(const pl_backend *backend, char device[96])
+{
+    if (backend->n_threads > 1)
+        snprintf(device, 96, "%.80s %dt", backend->device, backend->n_threads);
+    else
+        pl_copy_text(device, 96, backend->device);
+}
+
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96])
 {
@@ -226,7 +235,7 @@ pl_status trainer_create(const pl_backend_options *backend, bool recompute,
     t->options = *backend;
     t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
-    pl_copy_text(device, 96, t->backend->device);
+    name_device(t->backend, device);
     PL_TRY(pl_queue_create(&t->jobs));
     PL_TRY(pl_queue_create(&t->results));
     PL_TRY(pl_thread_start("trainer", run, t, &t->thread));
