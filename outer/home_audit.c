@@ -21,6 +21,10 @@ void home_forget_audits(home *h)
         pl_free(h->audits[i].text);
     pl_free(h->audits);
     pl_free(h->fenced);
+    pl_free(h->worker_keys);
+    pl_name_table_destroy(&h->worker_names);
+    h->worker_keys = NULL;
+    h->n_worker_keys = 0;
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;
@@ -217,6 +221,47 @@ pl_status home_check_fenced(const home *h, const pl_peer *peer, const char *work
             return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
     }
     return PL_OK;
+}
+
+/* ---- whose a name is ---- */
+enum { NAMES_MAX = 65536 };
+
+static pl_status keep_name(home *h, const pl_peer *peer, const char *worker)
+{
+    if (h->n_worker_keys >= NAMES_MAX)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the name %s is one more than the %d names of workers that a "
+                       "home keeps; give workers names that last, or start the home "
+                       "again",
+                       worker, NAMES_MAX);
+    if (!h->worker_names)
+        h->worker_names = pl_name_table_create();
+    h->worker_keys = pl_grow(h->worker_keys,
+                             (size_t)(h->n_worker_keys + 1) * sizeof *h->worker_keys);
+    h->worker_keys[h->n_worker_keys] = peer->key;
+    pl_name_table_put(h->worker_names, worker, h->n_worker_keys++);
+    return PL_OK;
+}
+
+/* Else wrong bytes under another's name would have that one fenced. Relays say others'
+ * names. A key that may be a worker no more gives its names up. */
+pl_status home_check_name(home *h, const pl_peer *peer, const char *worker)
+{
+    if (peer->role != PL_AS_WORKER)
+        return PL_OK;
+    int i = h->worker_names ? pl_name_table_get(h->worker_names, worker) : -1;
+    if (i < 0)
+        return keep_name(h, peer, worker);
+    if (pl_pubkey_equal(&h->worker_keys[i], &peer->key))
+        return PL_OK;
+    if (pl_gate_is_open() && pl_gate_role(&h->worker_keys[i]) != PL_AS_WORKER) {
+        h->worker_keys[i] = peer->key;
+        return PL_OK;
+    }
+    return pl_fail(PL_ERR_NOPERM,
+                   "the name %s belongs to another key; give this worker a --name of "
+                   "its own",
+                   worker);
 }
 
 /* ---- at start ---- */

@@ -120,6 +120,9 @@ typedef struct home {
     home_audit *audits; /* open ones */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
+    pl_name_table *worker_names; /* numbers in worker_keys; NULL: none yet */
+    pl_pubkey *worker_keys;      /* that said each name first */
+    int n_worker_keys;
     home_moving moving;
     bool stopping;
     bool broken; /* a commit failed: what is in memory is not what is on disk */
@@ -224,6 +227,8 @@ pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
 /* ERR_NOPERM with the reason: nothing is taken from it. */
 pl_status home_check_fenced(const home *h, const pl_peer *peer, const char *worker);
+/* The same where another worker's key said this name first. */
+pl_status home_check_name(home *h, const pl_peer *peer, const char *worker);
 void home_audit_records(const home *h, pl_buf *out); /* for the hub */
 /* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
 pl_status home_load_audit(void *context, const char *name, const char *target);

@@ -362,8 +362,10 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     place p = {0};
     char reason[256];
     PL_TRY(submission_read(m, &s));
-    for (int i = 0; i < s.n; i++)
+    for (int i = 0; i < s.n; i++) {
         PL_TRY(home_check_fenced(h, peer, s.contributors[i].worker));
+        PL_TRY(home_check_name(h, peer, s.contributors[i].worker));
+    }
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
     pl_submit_result result = judge(h, &p, &s);
@@ -454,6 +456,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
     bool together = false;
     PL_RETURN_IF(read_path(m, &state, &together));
     PL_RETURN_IF(home_check_fenced(h, peer, state.worker));
+    PL_RETURN_IF(home_check_name(h, peer, state.worker));
     PL_RETURN_IF(home_find_path(h, state.name, &arm, &index));
     home_path *path = &arm->paths[index];
     if (state.phase <= path->phase) {
