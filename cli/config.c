@@ -290,7 +290,8 @@ static const pl_key keys[] = {
     SECTION("fleet", "what keeps a fleet honest and quick"),
     {"fleet.audit", PL_KEY_REAL, AT(audit), "0", 0, 1, NULL, "",
      "share of tasks that a second worker does again, to be compared; who differs from "
-     "two others is fenced; not under noloco, eager and delayed-nesterov",
+     "two others is fenced; not under noloco, eager and delayed-nesterov, nor with "
+     "outer.quorum below 1",
      true},
     {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
      "an idle worker begins what another is slow at, the first to deliver counts; "

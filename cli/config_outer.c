@@ -149,9 +149,21 @@ static pl_status read_codec(const config *c, pl_outer *out)
     return check_gossip_codec(out);
 }
 
+static pl_status check_audit(const config *c)
+{
+    if (c->audit > 0 && c->quorum < 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "fleet.audit = %g would check nothing with outer.quorum = %g, "
+                       "under which updates may be dropped; set fleet.audit = 0 or "
+                       "outer.quorum = 1",
+                       c->audit, c->quorum);
+    return PL_OK;
+}
+
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
+    PL_RETURN_IF(check_audit(c));
     PL_RETURN_IF(read_method(c, out));
     read_classes(c, out);
     PL_RETURN_IF(check_classes(out));
