@@ -264,16 +264,37 @@ static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked
     return PL_OK;
 }
 
-static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range range,
-                           bool checked)
+static pl_status read_once(const pl_hash *blob, blob_range range, bool checked)
 {
     blob_record record;
-    range.store = part_of(store, blob);
     PL_RETURN_IF(find_blob(store_source(range.store), blob, &record));
     range.blob = &record;
     pl_status status = read_range(&range, blob, checked);
     pl_buf_destroy(&record.chunks);
     return status;
+}
+
+/* Several threads may read, so only the databases catch up, not the store's state. */
+static pl_status catch_up(const pl_store *store)
+{
+    for (int i = 0; i < store->n_parts; i++)
+        PL_RETURN_IF(kv_refresh(store->parts[i]->db));
+    return store->n_parts > 0 ? PL_OK : kv_refresh(store->db);
+}
+
+/* A follower of an engine's writer may know a blob whose objects have gone since: it
+ * catches up and looks once more. */
+static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range range,
+                           bool checked)
+{
+    range.store = part_of(store, blob);
+    pl_status status = read_once(blob, range, checked);
+    if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
+        !range.store->remote || range.store->mode != PL_STORE_READ)
+        return status;
+    PL_RETURN_IF(catch_up(store));
+    range.store = part_of(store, blob);
+    return read_once(blob, range, checked);
 }
 
 pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
