@@ -129,6 +129,17 @@ static pl_status parse(const char *text, engine_url *out)
     return check_kind(out);
 }
 
+/* Up to where a URL may be shown: what follows may be secret. */
+static int shown(const char *text)
+{
+    enum { SHOWN = 80 };
+    size_t len = strcspn(text, "?");
+    const char *place = strstr(text, "://");
+    if (memchr(text, '@', len))
+        len = place && place < text + len ? (size_t)(place + 3 - text) : 0;
+    return len < SHOWN ? (int)len : SHOWN;
+}
+
 pl_status engine_url_parse(const char *text, engine_url *out)
 {
     memset(out, 0, sizeof *out);
@@ -138,7 +149,9 @@ pl_status engine_url_parse(const char *text, engine_url *out)
         strlen(text) < ENGINE_URL_MAX
             ? parse(text, out)
             : pl_fail(PL_ERR_CONFIG, "it is longer than %d bytes", ENGINE_URL_MAX - 1);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "store.engine `%.80s`", text);
+    return status == PL_OK
+               ? PL_OK
+               : pl_fail_in(status, "store.engine `%.*s`", shown(text), text);
 }
 
 pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_URL_MAX])
@@ -152,7 +165,8 @@ pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_UR
     int len = snprintf(out, ENGINE_URL_MAX, "%.*s%s%s%s", path, text, joint, name,
                        text + path);
     if (len >= ENGINE_URL_MAX)
-        return pl_fail(PL_ERR_CONFIG, "store.engine `%.80s` is too long", text);
+        return pl_fail(PL_ERR_CONFIG, "store.engine `%.*s` is too long", shown(text),
+                       text);
     return engine_url_parse(out, &url);
 }
 

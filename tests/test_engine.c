@@ -47,6 +47,29 @@ static void a_wrong_url_is_refused_with_the_reason(void **state)
     }
 }
 
+static void what_may_be_secret_in_a_url_is_not_shown(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"s3://me:hush@bucket?endpoint=http://x", "store.engine `s3://`"},
+        {"s3://bucket?endpoint=http://key:hush@host", "store.engine `s3://bucket`"},
+        {"me:hush@s3", "store.engine ``"},
+    };
+    engine_url url;
+    char out[ENGINE_URL_MAX], text[ENGINE_URL_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
+        assert_says(wrong[i][1]);
+        assert_null(strstr(pl_last_error(), "hush"));
+    }
+    int len = snprintf(text, sizeof text, "rados://pool?conf=hush");
+    memset(text + len, 'x', sizeof text - 1 - (size_t)len);
+    text[sizeof text - 1] = '\0';
+    assert_int_equal(engine_url_part(text, "home-1", out), PL_ERR_CONFIG);
+    assert_says("store.engine `rados://pool` is too long");
+    assert_null(strstr(pl_last_error(), "hush"));
+}
+
 static void a_part_gets_a_place_of_its_own(void **state)
 {
     char out[ENGINE_URL_MAX];
@@ -178,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_is_taken_apart),
         cmocka_unit_test(a_wrong_url_is_refused_with_the_reason),
+        cmocka_unit_test(what_may_be_secret_in_a_url_is_not_shown),
         cmocka_unit_test(a_part_gets_a_place_of_its_own),
         cmocka_unit_test_setup_teardown(a_store_stays_on_the_engine_that_it_was_made_on,
                                         make_folder, drop_folder),
