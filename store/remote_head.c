@@ -112,9 +112,10 @@ static pl_status check_owner(const pl_store *store)
     return pl_fail(
         PL_ERR_EXISTS,
         "%s holds another store, last written by %s (commit %llu): give this "
-        "one a namespace of its own in store.engine, or bring that one here "
-        "with `pathloom store restore --from`",
-        engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence);
+        "one a namespace of its own in store.engine, or bring that one here: move "
+        "the folder away, then `pathloom store restore ENGINE --store %s`",
+        engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence,
+        store->folder);
 }
 
 static pl_status check_line(const pl_store *store)
@@ -132,10 +133,10 @@ static pl_status check_line(const pl_store *store)
     if (same)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "commit %llu of %s is not the one that %s has; rebuild the folder "
-                   "with `pathloom store restore --from`",
+                   "commit %llu of %s is not the one that %s has; move the folder "
+                   "away, then `pathloom store restore ENGINE --store %s`",
                    (unsigned long long)r->head.sequence, store->folder,
-                   engine_place(r->service));
+                   engine_place(r->service), store->folder);
 }
 
 static pl_status fenced(const pl_store *store)
@@ -168,10 +169,11 @@ pl_status remote_check(pl_store *store)
     if (r->head.sequence > store->sequence)
         return pl_fail(PL_ERR_DAMAGED,
                        "the store %s ends at commit %llu, but commit %llu was "
-                       "acknowledged and is in %s; rebuild the folder with `pathloom "
-                       "store restore --from`",
+                       "acknowledged and is in %s; move the folder away, then "
+                       "`pathloom store restore ENGINE --store %s`",
                        store->folder, (unsigned long long)store->sequence,
-                       (unsigned long long)r->head.sequence, engine_place(r->service));
+                       (unsigned long long)r->head.sequence, engine_place(r->service),
+                       store->folder);
     return check_line(store);
 }
 
