@@ -7,7 +7,10 @@
  * folder without it is no store. */
 #include "store/rebase.h"
 #include "store/store_format.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct rebuild {
     remote_end *remote;
@@ -186,22 +189,49 @@ static pl_status take_all(rebuild *r, const char *folder)
     return write_epoch(r);
 }
 
+/* The file RESTORING says that what is in the folder was put there by this and may be
+ * begun anew. */
+static pl_status mark_begun(const char *folder)
+{
+    char mark[PL_PATH_MAX], path[PL_PATH_MAX];
+    if (pl_path_exists(pl_join(mark, folder, "RESTORING"))) {
+        PL_RETURN_IF(pl_remove_tree(pl_join(path, folder, "HWM")));
+        return pl_remove_tree(pl_join(path, folder, "db"));
+    }
+    PL_RETURN_IF(store_format_refuse_others(folder));
+    int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return pl_fail(PL_ERR_IO, "cannot make %s: %s", mark, strerror(errno));
+    close(fd);
+    return pl_sync_folder(folder);
+}
+
+static pl_status mark_done(const char *folder)
+{
+    char mark[PL_PATH_MAX];
+    PL_RETURN_IF(pl_remove_tree(pl_join(mark, folder, "RESTORING")));
+    return pl_sync_folder(folder);
+}
+
 /* The place is taken up into the folder before FORMAT says that it counts. */
 static pl_status fill(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];
-    if (pl_path_exists(pl_join(path, folder, "FORMAT")))
+    if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
+        PL_RETURN_IF(mark_done(folder)); /* it was ended just before that */
         return pl_fail(PL_ERR_EXISTS,
                        "%s is a store already; move it away, then do this again",
                        folder);
-    PL_RETURN_IF(store_format_refuse_others(folder));
+    }
+    PL_RETURN_IF(mark_begun(folder));
     pl_status status = take_all(r, folder);
     kv_batch_destroy(&r->batch);
     kv_close(&r->db, false);
     PL_RETURN_IF(status);
     PL_RETURN_IF(write_mark(r, folder));
     PL_RETURN_IF(remote_write_place(folder, place));
-    return store_format_finish(folder, FORMAT_ENGINE);
+    PL_RETURN_IF(store_format_finish(folder, FORMAT_ENGINE));
+    return mark_done(folder);
 }
 
 pl_status pl_store_rebuild(const char *place, const char *folder,

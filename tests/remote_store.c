@@ -172,6 +172,25 @@ static void gc_finds_what_a_killed_home_left(void **state)
     is_whole(*state, acked(*state));
 }
 
+static void a_restore_that_was_ended_is_begun_anew(void **state)
+{
+    char url[PL_PATH_MAX], again[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_rebuild_report report;
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    commit_version(store, "a/x", 0, 0, BYTES);
+    pl_store_close(&store);
+    snprintf(again, sizeof again, "%s.again", (const char *)*state);
+    assert_ok(pl_store_rebuild(engine_of(*state, url), again, &report));
+    assert_ok(pl_remove_tree(pl_join(path, again, "FORMAT")));
+    assert_int_equal(pl_store_rebuild(url, again, &report), PL_ERR_EXISTS);
+    assert_says("holds other files");
+    assert_ok(pl_replace_file(pl_join(path, again, "RESTORING"), "", 0));
+    assert_ok(pl_store_rebuild(url, again, &report));
+    assert_false(pl_path_exists(path));
+    is_whole(again, 0);
+    assert_ok(pl_remove_tree(again));
+}
+
 /* ---- two homes ---- */
 static void of_two_homes_the_newer_alone_commits(void **state)
 {
@@ -263,6 +282,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         ON_A_FOLDER(a_kill_between_any_two_writes_loses_nothing),
         ON_A_FOLDER(gc_finds_what_a_killed_home_left),
+        ON_A_FOLDER(a_restore_that_was_ended_is_begun_anew),
         ON_A_FOLDER(of_two_homes_the_newer_alone_commits),
         ON_A_FOLDER(a_folder_without_its_head_is_refused),
         ON_A_FOLDER(a_long_log_becomes_a_base),
