@@ -128,9 +128,8 @@ pl_json *pl_json_array(void)
 }
 
 /* The text with U+FFFD for what is not UTF-8: jansson refuses to hold that. */
-static const char *cleaned(const char *text, pl_buf *out)
+static const char *cleaned(const char *text, size_t len, pl_buf *out)
 {
-    size_t len = strlen(text);
     for (size_t i = 0; i < len;) {
         size_t n = pl_utf8_length(text + i, len - i);
         if (n)
@@ -145,7 +144,8 @@ static const char *cleaned(const char *text, pl_buf *out)
 void pl_json_set(pl_json *object, const char *key, pl_json *value)
 {
     pl_buf clean = {0};
-    if (json_object_set_new(inner(object), cleaned(key, &clean), inner(value)) != 0)
+    if (json_object_set_new(inner(object), cleaned(key, strlen(key), &clean),
+                            inner(value)) != 0)
         pl_memory_exhausted(sizeof(json_t));
     pl_buf_destroy(&clean);
 }
@@ -178,8 +178,14 @@ void pl_json_push(pl_json *array, pl_json *value)
 
 pl_json *pl_json_make_text(const char *text)
 {
+    return pl_json_make_bytes(text, strlen(text));
+}
+
+pl_json *pl_json_make_bytes(const char *text, size_t len)
+{
     pl_buf clean = {0};
-    pl_json *json = made(json_string(cleaned(text, &clean)));
+    const char *valid = cleaned(text, len, &clean);
+    pl_json *json = made(json_stringn(valid, clean.len));
     pl_buf_destroy(&clean);
     return json;
 }

@@ -39,6 +39,7 @@ void pl_json_set_real(pl_json *object, const char *key,
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);
+pl_json *pl_json_make_bytes(const char *text, size_t len); /* may hold U+0000 */
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
 

@@ -137,6 +137,20 @@ static void text_that_is_not_utf8_is_kept_readable(void **state)
     pl_json_destroy(&json);
 }
 
+static void text_of_known_length_may_hold_zeros(void **state)
+{
+    pl_buf out = {0};
+    (void)state;
+    pl_json *json = pl_json_make_bytes("a\0b", 3);
+    pl_json_write(json, 0, &out);
+    assert_string_equal(pl_buf_text(&out), "\"a\\u0000b\"");
+    pl_buf_destroy(&out);
+    pl_json_destroy(&json);
+    json = pl_json_make_bytes("", 0);
+    assert_string_equal(pl_json_text(json, NULL), "");
+    pl_json_destroy(&json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +161,7 @@ int main(void)
         cmocka_unit_test(what_is_not_json_is_refused_with_its_place),
         cmocka_unit_test(nesting_without_end_is_refused),
         cmocka_unit_test(text_that_is_not_utf8_is_kept_readable),
+        cmocka_unit_test(text_of_known_length_may_hold_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
