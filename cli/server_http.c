@@ -146,6 +146,7 @@ static enum MHD_Result answer_whole(exchange *x)
     }
     start_answer(x, &a);
     a.text = pl_buf_text(&text);
+    a.text_len = text.len;
     a.ended = true;
     a.result = e->result;
     pl_completion_write(&a, &body);
@@ -172,7 +173,10 @@ static void write_event(exchange *x, server_event *e)
         pl_completion_write_error(pl_buf_text(&e->text), "server_error", e->code,
                                   &x->out);
     } else {
-        a.text = e->ended ? "" : pl_buf_text(&e->text);
+        if (!e->ended) {
+            a.text = pl_buf_text(&e->text);
+            a.text_len = e->text.len;
+        }
         a.ended = e->ended;
         a.result = e->result;
         pl_completion_write(&a, &x->out);

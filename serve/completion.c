@@ -210,7 +210,7 @@ void pl_completion_write(const pl_completion_answer *a, pl_buf *out)
     pl_json_set_text(o, "object", "text_completion");
     pl_json_set_int(o, "created", a->created);
     pl_json_set_text(o, "model", a->model);
-    pl_json_set_text(choice, "text", a->text);
+    pl_json_set(choice, "text", pl_json_make_bytes(a->text, a->text_len));
     pl_json_set_int(choice, "index", 0);
     pl_json_set_real(choice, "logprobs", NAN); /* null */
     if (a->ended)

@@ -134,6 +134,7 @@ typedef struct pl_completion_answer {
     int64_t created;   /* seconds since 1970 */
     const char *model; /* the path that answers */
     const char *text;
+    size_t text_len;
     bool ended; /* then `result` counts */
     pl_generate_result result;
 } pl_completion_answer;
