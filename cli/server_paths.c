@@ -2,11 +2,15 @@
  * is no room, the one that nobody has asked for longest leaves, if it is idle. */
 #include "cli/server_paths.h"
 
+enum { STAY_MS = 1000 }; /* at least, so that answering is not all loading */
+
 typedef struct loaded {
     pl_model *model; /* NULL: free */
     pl_batch *batch;
     int path, edition;
+    bool leaving; /* nobody joins it any more: another path waits for its place */
     uint64_t asked;
+    int64_t since_ms;
 } loaded;
 
 struct server_paths {
@@ -201,6 +205,8 @@ static pl_status load(server_paths *p, int path, loaded *l)
                            (int)p->r.cfg.context, p->options->slots, &l->batch));
     l->path = path;
     l->edition = p->edition;
+    l->leaving = false;
+    l->since_ms = pl_now_ms();
 done:
     pl_free_aligned(params);
     if (status != PL_OK)
@@ -208,19 +214,33 @@ done:
     return status;
 }
 
-/* A free place, or that of the idle path that was asked for least lately. */
+static bool is_leaving(const server_paths *p, const loaded *l)
+{
+    return l->leaving || l->edition != p->edition;
+}
+
+/* A free place, or that of the idle path that was asked for least lately. If all are
+ * busy one of them leaves, or those that wait would do so for as long as others ask. */
 static loaded *make_room(server_paths *p)
 {
-    loaded *oldest = NULL;
+    loaded *oldest = NULL, *busy = NULL;
+    bool one_leaves = false;
     for (int i = 0; i < p->n_places; i++) {
         loaded *l = &p->paths[i];
         if (!l->model)
             return l;
-        if (pl_batch_active(l->batch) == 0 && (!oldest || l->asked < oldest->asked))
+        bool idle = pl_batch_active(l->batch) == 0;
+        if (idle && (!oldest || l->asked < oldest->asked))
             oldest = l;
+        bool stayed = pl_now_ms() - l->since_ms >= STAY_MS;
+        if (!idle && stayed && (!busy || l->asked < busy->asked))
+            busy = l;
+        one_leaves |= is_leaving(p, l);
     }
     if (oldest)
         unload(oldest);
+    else if (busy && !one_leaves)
+        busy->leaving = true;
     return oldest;
 }
 
@@ -230,7 +250,7 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
     *out = NULL;
     for (int i = 0; i < p->n_places && !l; i++)
         if (p->paths[i].model && p->paths[i].path == path &&
-            p->paths[i].edition == p->edition)
+            !is_leaving(p, &p->paths[i]))
             l = &p->paths[i];
     if (!l) {
         l = make_room(p);
@@ -243,7 +263,7 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
     return PL_OK;
 }
 
-/* Paths of an old edition leave as soon as they are idle. */
+/* Paths that leave do so as soon as they are idle. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;
@@ -252,7 +272,7 @@ int server_paths_step(server_paths *p)
         if (!l->model)
             continue;
         if (pl_batch_active(l->batch) == 0) {
-            if (l->edition != p->edition)
+            if (is_leaving(p, l))
                 unload(l);
             continue;
         }
