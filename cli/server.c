@@ -240,7 +240,8 @@ pl_status server_run(server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        __atomic_store_n(&s->draining, *stop > 0, __ATOMIC_SEQ_CST);
+        bool ending = *stop > 0; /* once: nobody is let in after the last look */
+        __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         reload_if_asked(s, reload);
         take_incoming(s, busy > 0 ? 0 : IDLE_MS);
         admit_all(s);
@@ -250,7 +251,7 @@ pl_status server_run(server *s, volatile sig_atomic_t *stop,
                          __ATOMIC_SEQ_CST);
         __atomic_store_n(&s->counts.loaded, server_paths_loaded(s->paths),
                          __ATOMIC_SEQ_CST);
-        if (*stop > 0 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
+        if (ending && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
             busy == 0)
             return PL_OK;
     }
