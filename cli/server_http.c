@@ -260,7 +260,7 @@ static enum MHD_Result complete(exchange *x)
     rest_clock(x->connection, 0);
     bool stream = x->job->completion.stream;
     enum MHD_Result result = stream ? answer_stream(x) : answer_whole(x);
-    rest_clock(x->connection, (unsigned)server_timeout_s(s));
+    rest_clock(x->connection, stream ? (unsigned)server_timeout_s(s) : TIMEOUT_S);
     return result;
 }
 
