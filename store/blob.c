@@ -282,15 +282,16 @@ static pl_status catch_up(const pl_store *store)
     return store->n_parts > 0 ? PL_OK : kv_refresh(store->db);
 }
 
-/* A follower of an engine's writer may know a blob whose objects have gone since: it
- * catches up and looks once more. */
+/* A follower may know a blob that its writer has collected, or whose objects have gone
+ * from an engine: it catches up and looks once more, and what is not there any more is
+ * not found, which is no damage. */
 static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range range,
                            bool checked)
 {
     range.store = part_of(store, blob);
     pl_status status = read_once(blob, range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
-        !range.store->remote || range.store->mode != PL_STORE_READ)
+        range.store->mode != PL_STORE_READ)
         return status;
     PL_RETURN_IF(catch_up(store));
     range.store = part_of(store, blob);
