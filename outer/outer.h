@@ -8,10 +8,10 @@
  * step_method, step, step_overlap and gossip (the outer step of every method), change
  * (how its version travels), messages (the protocol), roles (who may send what),
  * placement (which home has what), client (who asks), home (who answers: home.c loop,
- * home_upload, home_submit, home_merge, home_state, home_places, home_moving, home_audit
- * with audit_row: tasks done twice), move (from home to home), relay (who stands
- * between), coverage (what the record says), accel (steps and codecs on a GPU; a library
- * of its own, pl_accel).
+ * home_upload, home_submit, home_merge, home_state, home_places, home_moving,
+ * home_audit with audit_row: tasks done twice), move (from home to home), relay (who
+ * stands between), coverage (what the record says), accel (steps and codecs on a GPU; a
+ * library of its own, pl_accel).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
