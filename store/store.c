@@ -25,6 +25,21 @@ static pl_status missing(const char *kind, const char *name)
     return pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store", kind, name);
 }
 
+enum { VERSION_TRIES = 20 };
+
+/* A follower may see a head before the version that it names, which was committed with
+ * it: it catches up and looks again. */
+static pl_status follow_version(pl_store *store, const char *module, uint64_t number,
+                                pl_version *out, bool *found)
+{
+    for (int i = 0; !*found && store->mode == PL_STORE_READ && i < VERSION_TRIES; i++) {
+        pl_sleep_ms(i);
+        PL_RETURN_IF(kv_refresh(store->db));
+        PL_RETURN_IF(version_read(store_source(store), module, number, out, found));
+    }
+    return PL_OK;
+}
+
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out)
 {
@@ -38,6 +53,11 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     PL_RETURN_IF(head_read(store_source(store), module, &head, &found));
     if (!found)
         return missing("module", module);
+    found = false;
+    if (number <= head.number)
+        PL_RETURN_IF(follow_version(store, module, number, out, &found));
+    if (found)
+        return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",
                    module, (unsigned long long)head.number, (unsigned long long)number);
 }
