@@ -5,6 +5,7 @@
  * blank wherever it came from.
  */
 #include "corpus/tokenizer.h"
+#include <memory>
 #include <cstdio>
 #include <new>
 #include <sentencepiece_processor.h>
@@ -299,12 +300,11 @@ pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **o
 {
     *out = nullptr;
     return guarded("loading the tokenizer", [&] {
-        pl_tokenizer *tokenizer = new pl_tokenizer;
-        pl_status status = load(tokenizer, data, len);
-        if (status != PL_OK)
-            delete tokenizer;
-        else
-            *out = tokenizer;
+        /* Also given back when the library throws. */
+        std::unique_ptr<pl_tokenizer> tokenizer(new pl_tokenizer);
+        pl_status status = load(tokenizer.get(), data, len);
+        if (status == PL_OK)
+            *out = tokenizer.release();
         return status;
     });
 }
