@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
+#include "base/le.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name_table.h"

@@ -1,4 +1,5 @@
 #include "base/failpoint.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/text.h"
 #include <fcntl.h>
@@ -17,8 +18,8 @@ static _Atomic int state;
 
 static _Atomic int passages[POINTS_MAX]; /* by place in the variable */
 
-typedef enum action { KILL, EXIT, STOP, ERROR } action;
-static const char *const actions[] = {"kill", "exit", "stop", "error"};
+typedef enum action { KILL, EXIT, STOP, ERROR, SLEEP } action;
+static const char *const actions[] = {"kill", "exit", "stop", "error", "sleep"};
 
 static bool is_word(const char *text, size_t len, const char *word)
 {
@@ -94,6 +95,7 @@ static pl_status act(action what, const char *name)
     case STOP:
         raise(SIGSTOP);
         break;
+    case SLEEP:
     case ERROR:
     default:
         return pl_fail(PL_ERR_IO, "the fail point %s was told to fail", name);
@@ -110,10 +112,12 @@ static pl_status look_up(const char *name, const char *spec)
         if (!read_point(spec, len, &p))
             return pl_fail(PL_ERR_USAGE,
                            "PATHLOOM_FAILPOINT: `%.*s` is not NAME:ACTION[:NTH] with "
-                           "kill, exit, stop or error",
+                           "kill, exit, stop, error or sleep",
                            (int)len, spec);
-        if (is_meant(&p, name) && atomic_fetch_add(&passages[i], 1) + 1 == p.nth &&
-            is_first(p.name))
+        if (p.what == SLEEP && is_meant(&p, name))
+            pl_sleep_ms(p.nth);
+        else if (is_meant(&p, name) && atomic_fetch_add(&passages[i], 1) + 1 == p.nth &&
+                 is_first(p.name))
             return act(p.what, name);
         spec += len + (spec[len] == ',');
     }

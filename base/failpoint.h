@@ -6,7 +6,7 @@
  *   NAME    as in the call, "kv.commit.before"; with "@home" only in a process that was
  *           started as `pathloom home`, and so on
  *   ACTION  kill (SIGKILL), exit (_exit, no cleanup), stop (SIGSTOP, until SIGCONT),
- *           error (the call fails with ERR_IO)
+ *           error (the call fails with ERR_IO), sleep (NTH ms, at every passage)
  *   NTH     the how-manieth passage in this process acts; 1 if not given
  *
  * All processes of a job inherit the variable. With PATHLOOM_FAILPOINT_ONCE=FOLDER a

@@ -65,17 +65,10 @@ pl_status pl_sync_folder(const char *folder)
     return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
 
-/* A name is durable only when the folder that holds it is. */
-static pl_status sync_parent(const char *path)
+pl_status pl_sync_parent(const char *path)
 {
     char folder[PL_PATH_MAX];
-    pl_copy_text(folder, sizeof folder, path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        pl_copy_text(folder, sizeof folder, ".");
-    else
-        slash[slash == folder] = 0;
-    return pl_sync_folder(folder);
+    return pl_sync_folder(pl_path_above(folder, path));
 }
 
 /* Another process may make the same folder at the same time: what counts is that it
@@ -83,7 +76,7 @@ static pl_status sync_parent(const char *path)
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return sync_parent(path);
+        return pl_sync_parent(path);
     int cause = errno; /* the next call has its own */
     if (pl_path_is_folder(path))
         return PL_OK;
@@ -226,7 +219,7 @@ pl_status pl_replace_file(const char *path, const void *data, size_t len)
         unlink(temporary);
         return status;
     }
-    return sync_parent(path);
+    return pl_sync_parent(path);
 }
 
 static pl_status map_open(int fd, const char *path, pl_mapping *out)
@@ -349,5 +342,22 @@ char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name)
     int used = snprintf(out, PL_PATH_MAX, "%s%s%s", folder, slash, name);
     if (used < 0 || used >= PL_PATH_MAX)
         out[0] = 0;
+    return out;
+}
+
+char *pl_path_above(char out[PL_PATH_MAX], const char *path)
+{
+    pl_copy_text(out, PL_PATH_MAX, path);
+    size_t len = strlen(out);
+    while (len > 1 && out[len - 1] == '/')
+        out[--len] = 0;
+    char *slash = strrchr(out, '/');
+    const char *last = slash ? slash + 1 : out;
+    if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+        return pl_join(out, path, "..");
+    if (!slash)
+        pl_copy_text(out, PL_PATH_MAX, ".");
+    else
+        slash[slash == out] = 0;
     return out;
 }

@@ -19,6 +19,8 @@ PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size
 
 /* The names in the folder survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
+/* A name is durable only when the folder that holds it is. */
+PL_MUST_CHECK pl_status pl_sync_parent(const char *path);
 
 /* A read-only mapping. Unmap with pl_unmap_file. */
 typedef struct pl_mapping {
@@ -43,6 +45,9 @@ pl_check_writable(const char *folder); /* write, fsync, read, delete */
 /* Joins into out (PL_PATH_MAX bytes); "" if it does not fit. Returns out. */
 enum { PL_PATH_MAX = 1024 };
 char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
+/* The folder that holds it, by its name: of a link, where the link lies; "." of "a",
+ * "/" of "/a". Returns out. */
+char *pl_path_above(char out[PL_PATH_MAX], const char *path);
 
 #ifdef __cplusplus
 }

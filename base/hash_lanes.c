@@ -2,20 +2,16 @@
  *
  *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, is it the last)
  *
- * The same text is compiled for each set of instructions; rotations are single
- * instructions with AVX-512 and two shifts elsewhere. Without vectors, and for pieces
- * that have no neighbour of their length, libsodium does it. */
+ * The same text (hash_lanes.inc) is compiled for four and for eight lanes; rotations
+ * are single instructions with AVX-512 and two shifts elsewhere. Without vectors, and
+ * for pieces that have no neighbour of their length, libsodium does it. */
 #include "base/hash_lanes.h"
 #include <assert.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 
-enum { LANES = 4, WORDS = 16, STATE = 8, BLOCK_BYTES = 128, ROUNDS = 12 };
-
-typedef uint64_t lanes __attribute__((vector_size(LANES * sizeof(uint64_t))));
-typedef void (*compress_fn)(lanes state[STATE], const uint8_t *const at[LANES],
-                            size_t n_blocks, uint64_t bytes_after_first, bool has_last);
+enum { WORDS = 16, STATE = 8, BLOCK_BYTES = 128, ROUNDS = 12, LANES_MAX = 8 };
 
 static const uint64_t iv[STATE] = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
@@ -38,35 +34,6 @@ static const uint8_t order[ROUNDS][WORDS] = {
 
 #define INSIDE static inline __attribute__((always_inline))
 
-/* G of the RFC. */
-INSIDE void mix(lanes v[WORDS], const int at[4], const lanes *x, const lanes *y)
-{
-    lanes *a = &v[at[0]], *b = &v[at[1]], *c = &v[at[2]], *d = &v[at[3]];
-    *a = *a + *b + *x;
-    *d ^= *a;
-    *d = *d >> 32 | *d << 32;
-    *c += *d;
-    *b ^= *c;
-    *b = *b >> 24 | *b << 40;
-    *a = *a + *b + *y;
-    *d ^= *a;
-    *d = *d >> 16 | *d << 48;
-    *c += *d;
-    *b ^= *c;
-    *b = *b >> 63 | *b << 1;
-}
-
-/* Columns, then diagonals. */
-INSIDE void mix_all(lanes v[WORDS], const lanes m[WORDS])
-{
-    static const int places[8][4] = {{0, 4, 8, 12},  {1, 5, 9, 13},  {2, 6, 10, 14},
-                                     {3, 7, 11, 15}, {0, 5, 10, 15}, {1, 6, 11, 12},
-                                     {2, 7, 8, 13},  {3, 4, 9, 14}};
-    for (int r = 0; r < ROUNDS; r++)
-        for (int g = 0; g < 8; g++)
-            mix(v, places[g], &m[order[r][2 * g]], &m[order[r][2 * g + 1]]);
-}
-
 INSIDE uint64_t word_at(const uint8_t *at)
 {
     uint64_t word;
@@ -74,107 +41,104 @@ INSIDE uint64_t word_at(const uint8_t *at)
     return word;
 }
 
-/* Blocks that follow each other in each lane's piece. */
-INSIDE void compress(lanes state[STATE], const uint8_t *const at[LANES],
-                     size_t n_blocks, uint64_t bytes_after_first, bool has_last)
+typedef uint64_t four __attribute__((vector_size(32)));
+typedef uint64_t eight __attribute__((vector_size(64)));
+typedef uint64_t eight_bytes
+    __attribute__((vector_size(64), aligned(1), may_alias)); /* anywhere in memory */
+
+/* The words of one block of each lane: m[i] has word i of all of them. */
+INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 {
-    for (size_t b = 0; b < n_blocks; b++) {
-        lanes m[WORDS], v[WORDS];
-        size_t from = b * BLOCK_BYTES;
-        for (size_t i = 0; i < WORDS; i++)
-            m[i] =
-                (lanes){word_at(at[0] + from + 8 * i), word_at(at[1] + from + 8 * i),
-                        word_at(at[2] + from + 8 * i), word_at(at[3] + from + 8 * i)};
-        for (size_t i = 0; i < STATE; i++) {
-            v[i] = state[i];
-            v[STATE + i] = (lanes){0} + iv[i];
-        }
-        v[12] ^= bytes_after_first + from;
-        if (has_last && b + 1 == n_blocks)
-            v[14] = ~v[14];
-        mix_all(v, m);
-        for (size_t i = 0; i < STATE; i++)
-            state[i] ^= v[i] ^ v[STATE + i];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < WORDS; i++)
+        m[i] = (four){word_at(at[0] + from + 8 * i), word_at(at[1] + from + 8 * i),
+                      word_at(at[2] + from + 8 * i), word_at(at[3] + from + 8 * i)};
+}
+
+#define SHUFFLE __builtin_shufflevector
+
+/* Half a block: eight words of eight lanes, turned. */
+INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
+{
+    eight r[8], t[8], u[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        r[i] = *(const eight_bytes *)(at[i] + from);
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        t[i + 1] = SHUFFLE(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+        const int i = k + k / 2 * 2; /* 0, 1, 4, 5 */
+        u[i] = SHUFFLE(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        u[i + 2] = SHUFFLE(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        m[i] = SHUFFLE(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        m[i + 4] = SHUFFLE(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 }
 
-__attribute__((target("avx2"))) static void
-compress_avx2(lanes state[STATE], const uint8_t *const at[LANES], size_t n_blocks,
-              uint64_t bytes_after_first, bool has_last)
+INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
 {
-    compress(state, at, n_blocks, bytes_after_first, has_last);
+    turn(m, at, from);
+    turn(m + 8, at, from + BLOCK_BYTES / 2);
 }
 
-__attribute__((target("avx512f,avx512vl"))) static void
-compress_avx512(lanes state[STATE], const uint8_t *const at[LANES], size_t n_blocks,
-                uint64_t bytes_after_first, bool has_last)
-{
-    compress(state, at, n_blocks, bytes_after_first, has_last);
-}
+#define LANES       4
+#define LANE_TYPE   four
+#define LOAD        load_four
+#define TARGET      "avx2"
+#define NAMED(name) name##_avx2
+#include "base/hash_lanes.inc"
 
-/* Parameters: 32 bytes of hash, no key, one leaf; then the use, padded with zeros. */
-static void begin(lanes state[STATE], const char *use)
-{
-    uint8_t personal[16] = {0};
-    assert(strlen(use) <= sizeof personal);
-    memcpy(personal, use, strlen(use));
-    for (size_t i = 0; i < STATE; i++)
-        state[i] = (lanes){0} + iv[i];
-    state[0] ^= 0x01010000 ^ PL_HASH_BYTES;
-    state[6] ^= word_at(personal);
-    state[7] ^= word_at(personal + 8);
-}
+#define LANES       4
+#define LANE_TYPE   four
+#define LOAD        load_four
+#define TARGET      "avx512f,avx512vl"
+#define NAMED(name) name##_avx512
+#include "base/hash_lanes.inc"
 
-/* LANES pieces of one length. The last block is padded with zeros, and is there even
- * when it is empty. */
-static void hash_lanes(compress_fn fn, const char *use, const pl_piece *pieces,
-                       pl_hash *out)
-{
-    lanes state[STATE];
-    uint8_t last[LANES][BLOCK_BYTES] = {{0}};
-    const uint8_t *at[LANES], *last_at[LANES];
-    size_t len = pieces[0].len, n_whole = len > 0 ? (len - 1) / BLOCK_BYTES : 0;
-    size_t rest = len - n_whole * BLOCK_BYTES;
-    for (size_t l = 0; l < LANES; l++) {
-        at[l] = pieces[l].data;
-        last_at[l] = last[l];
-        if (rest > 0)
-            memcpy(last[l], at[l] + n_whole * BLOCK_BYTES, rest);
-    }
-    begin(state, use);
-    fn(state, at, n_whole, BLOCK_BYTES, false);
-    fn(state, last_at, 1, len, true);
-    for (size_t l = 0; l < LANES; l++)
-        for (size_t i = 0; i < PL_HASH_BYTES / sizeof(uint64_t); i++) {
-            uint64_t word = state[i][l];
-            memcpy(out[l].bytes + i * sizeof word, &word, sizeof word);
-        }
-}
+#define LANES       8
+#define LANE_TYPE   eight
+#define LOAD        load_eight
+#define TARGET      "avx512f,avx512vl"
+#define NAMED(name) name##_wide
+#include "base/hash_lanes.inc"
 
-/* Pieces from the first on that have its length, at most LANES. */
-static size_t count_alike(const pl_piece *pieces, size_t n)
+/* Pieces from the first on that have its length. */
+static size_t count_alike(const pl_piece *pieces, size_t n, size_t most)
 {
     size_t alike = 1;
-    while (alike < n && alike < LANES && pieces[alike].len == pieces[0].len)
+    while (alike < n && alike < most && pieces[alike].len == pieces[0].len)
         alike++;
     return alike;
 }
 
-/* Two lanes that are used are worth two that are not. */
-static void hash_groups(compress_fn fn, const char *use, const pl_piece *pieces,
+typedef void (*lanes_fn)(const char *use, const pl_piece *pieces, pl_hash *out);
+
+/* Two lanes that are used are worth two that are not: those hash the first piece. */
+static void hash_groups(lanes_kind kind, const char *use, const pl_piece *pieces,
                         size_t n, pl_hash *out)
 {
+    const size_t most = kind == LANES_AVX512 ? LANES_MAX : LANES_MAX / 2;
     for (size_t i = 0, some; i < n; i += some) {
-        pl_piece group[LANES];
-        pl_hash hashes[LANES];
-        some = count_alike(pieces + i, n - i);
+        pl_piece group[LANES_MAX];
+        pl_hash hashes[LANES_MAX];
+        some = count_alike(pieces + i, n - i, most);
         if (some == 1) {
             pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
             continue;
         }
-        for (size_t l = 0; l < LANES; l++)
+        lanes_fn fn = some > LANES_MAX / 2   ? hash_wide
+                      : kind == LANES_AVX512 ? hash_avx512
+                                             : hash_avx2;
+        for (size_t l = 0; l < LANES_MAX; l++)
             group[l] = pieces[i + (l < some ? l : 0)];
-        hash_lanes(fn, use, group, hashes);
+        fn(use, group, hashes);
         memcpy(out + i, hashes, some * sizeof *out);
     }
 }
@@ -186,21 +150,12 @@ lanes_kind hash_lanes_best(void)
     return __builtin_cpu_supports("avx2") ? LANES_AVX2 : LANES_NONE;
 }
 
-static compress_fn function_of(lanes_kind kind)
-{
-    return kind == LANES_AVX512 ? compress_avx512
-           : kind == LANES_AVX2 ? compress_avx2
-                                : NULL;
-}
-
 #else
 
-typedef void *compress_fn;
-
-static void hash_groups(compress_fn fn, const char *use, const pl_piece *pieces,
+static void hash_groups(lanes_kind kind, const char *use, const pl_piece *pieces,
                         size_t n, pl_hash *out)
 {
-    (void)fn, (void)use, (void)pieces, (void)n, (void)out;
+    (void)kind, (void)use, (void)pieces, (void)n, (void)out;
 }
 
 lanes_kind hash_lanes_best(void)
@@ -208,21 +163,14 @@ lanes_kind hash_lanes_best(void)
     return LANES_NONE;
 }
 
-static compress_fn function_of(lanes_kind kind)
-{
-    (void)kind;
-    return NULL;
-}
-
 #endif
 
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out)
 {
-    compress_fn fn = function_of(kind);
-    if (fn)
-        hash_groups(fn, use, pieces, n, out);
-    for (size_t i = 0; !fn && i < n; i++)
+    if (kind != LANES_NONE)
+        hash_groups(kind, use, pieces, n, out);
+    for (size_t i = 0; kind == LANES_NONE && i < n; i++)
         pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
 }
 

@@ -157,7 +157,12 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
                 ? pl_fail(PL_ERR_EXISTS,
                           "%s is there already; a key is never overwritten", path)
                 : pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+    bool named = status == PL_OK;
     unlink(fresh);
+    if (named)
+        status = pl_sync_parent(path);
+    if (named && status != PL_OK) /* what a power cut may take is not there */
+        unlink(path);
     return status;
 }
 
@@ -446,9 +451,7 @@ static pl_status lock_list(const char *path, int *lock)
 {
     char folder[PL_PATH_MAX];
     int64_t start = pl_now_ms();
-    pl_copy_text(folder, sizeof folder, path);
-    char *slash = strrchr(folder, '/');
-    pl_copy_text(slash ? slash : folder, 2, slash == folder ? "/" : slash ? "" : ".");
+    pl_path_above(folder, path);
     for (;;) {
         pl_status status = pl_lock_folder(folder, lock);
         if (status != PL_ERR_BUSY || pl_now_ms() - start > LOCK_WAIT_MS)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/mman.h>
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
+enum { KEPT_BLOCK = (4 << 20) + 16384 };
 
 void pl_memory_exhausted(size_t bytes)
 {
@@ -65,6 +67,12 @@ static pl_status no_memory(size_t bytes, const char *what, uint64_t available)
 
 /* The kernel grants address space that it cannot back, and kills the process
  * when it is touched. A large block is therefore weighed before it is asked for. */
+void pl_keep_blocks(void)
+{
+    mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, 16 * KEPT_BLOCK);
+}
+
 pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
 {
     *out = NULL;

@@ -24,6 +24,11 @@ void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
 /* The same with bytes that are not set: for somebody who writes all of them. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
+
+/* From now on blocks of up to 4 MiB, and up to 64 MiB of them, stay with the process
+ * when they are freed. Else the C library maps, clears and gives back each block of a
+ * MiB: a message, or what a database reads and writes at once. */
+void pl_keep_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
 /* Bytes of memory that this process may still use, and in all (cgroup limits

@@ -6,29 +6,16 @@
  * Integers go through bytes and shifts: no alignment, no byte order of the machine.
  */
 #include "base/record.h"
+#include "base/le.h"
 #include <string.h>
 
 enum { FIELD_HEAD = 6 }; /* tag u16, length u32 */
 
-static void put_le(uint8_t *out, uint64_t value, size_t width)
-{
-    for (size_t i = 0; i < width; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, size_t width)
-{
-    uint64_t value = 0;
-    for (size_t i = width; i-- > 0;)
-        value = value << 8 | in[i];
-    return value;
-}
-
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len)
 {
     uint8_t head[FIELD_HEAD];
-    put_le(head, tag, 2);
-    put_le(head + 2, len, 4);
+    pl_le_put(head, tag, 2);
+    pl_le_put(head + 2, len, 4);
     pl_buf_append(record, head, sizeof head);
     pl_buf_append(record, data, len);
 }
@@ -36,7 +23,7 @@ void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len)
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value)
 {
     uint8_t bytes[8];
-    put_le(bytes, value, 8);
+    pl_le_put(bytes, value, 8);
     pl_put_bytes(record, tag, bytes, sizeof bytes);
 }
 
@@ -72,8 +59,8 @@ static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
     if (rest < FIELD_HEAD)
         return false;
     const uint8_t *head = reader->data + *at;
-    out->tag = (uint16_t)get_le(head, 2);
-    out->len = (size_t)get_le(head + 2, 4);
+    out->tag = (uint16_t)pl_le_get(head, 2);
+    out->len = (size_t)pl_le_get(head + 2, 4);
     out->bytes = head + FIELD_HEAD;
     if (out->len > rest - FIELD_HEAD)
         return false;
@@ -161,7 +148,7 @@ static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t le
 uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i)
 {
     const uint8_t *bytes = sized(reader, tag, i, 8);
-    return bytes ? get_le(bytes, 8) : 0;
+    return bytes ? pl_le_get(bytes, 8) : 0;
 }
 
 uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other)
@@ -196,6 +183,16 @@ const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *l
     }
     *len = field.len;
     return field.bytes;
+}
+
+void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
+                     size_t i)
+{
+    size_t len;
+    const uint8_t *bytes = pl_get_bytes(from, tag, i, &len);
+    pl_reader_open(reader, what, bytes, len);
+    if (from->status != PL_OK)
+        reader->status = from->status;
 }
 
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size)

@@ -35,6 +35,9 @@ typedef struct pl_reader {
 
 /* Checks the framing of all fields at once; the data stay borrowed. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
+/* The i-th field of this tag, which is a record itself; a failure of `from` goes on. */
+void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
+                     size_t i);
 pl_status pl_reader_status(const pl_reader *reader); /* ERR_PROTO after any failure */
 
 /* How many fields have this tag; the getters below take the i-th of them

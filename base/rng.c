@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/types.h>
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a 64-bit bijection. */
 static uint64_t mix64(uint64_t x)
@@ -153,4 +155,15 @@ uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
         x = feistel(keys, half_bits, x);
     while (x >= n);
     return x;
+}
+
+/* /dev/urandom would need a file to be open; this call cannot fail once the machine has
+ * begun, but may be interrupted. */
+uint64_t pl_random_fresh(void)
+{
+    uint64_t out = 0;
+    while (out == 0)
+        if (getrandom(&out, sizeof out, 0) != (ssize_t)sizeof out)
+            out = 0;
+    return out;
 }

@@ -125,10 +125,15 @@ int pl_edit_distance(const char *a, const char *b)
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names)
 {
     const char *best = NULL;
+    const size_t len = strlen(word);
     int best_distance = 0;
     for (size_t i = 0; i < n_names; i++) {
+        const size_t name_len = strlen(names[i]);
+        const size_t gap = len > name_len ? len - name_len : name_len - len;
+        if (gap * 2 > name_len)
+            continue; /* no distance is below the gap; a word may be very long */
         int distance = pl_edit_distance(word, names[i]);
-        if ((size_t)distance * 2 > strlen(names[i]))
+        if ((size_t)distance * 2 > name_len)
             continue;
         if (!best || distance < best_distance) {
             best = names[i];

@@ -19,6 +19,16 @@
 
 enum { SENTENCE_MAX = 1024 };
 
+void pl_once(bool *done, void (*fn)(void))
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (!*done)
+        fn();
+    *done = true;
+    pthread_mutex_unlock(&lock);
+}
+
 int pl_cpu_count(void)
 {
     cpu_set_t set;

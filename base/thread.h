@@ -20,6 +20,10 @@ typedef pl_status (*pl_item_fn)(void *context, size_t item, int thread);
 PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn,
                                     void *context);
 
+/* Calls fn unless *done, a static that begins as false; returns when it has been
+ * called, whichever thread did. fn may not come here itself. */
+void pl_once(bool *done, void (*fn)(void));
+
 /* A named thread. */
 typedef struct pl_thread pl_thread;
 PL_MUST_CHECK pl_status pl_thread_start(const char *name, void (*run)(void *),

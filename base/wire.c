@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/gate.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "base/wire_parts.h"
 #include <errno.h>
-#include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,20 +99,12 @@ static bool frames_decode(frame_list *in, pl_message *out)
 static _Atomic(void *) process_context;
 static _Atomic int n_open; /* sockets */
 
-/* Messages of a MiB would each be mapped, cleared and given back by the C library;
- * kept, they cost nothing. */
-static void keep_memory(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 4 * FRAME_MAX);
-    mallopt(M_TRIM_THRESHOLD, 64 * FRAME_MAX);
-}
-
 void *wire_context(void)
 {
     void *made = atomic_load(&process_context);
     if (made)
         return made;
-    keep_memory();
+    pl_keep_blocks();
     void *fresh = zmq_ctx_new();
     if (atomic_compare_exchange_strong(&process_context, &made, fresh))
         return fresh;

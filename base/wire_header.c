@@ -1,5 +1,6 @@
 /* The header of messages, byte by byte (docs/PROTOCOL.md 1.1). */
 #include "base/wire_parts.h"
+#include "base/le.h"
 
 #include <string.h>
 
@@ -22,20 +23,6 @@ enum {
 };
 static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
-static void put_le(uint8_t *out, uint64_t value, size_t width)
-{
-    for (size_t i = 0; i < width; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, size_t width)
-{
-    uint64_t value = 0;
-    for (size_t i = width; i-- > 0;)
-        value = value << 8 | in[i];
-    return value;
-}
-
 /* Over the header with its checksum field zero, the body and the data. */
 static uint64_t sum_of(const uint8_t header[WIRE_HEADER_BYTES], const void *body,
                        size_t body_len, const void *data, size_t data_len)
@@ -53,25 +40,26 @@ void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES
     memset(out, 0, WIRE_HEADER_BYTES);
     memcpy(out + AT_MAGIC, magic, sizeof magic);
     out[AT_MAJOR] = PL_WIRE_VERSION;
-    put_le(out + AT_TYPE, message->type, 2);
-    put_le(out + AT_HEADER_LEN, WIRE_HEADER_BYTES, 2);
-    put_le(out + AT_BODY_LEN, message->body.len, 4);
-    put_le(out + AT_DATA_LEN, message->data.len, 4);
-    put_le(out + AT_REQUEST, message->request, 8);
-    put_le(out + AT_EPOCH, message->epoch, 8);
-    put_le(out + AT_TOKEN, message->token, 8);
+    pl_le_put(out + AT_TYPE, message->type, 2);
+    pl_le_put(out + AT_HEADER_LEN, WIRE_HEADER_BYTES, 2);
+    pl_le_put(out + AT_BODY_LEN, message->body.len, 4);
+    pl_le_put(out + AT_DATA_LEN, message->data.len, 4);
+    pl_le_put(out + AT_REQUEST, message->request, 8);
+    pl_le_put(out + AT_EPOCH, message->epoch, 8);
+    pl_le_put(out + AT_TOKEN, message->token, 8);
     uint64_t sum = sum_of(out, message->body.data, message->body.len,
                           message->data.data, message->data.len);
-    put_le(out + AT_CHECKSUM, sum, 8);
+    pl_le_put(out + AT_CHECKSUM, sum, 8);
 }
 
 static bool header_is_known(const uint8_t *header)
 {
     return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
-           header[AT_MAJOR] == PL_WIRE_VERSION && get_le(header + AT_FLAGS, 2) == 0 &&
-           get_le(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
-           get_le(header + AT_RESERVED_1, 4) == 0 &&
-           get_le(header + AT_RESERVED_2, 8) == 0;
+           header[AT_MAJOR] == PL_WIRE_VERSION &&
+           pl_le_get(header + AT_FLAGS, 2) == 0 &&
+           pl_le_get(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
+           pl_le_get(header + AT_RESERVED_1, 4) == 0 &&
+           pl_le_get(header + AT_RESERVED_2, 8) == 0;
 }
 
 /* A message has one spelling: without data there is no third frame. */
@@ -85,15 +73,15 @@ bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
     wire_frame body = frames[1], data = has_data ? frames[2] : (wire_frame){NULL, 0};
     if (!header_is_known(header) || body.len > PL_WIRE_BODY_MAX ||
         data.len > PL_WIRE_DATA_MAX || has_data != (data.len > 0) ||
-        get_le(header + AT_BODY_LEN, 4) != body.len ||
-        get_le(header + AT_DATA_LEN, 4) != data.len ||
-        get_le(header + AT_CHECKSUM, 8) !=
+        pl_le_get(header + AT_BODY_LEN, 4) != body.len ||
+        pl_le_get(header + AT_DATA_LEN, 4) != data.len ||
+        pl_le_get(header + AT_CHECKSUM, 8) !=
             sum_of(header, body.data, body.len, data.data, data.len))
         return false;
-    out->type = (uint16_t)get_le(header + AT_TYPE, 2);
-    out->request = get_le(header + AT_REQUEST, 8);
-    out->epoch = get_le(header + AT_EPOCH, 8);
-    out->token = get_le(header + AT_TOKEN, 8);
+    out->type = (uint16_t)pl_le_get(header + AT_TYPE, 2);
+    out->request = pl_le_get(header + AT_REQUEST, 8);
+    out->epoch = pl_le_get(header + AT_EPOCH, 8);
+    out->token = pl_le_get(header + AT_TOKEN, 8);
     pl_buf_clear(&out->body);
     pl_buf_clear(&out->data);
     pl_buf_append(&out->body, body.data, body.len);

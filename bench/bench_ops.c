@@ -4,10 +4,16 @@
  *
  *   bench_ops batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
- * Other keys: heads, kv_heads, ffn, threads, backend, repeats, clock. Each row gives
- * the best of `repeats` calls, GF/s where the operation is a product, and what its
- * calls of one step take together. The last lines compare the step with its products
- * alone.
+ * Other keys: heads, kv_heads, ffn, threads, backend, repeats, clock, mode. Each row
+ * gives the best of `repeats` calls, GF/s where the operation is a product, and what
+ * its calls of one step take together. The last lines compare the step with its
+ * products alone.
+ *
+ *   bench_ops mode=decode context=1024 precision=int8 ...
+ *
+ * reads a prompt of half the context instead, then decodes with 1, 8 and 32 sequences
+ * of that length at once (as many as fit): the best step's time, tokens/s, and the
+ * bytes of weights that go by in a second.
  */
 #include "modules/modules.h"
 #include <stdio.h>
@@ -16,7 +22,7 @@
 
 typedef struct bench {
     int batch, context, width, blocks, vocab, heads, kv_heads, ffn, threads, repeats;
-    const char *precision, *backend, *clock;
+    const char *precision, *backend, *clock, *mode;
 } bench;
 
 static bool set_number(bench *x, const char *key, int value)
@@ -49,6 +55,8 @@ static bool parse(bench *x, char *argument)
         x->backend = value;
     else if (strcmp(argument, "clock") == 0)
         x->clock = value;
+    else if (strcmp(argument, "mode") == 0)
+        x->mode = value;
     else
         return atoi(value) > 0 && set_number(x, argument, atoi(value));
     return true;
@@ -91,6 +99,145 @@ static void print_sums(const pl_probe_report *r)
         "step %.2f ms = %.0f tokens/s, %.1f GF/s of products, %.0f%% of their rate\n",
         step * 1e3, r->tokens / step, r->product_flops / step * 1e-9,
         100.0 * r->product_seconds / step);
+    printf("with attention %.1f GF/s, %.0f%% of the best product's %.1f GF/s\n",
+           r->flops / step * 1e-9, 100.0 * r->flops / step / r->matrix_rate,
+           r->matrix_rate * 1e-9);
+}
+
+/* ---- decoding ---- */
+
+enum { STEPS = 16 };
+
+typedef struct decoding {
+    pl_backend *be;
+    pl_topology *topology;
+    pl_model *model;
+    pl_decoder *decoder;
+    int32_t *tokens; /* of a prompt, and of a step */
+    float *params, *logits;
+    int n_slots, n_prompt;
+} decoding;
+
+static pl_status fill_model(decoding *d)
+{
+    const size_t bytes = pl_topology_path_params(d->topology) * sizeof(float);
+    PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&d->params));
+    PL_RETURN_IF(pl_probe_params(d->topology, d->params));
+    return pl_model_load(d->model, d->params);
+}
+
+static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shape)
+{
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    const pl_model_options extents = {.batch = 1, .context = shape->context};
+    d->be = be;
+    d->n_slots = shape->context < 32 ? shape->context : 32;
+    d->n_prompt = shape->context / 2;
+    if (d->n_prompt < 1 || shape->context - d->n_prompt < STEPS)
+        return pl_fail(PL_ERR_ARG, "a context of %d is too short to decode %d tokens",
+                       shape->context, STEPS);
+    PL_RETURN_IF(pl_topology_create(shape, &spec, &d->topology));
+    PL_RETURN_IF(pl_model_create(be, d->topology, &extents, &d->model));
+    PL_RETURN_IF(fill_model(d));
+    const int n = d->n_prompt > d->n_slots ? d->n_prompt : d->n_slots;
+    d->tokens = pl_alloc((size_t)n * sizeof *d->tokens);
+    d->logits = pl_alloc((size_t)d->n_slots * (size_t)shape->vocab * sizeof *d->logits);
+    for (int i = 0; i < n; i++)
+        d->tokens[i] =
+            (int32_t)(pl_random_u32(1, 2, (uint64_t)i) % (uint32_t)shape->vocab);
+    return pl_decoder_create_slots(d->model, d->n_slots, &d->decoder);
+}
+
+static void close_decoding(decoding *d)
+{
+    pl_decoder_destroy(&d->decoder);
+    pl_model_destroy(&d->model);
+    pl_topology_destroy(&d->topology);
+    pl_free(d->tokens);
+    pl_free(d->logits);
+    pl_free_aligned(d->params);
+}
+
+/* Seconds of the prompt of `slot`. */
+static pl_status read_prompt(decoding *d, int slot, double *seconds)
+{
+    const double start = pl_now();
+    pl_decoder_clear(d->decoder, slot);
+    PL_RETURN_IF(
+        pl_decoder_prefill(d->decoder, slot, d->tokens, d->n_prompt, d->logits));
+    *seconds = pl_now() - start;
+    return PL_OK;
+}
+
+/* Seconds of the best of STEPS steps of n sequences. */
+static pl_status time_steps(decoding *d, int n, double *best)
+{
+    int32_t slots[PL_DECODER_SLOTS_MAX];
+    double seconds;
+    *best = 0.0;
+    for (int i = 0; i < n; i++) {
+        slots[i] = i;
+        PL_RETURN_IF(read_prompt(d, i, &seconds));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        const double start = pl_now();
+        PL_RETURN_IF(pl_decoder_step(d->decoder, slots, d->tokens, n, d->logits));
+        seconds = pl_now() - start;
+        *best = step == 0 || seconds < *best ? seconds : *best;
+    }
+    return PL_OK;
+}
+
+/* Of all matrices that a token passes: a tied embedding once, as the classifier. */
+static double matrix_bytes(const decoding *d)
+{
+    const pl_shape *s = pl_topology_shape(d->topology);
+    const double C = s->width, D = s->head_size, q = s->n_heads * D;
+    const double block = (q + 2.0 * s->n_kv_heads * D) * C + q * C + 3.0 * s->ffn * C;
+    const double one = d->be->decode_only ? 1.0 : (double)pl_type_bytes(d->be->act);
+    return one * (s->n_blocks * block + (double)s->vocab * C);
+}
+
+static pl_status print_decoding(decoding *d, int repeats)
+{
+    double best = 0.0, seconds;
+    for (int i = 0; i <= repeats; i++) { /* the first warms up */
+        PL_RETURN_IF(read_prompt(d, 0, &seconds));
+        best = i < 2 || seconds < best ? seconds : best;
+    }
+    printf("prompt of %d %9.2f ms %9.0f tokens/s\n", d->n_prompt, best * 1e3,
+           d->n_prompt / best);
+    for (int n = 1; n <= d->n_slots && n <= 32; n *= n < 8 ? 8 : 4) {
+        PL_RETURN_IF(time_steps(d, n, &best));
+        printf("step of %-4d %9.3f ms %9.0f tokens/s, %7.1f GB/s of weights\n", n,
+               best * 1e3, n / best, matrix_bytes(d) / best * 1e-9);
+    }
+    return PL_OK;
+}
+
+static pl_status run_decoding(pl_backend *be, const pl_shape *shape, int repeats)
+{
+    decoding d = {0};
+    pl_status status = open_decoding(&d, be, shape);
+    if (status == PL_OK)
+        status = print_decoding(&d, repeats);
+    close_decoding(&d);
+    return status;
+}
+
+/* ---- one or the other ---- */
+
+static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench *x)
+{
+    const pl_probe_options probe = {.shape = shape,
+                                    .batch = x->batch,
+                                    .rounds = x->repeats,
+                                    .cpu_clock = strcmp(x->clock, "cpu") == 0};
+    pl_probe_report report;
+    PL_RETURN_IF(pl_probe(be, &probe, &report));
+    print_rows(&report);
+    print_sums(&report);
+    return PL_OK;
 }
 
 static pl_status run(const bench *x)
@@ -98,11 +245,6 @@ static pl_status run(const bench *x)
     const pl_backend_options options = {
         .name = x->backend, .n_threads = x->threads, .precision = x->precision};
     const pl_shape shape = shape_of(x);
-    const pl_probe_options probe = {.shape = &shape,
-                                    .batch = x->batch,
-                                    .rounds = x->repeats,
-                                    .cpu_clock = strcmp(x->clock, "cpu") == 0};
-    pl_probe_report report;
     pl_backend *be;
     PL_RETURN_IF(pl_shape_check(&shape));
     PL_RETURN_IF(pl_backend_open(&options, &be));
@@ -110,13 +252,12 @@ static pl_status run(const bench *x)
            "%d, vocab %d\n",
            be->device, x->threads, x->batch, x->context, x->width, shape.n_heads,
            shape.n_kv_heads, shape.head_size, shape.ffn, x->blocks, x->vocab);
-    const pl_status status = pl_probe(be, &probe, &report);
-    if (status == PL_OK) {
-        print_rows(&report);
-        print_sums(&report);
-        if (be->remark[0])
-            printf("%s\n", be->remark);
-    }
+    fflush(stdout);
+    const pl_status status = strcmp(x->mode, "decode") == 0
+                                 ? run_decoding(be, &shape, x->repeats)
+                                 : run_training(be, &shape, x);
+    if (status == PL_OK && be->remark[0])
+        printf("%s\n", be->remark);
     pl_backend_close(&be);
     return status;
 }
@@ -132,7 +273,8 @@ int main(int argc, char **argv)
                .repeats = 10,
                .precision = "auto",
                .backend = "cpu",
-               .clock = "wall"};
+               .clock = "wall",
+               .mode = "train"};
     for (int i = 1; i < argc; i++)
         if (!parse(&x, argv[i])) {
             fprintf(stderr,

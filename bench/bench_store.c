@@ -1,6 +1,7 @@
 /* bench_store: what a commit costs, by the bytes that it brings, with real syncs.
  *
  *   bench_store folder=/tmp repeats=40
+ *   bench_store bytes=67108864                     commits of one size
  *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
  * Each commit is what a home writes for one module: parameters and momentum of the
@@ -8,7 +9,9 @@
  * is deleted by it. `written` is what the process gave to the disk for each byte
  * stored, flushes and compactions included. Each commit has a turn beside it: the same
  * bytes written to a file and flushed (`of plain`), and each reading one of as many
- * bytes out of a file in the page cache (`of cache`): medians of both shares. The store
+ * bytes out of a file in the page cache (`of cache`): medians of both shares. `1st`:
+ * the first reading after all commits, from the disk where they went past the page
+ * cache. The store
  * lies in a new folder inside the given one; all of it is removed. */
 #include "store/store.h"
 #include <stdio.h>
@@ -20,10 +23,10 @@
 typedef struct bench {
     char folder[PL_PATH_MAX], plain[PL_PATH_MAX + 8];
     const char *engine;
-    int64_t repeats;
+    int64_t repeats, bytes; /* 0: all sizes */
     pl_store *store;
     uint8_t *data;
-    double *seconds, *share, *read_share; /* [repeats] */
+    double *seconds, *share, *read_share, *first; /* [repeats] */
 } bench;
 
 static int by_value(const void *a, const void *b)
@@ -103,7 +106,7 @@ static pl_status read_all(bench *b, size_t half, uint64_t count, double *seconds
     *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
         double store = 0, plain = 0;
-        PL_RETURN_IF(read_one(b, half, n, &store)); /* into the page cache */
+        PL_RETURN_IF(read_one(b, half, n, &b->first[n])); /* into the page cache */
         PL_RETURN_IF(read_one(b, half, n, &store));
         plain = plain_seconds(b, half, true);
         b->read_share[n] = plain / store;
@@ -148,6 +151,7 @@ static pl_status run_size(bench *b, size_t bytes)
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
         stored += written_bytes() - before;
+        pl_sleep_ms(30); /* files that died are still being dropped */
         b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
     double amplification = (double)stored / (double)(n * bytes);
@@ -156,11 +160,13 @@ static pl_status run_size(bench *b, size_t bytes)
     qsort(b->seconds, n, sizeof *b->seconds, by_value);
     qsort(b->share, n, sizeof *b->share, by_value);
     qsort(b->read_share, n, sizeof *b->read_share, by_value);
-    printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %6.0f %%  "
-           "%7.0f\n",
+    qsort(b->first, n, sizeof *b->first, by_value);
+    printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
+           "%6.0f %%  %7.0f\n",
            (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
            b->seconds[n - 1] * 1e3, (double)(n * bytes) / total / 1e6,
            1e2 * b->share[n / 2], amplification,
+           (double)bytes / 2 / b->first[n / 2] / 1e6,
            (double)(n * bytes) / 2 / read_seconds / 1e6, 1e2 * b->read_share[n / 2],
            open_seconds * 1e3);
     pl_store_close(&b->store);
@@ -174,16 +180,20 @@ static pl_status run(bench *b)
     const size_t n_sizes = sizeof sizes / sizeof *sizes;
     pl_status status = PL_OK;
     void *data = NULL;
-    PL_TRY(pl_try_alloc(sizes[n_sizes - 1], "the bytes to store", &data));
+    size_t most = b->bytes > 0 ? (size_t)b->bytes : sizes[n_sizes - 1];
+    PL_TRY(pl_try_alloc(most, "the bytes to store", &data));
     b->data = data;
-    b->seconds = pl_alloc(3 * (size_t)b->repeats * sizeof *b->seconds);
+    b->seconds = pl_alloc(4 * (size_t)b->repeats * sizeof *b->seconds);
     b->share = b->seconds + b->repeats;
     b->read_share = b->share + b->repeats;
-    printf("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %8s  %7s\n", "a commit", "p50 ms",
-           "p90 ms", "max ms", "MB/s", "of plain", "written", "read MB/s", "of cache",
-           "open ms");
-    for (size_t i = 0; i < n_sizes; i++)
+    b->first = b->read_share + b->repeats;
+    printf("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %9s  %8s  %7s\n", "a commit",
+           "p50 ms", "p90 ms", "max ms", "MB/s", "of plain", "written", "1st MB/s",
+           "read MB/s", "of cache", "open ms");
+    for (size_t i = 0; i < n_sizes && b->bytes == 0; i++)
         PL_TRY(run_size(b, sizes[i]));
+    if (b->bytes > 0)
+        PL_TRY(run_size(b, (size_t)b->bytes));
 done:
     pl_store_close(&b->store);
     pl_free(b->seconds);
@@ -191,6 +201,12 @@ done:
     if (pl_remove_tree(b->folder) != PL_OK)
         fprintf(stderr, "bench_store: %s\n", pl_last_error());
     return status;
+}
+
+static bool read_number(const char *argument, const char *name, int64_t *out)
+{
+    return pl_starts_with(argument, name) &&
+           pl_parse_int(argument + strlen(name), out) == PL_OK && *out >= 1;
 }
 
 int main(int argc, char **argv)
@@ -202,9 +218,10 @@ int main(int argc, char **argv)
             parent = argv[i] + 7;
         else if (pl_starts_with(argv[i], "engine="))
             b.engine = argv[i] + 7;
-        else if (!pl_starts_with(argv[i], "repeats=") ||
-                 pl_parse_int(argv[i] + 8, &b.repeats) != PL_OK || b.repeats < 1) {
-            fprintf(stderr, "bench_store [folder=DIR] [engine=URL] [repeats=N]\n");
+        else if (!read_number(argv[i], "repeats=", &b.repeats) &&
+                 !read_number(argv[i], "bytes=", &b.bytes)) {
+            fprintf(stderr, "bench_store [folder=DIR] [engine=URL] [repeats=N] "
+                            "[bytes=N]\n");
             return 64;
         }
     pl_join(b.folder, parent, "bench-store-XXXXXX");

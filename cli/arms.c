@@ -18,7 +18,7 @@ static pl_status make_dense(pl_arm *arm)
     arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;
-    arm->outer.state = PL_STATE_F32;
+    arm->outer.state = arm->outer.residual = arm->outer.own = PL_STATE_F32;
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
     return pl_codec_options_default("f32", &arm->outer.codec);
 }

@@ -34,6 +34,33 @@ done:
     return status;
 }
 
+pl_status mixture_open(const char *dir, mixture *mix)
+{
+    char path[PL_PATH_MAX];
+    memset(mix, 0, sizeof *mix);
+    mix->r.lock = -1;
+    PL_RETURN_IF(run_look(dir, &mix->r));
+    PL_RETURN_IF(pl_tokenizer_load(run_file(&mix->r, "data/tokenizer.model", path),
+                                   &mix->tokenizer));
+    PL_RETURN_IF(store_open_run(mix->r.dir, &mix->store));
+    pl_status status = store_arm(mix->store, "mix", &mix->arm, &mix->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "the run in %s has no mixture yet: its base model is still "
+                       "training",
+                       mix->r.dir);
+    return status;
+}
+
+void mixture_close(mixture *mix)
+{
+    pl_topology_destroy(&mix->topology);
+    pl_arm_clear(&mix->arm);
+    pl_tokenizer_destroy(&mix->tokenizer);
+    pl_store_close(&mix->store);
+    run_close(&mix->r);
+}
+
 static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t version,
                              path_module *m, float *out)
 {

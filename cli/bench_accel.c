@@ -2,7 +2,9 @@
  *
  * A step ends when its report is here. A codec's times include what it does on the CPU
  * (header, checksums, zstd) and the way of the sections between the two; values stay
- * where they are. Best of a few rounds. */
+ * where they are. "worker" and "home" are what those two see, whose vectors lie in the
+ * host's memory and cross over (outer/arith.h): encoding with the residual, and the
+ * merge of a round of one message with its outer step. Best of a few rounds. */
 #include "cli/bench.h"
 #include "cli/bench_update.h"
 #include "outer/outer.h"
@@ -165,16 +167,56 @@ done:
 typedef struct codec_row {
     const char *label, *codec;
     int value_bits;
-    double encode_s, add_s, bytes;
+    double encode_s, add_s, worker_s, home_s, bytes;
 } codec_row;
 
 typedef struct codec_bench {
     pl_accel *accel;
     bench_update update;
     float *values, *residual, *sum; /* on the device */
+    pl_arith *arith;
+    float *kept, *params, *momentum; /* of a worker and a home */
     double norm;
     pl_buf message;
 } codec_bench;
+
+/* What a worker and a home do with the same module. */
+static pl_status pass_host(codec_bench *c, const pl_codec_options *o,
+                           const bench_module *of, codec_row *pass)
+{
+    pl_method_settings settings = pl_method_defaults(PL_METHOD_DILOCO);
+    const pl_outer_step step = pl_method_step(&settings, 0.7, false, 1);
+    const size_t n = of->slot->n_params, first = of->slot->offset;
+    const float weight = 1.0f;
+    pl_outer_report report;
+    pl_outer_state state = {.params = c->params + first,
+                            .momentum = c->momentum + first};
+    const pl_arith_encode encode = {.options = o,
+                                    .parts = of->parts,
+                                    .n_parts = of->n_parts,
+                                    .round = &of->round,
+                                    .update = c->update.values + first,
+                                    .n = n,
+                                    .residual =
+                                        pl_codec_is_lossy(o) ? c->kept + first : NULL};
+    pl_buf_clear(&c->message);
+    double start = pl_now();
+    PL_RETURN_IF(c->arith->encode(c->arith, &encode, &c->message));
+    double middle = pl_now();
+    const pl_codec_message message = {c->message.data, c->message.len};
+    const pl_arith_merge merge = {.step = &step,
+                                  .state = &state,
+                                  .n = n,
+                                  .messages = &message,
+                                  .weights = &weight,
+                                  .n_messages = 1,
+                                  .homomorphic = pl_codec_is_homomorphic(o),
+                                  .factor = 1.0f};
+    PL_RETURN_IF(c->arith->merge(c->arith, &merge, &report));
+    pass->worker_s += middle - start;
+    pass->home_s += pl_now() - middle;
+    return PL_OK;
+}
 
 static pl_status pass_module(codec_bench *c, const pl_codec_options *o, int slot,
                              codec_row *pass)
@@ -195,7 +237,7 @@ static pl_status pass_module(codec_bench *c, const pl_codec_options *o, int slot
     pass->encode_s += middle - start;
     pass->add_s += pl_now() - middle;
     pass->bytes += (double)c->message.len;
-    return PL_OK;
+    return pass_host(c, o, &of, pass);
 }
 
 static pl_status measure_codec(codec_bench *c, codec_row *r)
@@ -204,13 +246,15 @@ static pl_status measure_codec(codec_bench *c, codec_row *r)
     PL_RETURN_IF(pl_codec_options_default(r->codec, &o));
     o.entropy = false;
     o.value_bits = (uint8_t)r->value_bits;
-    r->encode_s = r->add_s = INFINITY;
+    r->encode_s = r->add_s = r->worker_s = r->home_s = INFINITY;
     for (int i = 0; i < ROUNDS; i++) {
         codec_row pass = {0};
         for (int slot = 0; slot < pl_topology_n_slots(c->update.topology); slot++)
             PL_RETURN_IF(pass_module(c, &o, slot, &pass));
         r->encode_s = lesser(r->encode_s, pass.encode_s);
         r->add_s = lesser(r->add_s, pass.add_s);
+        r->worker_s = lesser(r->worker_s, pass.worker_s);
+        r->home_s = lesser(r->home_s, pass.home_s);
         r->bytes = pass.bytes;
     }
     return PL_OK;
@@ -221,10 +265,12 @@ static void print_codecs(const codec_bench *c, const codec_row *rows, int n_rows
     double bytes = 4e-9 * (double)c->update.n;
     say("update    %s", c->update.source);
     say("          %zu parameters on %s", c->update.n, pl_accel_name(c->accel));
-    say("  %-20s %12s %12s %12s", "codec", "encode GB/s", "add GB/s", "B/param");
+    say("  %-16s %12s %10s %12s %10s %10s", "codec", "encode GB/s", "add GB/s",
+        "worker GB/s", "home GB/s", "B/param");
     for (int i = 0; i < n_rows; i++)
-        say("  %-20s %12.2f %12.2f %12.4f", rows[i].label, bytes / rows[i].encode_s,
-            bytes / rows[i].add_s, rows[i].bytes / (double)c->update.n);
+        say("  %-16s %12.2f %10.2f %12.2f %10.2f %10.4f", rows[i].label,
+            bytes / rows[i].encode_s, bytes / rows[i].add_s, bytes / rows[i].worker_s,
+            bytes / rows[i].home_s, rows[i].bytes / (double)c->update.n);
 }
 
 static void print_codecs_json(const codec_bench *c, const codec_row *rows, int n_rows)
@@ -239,6 +285,8 @@ static void print_codecs_json(const codec_bench *c, const codec_row *rows, int n
         pl_json_set_text(entry, "codec", rows[i].label);
         pl_json_set_real(entry, "encode_gb_per_s", bytes / rows[i].encode_s);
         pl_json_set_real(entry, "add_gb_per_s", bytes / rows[i].add_s);
+        pl_json_set_real(entry, "worker_gb_per_s", bytes / rows[i].worker_s);
+        pl_json_set_real(entry, "home_gb_per_s", bytes / rows[i].home_s);
         pl_json_set_real(entry, "bytes_per_param", rows[i].bytes / (double)c->update.n);
         pl_json_push(list, entry);
     }
@@ -250,7 +298,12 @@ static pl_status prepare_codecs(codec_bench *c)
 {
     board b = {.accel = c->accel};
     const size_t bytes = c->update.n * sizeof(float);
+    const pl_accel_options options = {.device = 0};
     c->norm = pl_l2_norm(c->update.values, c->update.n);
+    PL_RETURN_IF(pl_accel_arith_open(&options, &c->arith));
+    PL_RETURN_IF(pl_try_alloc(bytes, "a residual", (void **)&c->kept));
+    PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&c->params));
+    PL_RETURN_IF(pl_try_alloc(bytes, "a momentum", (void **)&c->momentum));
     PL_RETURN_IF(pl_accel_alloc(c->accel, bytes, "an update", (void **)&c->values));
     PL_RETURN_IF(board_vector(&b, bytes, (void **)&c->residual));
     PL_RETURN_IF(board_vector(&b, bytes, (void **)&c->sum));
@@ -261,6 +314,10 @@ static void free_codecs(codec_bench *c)
 {
     bench_update_free(&c->update);
     pl_buf_destroy(&c->message);
+    pl_accel_arith_close(&c->arith);
+    pl_free_aligned(c->kept);
+    pl_free_aligned(c->params);
+    pl_free_aligned(c->momentum);
     if (!c->accel)
         return;
     pl_accel_free(c->accel, c->values);
@@ -278,7 +335,9 @@ pl_status bench_codec_cuda(bool json, const char *folder)
         {.label = "i4", .codec = "i4", .value_bits = 8},
         {.label = "topk 8 bits", .codec = "topk", .value_bits = 8},
         {.label = "topk 2 bits", .codec = "topk", .value_bits = 2},
-        {.label = "i8-shared", .codec = "i8-shared", .value_bits = 8}};
+        {.label = "sketch16", .codec = "sketch16", .value_bits = 8},
+        {.label = "i8-shared", .codec = "i8-shared", .value_bits = 8},
+        {.label = "tagc", .codec = "tagc", .value_bits = 8}};
     enum { N_ROWS = sizeof rows / sizeof *rows };
     pl_status status = PL_OK;
     codec_bench c;

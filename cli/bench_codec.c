@@ -1,7 +1,8 @@
 /* pathloom bench codec: what each codec makes of a real update, on one core.
  *
  * Speed is in bytes of the fp32 update a second, best of some passes: the machine's
- * other work only ever adds time. A lossy codec encodes with its residual. The error is
+ * other work only ever adds time. A codec encodes with a residual where
+ * training keeps one (codec.feedback auto), or where the row says so. The error is
  * that of one message alone, without what the residual makes up for later. */
 #include "cli/bench.h"
 #include "cli/bench_update.h"
@@ -14,7 +15,7 @@ enum { PASSES = 9 };
 typedef struct row {
     const char *label, *codec;
     int value_bits;
-    bool entropy;
+    bool entropy, residual;
     double encode_s, add_s, bytes, error;
 } row;
 
@@ -30,8 +31,10 @@ static row rows[] = {
     {.label = "f32 + zstd", .codec = "f32", .entropy = true},
     {.label = "bf16", .codec = "bf16"},
     {.label = "bf16 + zstd", .codec = "bf16", .entropy = true},
+    {.label = "bf16 + residual", .codec = "bf16", .residual = true},
     {.label = "i8", .codec = "i8"},
     {.label = "i8 + zstd", .codec = "i8", .entropy = true},
+    {.label = "i8 + residual", .codec = "i8", .residual = true},
     {.label = "i4", .codec = "i4"},
     {.label = "i4 + zstd", .codec = "i4", .entropy = true},
     {.label = "topk 8 bits", .codec = "topk"},
@@ -52,13 +55,14 @@ typedef struct pass {
 } pass;
 
 /* One module there and back. */
-static pl_status pass_slot(measurement *m, const pl_codec_options *o, int slot, pass *p)
+static pl_status pass_slot(measurement *m, const row *r, const pl_codec_options *o,
+                           int slot, pass *p)
 {
     bench_module of;
     double norm = 0;
     PL_RETURN_IF(bench_update_module(&m->update, m->norm, slot, &of));
     const pl_slot *s = of.slot;
-    float *residual = pl_codec_is_lossy(o) ? m->residual + s->offset : NULL;
+    float *residual = r->residual ? m->residual + s->offset : NULL;
     pl_buf_clear(&m->message);
     double start = pl_now();
     PL_RETURN_IF(pl_codec_encode_module(o, of.parts, of.n_parts, &of.round,
@@ -88,6 +92,7 @@ static pl_status measure_row(measurement *m, row *r)
 {
     pl_codec_options o;
     PL_RETURN_IF(pl_codec_options_default(r->codec, &o));
+    r->residual = r->residual || pl_codec_drops_much(&o);
     o.entropy = r->entropy;
     o.value_bits = (uint8_t)(r->value_bits ? r->value_bits : 8);
     r->encode_s = r->add_s = INFINITY;
@@ -96,7 +101,7 @@ static pl_status measure_row(measurement *m, row *r)
     for (int i = 0; i < PASSES; i++) {
         pass p = {0};
         for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++)
-            PL_RETURN_IF(pass_slot(m, &o, slot, &p));
+            PL_RETURN_IF(pass_slot(m, r, &o, slot, &p));
         if (i == 0) {
             r->bytes = (double)p.bytes / (double)m->update.n;
             r->error = relative_error(m);
@@ -143,6 +148,7 @@ static pl_json *row_json(const measurement *m, const row *r)
     if (strcmp(r->codec, "topk") == 0)
         pl_json_set_int(o, "value_bits", r->value_bits ? r->value_bits : 8);
     pl_json_set_bool(o, "entropy", r->entropy);
+    pl_json_set_bool(o, "residual", r->residual);
     pl_json_set_real(o, "encode_gb_per_s", speed(m, r->encode_s));
     pl_json_set_real(o, "add_gb_per_s", speed(m, r->add_s));
     pl_json_set_real(o, "bytes_per_param", r->bytes);

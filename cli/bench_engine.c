@@ -9,36 +9,7 @@
 
 #include <math.h>
 
-#define SHAPE(V, C, H, F, L, T)                                                        \
-    {                                                                                  \
-        .vocab = (V), .width = (C), .n_heads = (H), .n_kv_heads = (H),                 \
-        .head_size = (C) / (H), .ffn = (F), .n_blocks = (L), .context = (T),           \
-        .tied = true, .rope_theta = 10000.0, .norm_eps = 1e-5                          \
-    }
-static const bench_model models[] = {
-    {"laptop", SHAPE(2048, 128, 4, 344, 4, 128), 8, 10},
-    {"2m", SHAPE(4096, 128, 4, 352, 8, 256), 4, 6},
-    {"13m", SHAPE(8192, 384, 6, 1024, 6, 256), 4, 3},
-    {"124m", SHAPE(50304, 768, 12, 2048, 12, 256), 4, 2},
-};
-#undef SHAPE
-enum { N_MODELS = sizeof models / sizeof *models };
-
-static const char *const model_names[] = {"laptop", "2m", "13m", "124m"};
-
 /* ---- which models ---- */
-
-static pl_status model_by_name(const char *name, const bench_model **out)
-{
-    for (int i = 0; i < N_MODELS; i++)
-        if (strcmp(models[i].name, name) == 0) {
-            *out = &models[i];
-            return PL_OK;
-        }
-    const char *near = pl_nearest(name, model_names, N_MODELS);
-    return pl_fail(PL_ERR_USAGE, "bench has no model `%s`; did you mean `%s`?", name,
-                   near ? near : model_names[0]);
-}
 
 /* A single path, which no router chooses: what a run asks of levels and prefixes is
  * none of a measurement's business. */
@@ -69,11 +40,10 @@ static pl_status choose(const bench_engine_options *o, bench_model *own,
     if (o->n_sets > 0)
         return model_of_sets(o, own);
     if (o->model)
-        return model_by_name(o->model, first);
+        return bench_model_by_name(o->model, first);
     if (o->ops)
-        return model_by_name("13m", first);
-    *first = models;
-    *n = N_MODELS;
+        return bench_model_by_name("13m", first);
+    *first = bench_models(n);
     return PL_OK;
 }
 

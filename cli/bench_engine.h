@@ -1,4 +1,5 @@
-/* Private to cli: what `pathloom bench step` and `bench ops` share. */
+/* Private to cli: what `pathloom bench step`, `bench ops` and `bench generate` share.
+ */
 #ifndef PL_CLI_BENCH_ENGINE_H
 #define PL_CLI_BENCH_ENGINE_H
 #include "cli/bench.h"
@@ -6,8 +7,14 @@
 typedef struct bench_model {
     const char *name;
     pl_shape shape;
-    int batch, rounds;
+    int batch, rounds; /* of training; rounds: measurements */
+    int decode_rounds; /* the same of generation */
 } bench_model;
+
+/* All that have a name; and one of them, ERR_USAGE with the nearest if there is none
+ * (bench_models.c). */
+const bench_model *bench_models(int *n);
+pl_status bench_model_by_name(const char *name, const bench_model **out);
 
 /* How many processes of how many threads, and what they did together. */
 typedef struct bench_crew {

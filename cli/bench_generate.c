@@ -3,16 +3,18 @@
  * A token by itself needs every weight once, so its limit is the rate at which weights
  * come from memory. That rate is measured in the same run, by threads that only read:
  * once a round, between what is judged by it. Figures are the best of the rounds,
- * because other work on a machine only ever adds time. Weights that fit into a cache
- * may pass the limit, and are marked. */
-#include "cli/bench.h"
+ * because other work on a machine only ever adds time. Weights of which a cache holds a
+ * large part do not come from memory: of them no share is said. On a GPU it is that
+ * memory's rate. */
+#include "cli/bench_engine.h"
 #include "cli/run.h"
 
 #include <getopt.h>
 #include <math.h>
 
 enum {
-    READ_BYTES = 256 << 20, /* much more than caches hold */
+    READ_BYTES = 256 << 20, /* at least, and CACHES times what the last cache holds */
+    CACHES = 4,
     READ_ITEM = 1 << 20,
     BATCHES_MAX = 3,
     STEPS = 24,    /* of decoding in a round; their mean counts */
@@ -21,15 +23,6 @@ enum {
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
 
-typedef struct size_row {
-    const char *name;
-    int vocab, width, heads, ffn, blocks, context, rounds;
-} size_row;
-static const size_row sizes[] = {{"2m", 4096, 128, 4, 352, 8, 256, 12},
-                                 {"13m", 8192, 384, 6, 1024, 6, 256, 8},
-                                 {"124m", 50304, 768, 12, 2048, 12, 256, 4}};
-static const char *const size_names[] = {"2m", "13m", "124m"};
-enum { N_SIZES = sizeof sizes / sizeof *sizes };
 static const char *const precisions[] = {"f32", "bf16", "int8"};
 
 typedef struct request {
@@ -52,7 +45,8 @@ typedef struct bench {
     float *params, *logits;
     int32_t *prompt;
     int n_prompt;
-    uint64_t *memory; /* READ_BYTES */
+    uint64_t *memory; /* read_bytes of it */
+    void *device;     /* READ_BYTES of a GPU's; or NULL */
     /* what was measured, in seconds */
     double prefill, step[BATCHES_MAX], reading;
 } bench;
@@ -117,12 +111,8 @@ static pl_status parse(int argc, char **argv, request *q)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
     if (q->model && q->n_sets > 0)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    for (int i = 0; i < N_SIZES; i++)
-        if (!q->model || strcmp(q->model, size_names[i]) == 0)
-            return PL_OK;
-    const char *near = pl_nearest(q->model, size_names, N_SIZES);
-    return pl_fail(PL_ERR_USAGE, "bench has no model `%s`; did you mean `%s`?",
-                   q->model, near ? near : size_names[0]);
+    const bench_model *known;
+    return q->model ? bench_model_by_name(q->model, &known) : PL_OK;
 }
 
 /* ---- a model ---- */
@@ -164,6 +154,9 @@ static pl_status open_precision(bench *b)
     PL_RETURN_IF(pl_backend_open(&backend, &b->backend));
     PL_RETURN_IF(pl_model_create(b->backend, b->topology, &model, &b->model));
     PL_RETURN_IF(pl_model_load(b->model, b->params));
+    if (b->backend->memory_bytes > 0)
+        PL_RETURN_IF(b->backend->ops->alloc(b->backend, READ_BYTES + sizeof(double),
+                                            "memory to read", &b->device));
     return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
 }
 
@@ -171,6 +164,9 @@ static void close_precision(bench *b)
 {
     pl_decoder_destroy(&b->decoder);
     pl_model_destroy(&b->model);
+    if (b->device)
+        b->backend->ops->release(b->backend, b->device);
+    b->device = NULL;
     pl_backend_close(&b->backend);
 }
 
@@ -189,6 +185,25 @@ static double weight_bytes(const bench *b)
 
 /* ---- measuring ---- */
 
+/* 0 where the system does not say. sysconf answers with the sum of all caches of a
+ * virtual machine's host. */
+static size_t last_cache_bytes(void)
+{
+    long kib = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    if (!file)
+        return 0;
+    const bool known = fscanf(file, "%ldK", &kib) == 1 && kib > 0;
+    fclose(file);
+    return known ? (size_t)kib << 10 : 0;
+}
+
+static size_t read_bytes(const bench *b)
+{
+    const size_t caches = CACHES * last_cache_bytes() / READ_ITEM * READ_ITEM;
+    return b->device || caches < READ_BYTES ? READ_BYTES : caches;
+}
+
 static pl_status read_item(void *context, size_t item, int thread)
 {
     const bench *b = context;
@@ -205,10 +220,27 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
+/* Several times for one wait, which would count otherwise. */
+static pl_status time_reading_there(bench *b)
+{
+    enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
+    float *memory = b->device;
+    void *sum = memory + FLOATS;
+    PL_RETURN_IF(b->backend->ops->sync(b->backend));
+    const double start = pl_now();
+    for (int i = 0; i < TIMES; i++)
+        b->backend->ops->sum_squares(b->backend, sum, memory, FLOATS);
+    PL_RETURN_IF(b->backend->ops->sync(b->backend));
+    b->reading = fmin(b->reading, (pl_now() - start) / TIMES);
+    return PL_OK;
+}
+
 static pl_status time_reading(bench *b)
 {
     const double start = pl_now();
-    PL_RETURN_IF(pl_parallel(b->q->threads, READ_BYTES / READ_ITEM, read_item, b));
+    if (b->device)
+        return time_reading_there(b);
+    PL_RETURN_IF(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
     b->reading = fmin(b->reading, pl_now() - start);
     return PL_OK;
 }
@@ -257,30 +289,26 @@ static pl_status measure(bench *b)
 
 /* ---- telling ---- */
 
-/* sysconf answers with the sum of all caches of a virtual machine's host. */
-static bool fits_cache(const bench *b)
+/* Weights that come from memory, by and large: most of them are in no cache. */
+static bool is_from_memory(const bench *b)
 {
-    long kib = 0;
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
-    if (!file)
-        return false;
-    const bool known = fscanf(file, "%ldK", &kib) == 1;
-    fclose(file);
-    return known && weight_bytes(b) < 1024.0 * (double)kib;
+    return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();
 }
 
 static double share_of_memory(const bench *b)
 {
-    return weight_bytes(b) / b->step[0] * b->reading / READ_BYTES;
+    return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
 }
 
 static void tell(const bench *b)
 {
-    say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %7.0f %%%s %9.1f %9.1f", b->name,
+    char share[16] = "*  ";
+    if (is_from_memory(b))
+        snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(b));
+    say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b->name,
         b->precision, 1e-6 * (double)pl_topology_path_params(b->topology),
-        1e-6 * weight_bytes(b), b->n_prompt / b->prefill, 1 / b->step[0],
-        100 * share_of_memory(b), fits_cache(b) ? "*" : " ", batches[1] / b->step[1],
-        batches[2] / b->step[2]);
+        1e-6 * weight_bytes(b), b->n_prompt / b->prefill, 1 / b->step[0], share,
+        batches[1] / b->step[1], batches[2] / b->step[2]);
 }
 
 static pl_json *tell_json(const bench *b)
@@ -294,9 +322,10 @@ static pl_json *tell_json(const bench *b)
     pl_json_set_int(o, "prompt_tokens", b->n_prompt);
     pl_json_set_real(o, "prefill_tokens_per_s", b->n_prompt / b->prefill);
     pl_json_set_real(o, "decode_tokens_per_s", 1 / b->step[0]);
-    pl_json_set_real(o, "memory_bytes_per_s", READ_BYTES / b->reading);
-    pl_json_set_real(o, "share_of_memory", share_of_memory(b));
-    pl_json_set_bool(o, "fits_cache", fits_cache(b));
+    pl_json_set_real(o, "memory_bytes_per_s", (double)read_bytes(b) / b->reading);
+    pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
+    if (is_from_memory(b))
+        pl_json_set_real(o, "share_of_memory", share_of_memory(b));
     for (int i = 0; i < BATCHES_MAX; i++) {
         pl_json *entry = pl_json_object();
         pl_json_set_int(entry, "requests", batches[i]);
@@ -334,9 +363,9 @@ static pl_status run_model(const request *q, const char *name, const pl_shape *s
     pl_status status = PL_OK;
     void *memory = NULL;
     bench b = {.q = q, .name = name, .shape = *shape, .rounds = rounds};
-    PL_TRY(pl_try_alloc(READ_BYTES, "memory to read", &memory));
+    PL_TRY(pl_try_alloc(read_bytes(&b), "memory to read", &memory));
     b.memory = memory;
-    memset(b.memory, 1, READ_BYTES);
+    memset(b.memory, 1, read_bytes(&b));
     PL_TRY(make_params(&b));
     PL_TRY(make_tokens(&b));
     PL_TRY(run_precisions(&b, list));
@@ -360,24 +389,14 @@ static pl_status run_own(const request *q, pl_json *list)
     return status == PL_OK ? run_model(q, "own", &shape, 4, list) : status;
 }
 
-static pl_status run_sizes(const request *q, pl_json *list)
+static pl_status run_models(const request *q, pl_json *list)
 {
-    for (int i = 0; i < N_SIZES; i++) {
-        const size_row *s = &sizes[i];
-        const pl_shape shape = {.vocab = s->vocab,
-                                .width = s->width,
-                                .n_heads = s->heads,
-                                .n_kv_heads = s->heads,
-                                .head_size = s->width / s->heads,
-                                .ffn = s->ffn,
-                                .n_blocks = s->blocks,
-                                .context = s->context,
-                                .tied = true,
-                                .rope_theta = 10000.0,
-                                .norm_eps = 1e-5};
-        if (!q->model || strcmp(q->model, s->name) == 0)
-            PL_RETURN_IF(run_model(q, s->name, &shape, s->rounds, list));
-    }
+    int n;
+    const bench_model *m = bench_models(&n);
+    for (int i = 0; i < n; i++)
+        if (!q->model || strcmp(q->model, m[i].name) == 0)
+            PL_RETURN_IF(
+                run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
     return PL_OK;
 }
 
@@ -390,11 +409,13 @@ static pl_status run_all(const request *q)
             "  %-5s %-5s %8s %11s %9s %9s %9s  %9s %9s",
             q->backend, q->threads, q->threads == 1 ? "" : "s", "model", "", "params",
             "weights", "prefill", "decode", "of memory", "4 at once", "16");
-    pl_status status = q->n_sets > 0 ? run_own(q, list) : run_sizes(q, list);
+    pl_status status = q->n_sets > 0 ? run_own(q, list) : run_models(q, list);
     if (!out) {
         if (status == PL_OK)
             say("  (of memory: weight bytes a second by the rate at which they can be "
-                "read; *: these lie in a cache)");
+                "read; *: not said, because the last cache holds more than 1/%d of "
+                "them)",
+                CACHES);
         return status;
     }
     pl_json_set_text(out, "backend", q->backend);

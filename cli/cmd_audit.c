@@ -23,9 +23,13 @@ static void print_row(const pl_audit *a)
     say("%-9s %s phase %lld: %s made it first", pl_verdict_name(a->verdict), a->path,
         (long long)a->phase, a->results[0].worker);
     for (int i = 1; i < a->n; i++) {
-        bool equal = pl_hash_equal(&a->results[i].digest, &a->results[0].digest);
-        say("          %s made %s", a->results[i].worker,
-            equal ? "the same" : "something else");
+        double apart = a->results[i].apart[0];
+        if (apart > 0)
+            say("          %s, on %s, is %.3f away from it (%g is allowed)",
+                a->results[i].worker, a->results[i].device, apart, a->tolerance);
+        else
+            say("          %s made %s", a->results[i].worker,
+                apart == 0 ? "the same" : "something else");
     }
     if (a->verdict == PL_VERDICT_SETTLED)
         say("          odd is %s", a->results[a->odd].worker);

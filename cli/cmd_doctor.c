@@ -46,6 +46,8 @@ int cmd_doctor(int argc, char **argv)
     d.json = o.json;
     doctor_machine(&d);
     if (o.hub)
+        doctor_gpu(&d, NULL);
+    if (o.hub)
         doctor_hub(&d, o.hub, o.key);
     else
         doctor_run(&d, o.run ? o.run : "pathloom-run");

@@ -130,11 +130,7 @@ static pl_status parse(int argc, char **argv, request *q)
 
 typedef struct session {
     const request *q;
-    run r;
-    pl_store *store;
-    pl_tokenizer *tokenizer;
-    pl_arm arm;
-    pl_topology *topology;
+    mixture mix;
     pl_backend *backend;
     pl_model *model;
     pl_decoder *decoder;
@@ -146,20 +142,9 @@ typedef struct session {
 
 static pl_status open_session(session *s)
 {
-    char path[PL_PATH_MAX];
-    PL_RETURN_IF(run_look(s->q->dir, &s->r));
-    PL_RETURN_IF(pl_tokenizer_load(run_file(&s->r, "data/tokenizer.model", path),
-                                   &s->tokenizer));
-    PL_RETURN_IF(store_open_run(s->r.dir, &s->store));
-    pl_status status = store_arm(s->store, "mix", &s->arm, &s->topology);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "the run in %s has no mixture yet: its base model is still "
-                       "training",
-                       s->r.dir);
-    PL_RETURN_IF(status);
-    return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
-                        (void **)&s->params);
+    PL_RETURN_IF(mixture_open(s->q->dir, &s->mix));
+    return pl_try_alloc(pl_topology_path_params(s->mix.topology) * sizeof(float),
+                        "a path", (void **)&s->params);
 }
 
 static void close_session(session *s)
@@ -168,20 +153,16 @@ static void close_session(session *s)
     pl_model_destroy(&s->model);
     pl_backend_close(&s->backend);
     pl_free_aligned(s->params);
-    pl_topology_destroy(&s->topology);
-    pl_arm_clear(&s->arm);
-    pl_tokenizer_destroy(&s->tokenizer);
-    pl_store_close(&s->store);
     pl_buf_destroy(&s->tokens);
     pl_buf_destroy(&s->text);
-    run_close(&s->r);
+    mixture_close(&s->mix);
 }
 
 static pl_status encode_prompt(session *s)
 {
     int32_t bos = PL_TOKEN_BOS;
     pl_buf_append(&s->tokens, &bos, sizeof bos);
-    return pl_tokenizer_encode(s->tokenizer, s->q->prompt, strlen(s->q->prompt),
+    return pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
                                &s->tokens);
 }
 
@@ -198,22 +179,22 @@ static const int32_t *tokens(const session *s)
 static pl_status find_path(session *s)
 {
     if (s->q->path)
-        return find_path_name(s->topology, s->q->path, &s->path);
-    return store_route(&s->r, s->store, tokens(s), n_tokens(s), &s->path);
+        return find_path_name(s->mix.topology, s->q->path, &s->path);
+    return store_route(&s->mix.r, s->mix.store, tokens(s), n_tokens(s), &s->path);
 }
 
 static pl_status load_path(session *s)
 {
     const char *precision = s->q->precision;
-    pl_backend_options backend = {.name = s->r.cfg.backend,
+    pl_backend_options backend = {.name = s->mix.r.cfg.backend,
                                   .n_threads = pl_cpu_count(),
                                   .precision =
-                                      precision ? precision : s->r.cfg.precision};
-    pl_model_options model = {.batch = 1, .context = (int)s->r.cfg.context};
+                                      precision ? precision : s->mix.r.cfg.precision};
+    pl_model_options model = {.batch = 1, .context = (int)s->mix.r.cfg.context};
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
-    PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
-    PL_RETURN_IF(store_path_params(s->store, &s->arm, s->topology, s->path, UINT64_MAX,
-                                   s->params));
+    PL_RETURN_IF(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
+    PL_RETURN_IF(store_path_params(s->mix.store, &s->mix.arm, s->mix.topology, s->path,
+                                   UINT64_MAX, s->params));
     PL_RETURN_IF(pl_model_load(s->model, s->params));
     return pl_decoder_create(s->model, &s->decoder);
 }
@@ -268,12 +249,12 @@ static pl_status generate(session *s)
     PL_RETURN_IF(encode_prompt(s));
     PL_RETURN_IF(find_path(s));
     PL_RETURN_IF(load_path(s));
-    pl_generator g = {s->decoder, s->tokenizer, (int)s->r.cfg.vocab,
-                      (int)s->r.cfg.context};
+    pl_generator g = {s->decoder, s->mix.tokenizer, (int)s->mix.r.cfg.vocab,
+                      (int)s->mix.r.cfg.context};
     PL_RETURN_IF(
         pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
     echo_prompt(s);
-    pl_topology_path_name(s->topology, s->path, name);
+    pl_topology_path_name(s->mix.topology, s->path, name);
     tell(s, name, &result);
     return PL_OK;
 }
@@ -283,11 +264,11 @@ int cmd_generate(int argc, char **argv)
     request q;
     session s;
     memset(&s, 0, sizeof s);
-    s.r.lock = -1;
     s.q = &q;
     pl_status status = parse(argc, argv, &q);
-    if (status == PL_OK)
-        status = generate(&s);
+    if (status != PL_OK)
+        return cli_fail(status);
+    status = generate(&s);
     int code = status == PL_OK ? 0 : cli_fail(status);
     close_session(&s);
     return code;

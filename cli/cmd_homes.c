@@ -3,7 +3,8 @@
  *
  * Beside a running job this is one more client of its homes. Of a stopped one it starts
  * the homes itself, alone, and stops them at the end; either way it may be killed, and
- * the next call goes on. */
+ * the next call goes on. `list` of a stopped job only reads its store, and `remove`
+ * opens all of it for writing. */
 #include "cli/run.h"
 
 #include <getopt.h>
@@ -99,7 +100,8 @@ static pl_status lock_movers(homes_call *h)
     return status;
 }
 
-static pl_status open_homes(homes_call *h)
+/* *running: somebody has the homes; else this command has the run. */
+static pl_status look_at_run(homes_call *h, bool *running)
 {
     PL_RETURN_IF(run_look(h->dir, &h->r));
     if (h->verb && strcmp(h->verb, "list") != 0)
@@ -107,10 +109,15 @@ static pl_status open_homes(homes_call *h)
     h->r.stop = cli_stop_flag(true);
     h->r.n_homes = (int)h->r.cfg.homes;
     pl_status status = pl_lock_folder(h->r.dir, &h->r.lock);
-    if (status == PL_ERR_BUSY || h->r.cfg.attach)
-        return run_find_homes(&h->r);
-    PL_RETURN_IF(status);
-    return run_start_homes(&h->r);
+    *running = status == PL_ERR_BUSY || h->r.cfg.attach;
+    return *running ? PL_OK : status;
+}
+
+static pl_status open_homes(homes_call *h)
+{
+    bool running = false;
+    PL_RETURN_IF(look_at_run(h, &running));
+    return running ? run_find_homes(&h->r) : run_start_homes(&h->r);
 }
 
 /* The weights that are to be changed: those of a change that was given up count. Homes
@@ -214,6 +221,10 @@ static pl_status check_growth(const homes_call *h, int n)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "this job has relays, and a relay stands before one home; stop "
                        "the job and set workers.relay=0");
+    if (strcmp(h->r.cfg.engine, "rocksdb") != 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the chunks of this job lie in a storage engine (store.engine), "
+                       "and such a job keeps the homes that it has");
     if (n == 1 && !h->r.launcher)
         return pl_fail(PL_ERR_BUSY,
                        "the store of this job is in one piece, which is divided only "
@@ -239,6 +250,22 @@ static pl_status begin_home(homes_call *h, int n)
     return offline ? run_start_homes(&h->r) : await_home(h, n);
 }
 
+/* The number that the home is to have: given again when it is there, nothing is to be
+ * done. */
+static pl_status check_wanted(const homes_call *h, int n, bool *there)
+{
+    int64_t wanted = n + 1;
+    const char *text = h->words[0];
+    if (text && (pl_parse_int(text, &wanted) != PL_OK || wanted < 1 || wanted > n + 1))
+        return pl_fail(PL_ERR_USAGE,
+                       "the next home of this job is home %d, and `%s` cannot be added",
+                       n + 1, text);
+    *there = wanted <= n;
+    if (*there && !h->json)
+        say("home %d is there already", (int)wanted);
+    return PL_OK;
+}
+
 /* One that has begun, and that is not in the table yet, is the one that was asked for
  * before, also if a next table, which was not finished, has it.
  */
@@ -246,8 +273,12 @@ static pl_status add(homes_call *h)
 {
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
+    bool there = false;
     PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
     int known = table.n > 0 ? table.n : next.n;
+    PL_RETURN_IF(check_wanted(h, known > 0 ? known : n, &there));
+    if (there)
+        return PL_OK;
     if (known == 0 || known >= n)
         PL_RETURN_IF(begin_home(h, n));
     else
@@ -354,6 +385,11 @@ static void show_home(const homes_call *h, int home, inventory *v)
     say_json(o);
 }
 
+static void say_unfinished(void)
+{
+    say("a change of weights was not finished; give it, or another, again");
+}
+
 static pl_status list(homes_call *h)
 {
     pl_places table, next;
@@ -371,21 +407,151 @@ static pl_status list(homes_call *h)
         show_home(h, i, &v);
     }
     if (!h->json && next.epoch > table.epoch)
-        say("a change of weights was not finished; give it, or another, again");
+        say_unfinished();
+    return PL_OK;
+}
+
+/* ---- of a stopped job, from its store ---- */
+typedef struct stored {
+    pl_store *store;
+    inventory homes[PL_HOMES_MAX];
+} stored;
+
+static pl_status count_stored(stored *s, const char *name)
+{
+    int home = pl_store_part_of(s->store, name);
+    return home < 0 ? PL_OK : count_name(&s->homes[home], name);
+}
+
+static pl_status stored_head(void *context, const pl_version *v)
+{
+    return count_stored(context, v->module);
+}
+
+static pl_status stored_path(void *context, const pl_path_state *p)
+{
+    return count_stored(context, p->name);
+}
+
+static pl_status stored_object(void *context, const pl_object *o)
+{
+    return count_stored(context, o->name);
+}
+
+static pl_status read_stored(homes_call *h, const char *folder, int n, bool *unfinished)
+{
+    char first[PL_PATH_MAX];
+    pl_store *store = NULL;
+    pl_places next = {.n = 0};
+    if (n > 1)
+        pl_store_part(folder, 0, first);
+    PL_RETURN_IF(pl_store_open(n > 1 ? first : folder, PL_STORE_READ, &store));
+    pl_status status = pl_places_of_store(store, false, &h->places);
+    if (status == PL_OK)
+        status = pl_places_of_store(store, true, &next);
+    pl_store_close(&store);
+    PL_RETURN_IF(status);
+    *unfinished = next.epoch > h->places.epoch;
+    if (*unfinished)
+        h->places = next;
+    if (h->places.n == 0)
+        pl_places_equal(&h->places, n);
+    return PL_OK;
+}
+
+static pl_status list_stored(homes_call *h)
+{
+    char folder[PL_PATH_MAX];
+    bool unfinished = false;
+    stored s = {.store = NULL};
+    pl_status status = PL_OK;
+    PL_RETURN_IF(
+        pl_store_open(run_file(&h->r, "store", folder), PL_STORE_READ, &s.store));
+    int n = pl_store_n_parts(s.store) > 0 ? pl_store_n_parts(s.store) : 1;
+    for (int i = 0; i < n; i++)
+        s.homes[i].names = pl_json_array();
+    PL_TRY(read_stored(h, folder, n, &unfinished));
+    PL_TRY(pl_store_each_head(s.store, "", stored_head, &s));
+    PL_TRY(pl_store_each_path(s.store, "", stored_path, &s));
+    PL_TRY(pl_store_each_object(s.store, "", stored_object, &s));
+    if (!h->json)
+        say("home  weight  modules and paths  objects  address");
+    for (int i = 0; i < n; i++) {
+        pl_copy_text(h->r.homes_at[i], PL_ADDRESS_MAX, h->json ? "" : "stopped");
+        show_home(h, i, &s.homes[i]);
+        s.homes[i].names = NULL;
+    }
+    if (!h->json && unfinished)
+        say_unfinished();
+done:
+    for (int i = 0; i < n; i++)
+        pl_json_destroy(&s.homes[i].names);
+    pl_store_close(&s.store);
+    return status;
+}
+
+/* A reader need not have the run, which somebody may want to start meanwhile. */
+static pl_status list_any(homes_call *h)
+{
+    bool running = false;
+    PL_RETURN_IF(look_at_run(h, &running));
+    if (running) {
+        PL_RETURN_IF(run_find_homes(&h->r));
+        return list(h);
+    }
+    pl_unlock_folder(&h->r.lock);
+    return list_stored(h);
+}
+
+/* ---- one home less ---- */
+static pl_status leave(const char *folder, int home)
+{
+    pl_writers *writers = NULL;
+    PL_RETURN_IF(pl_store_check_removal(folder, home));
+    PL_RETURN_IF(pl_writers_open(folder, &writers));
+    pl_status status = pl_homes_leave(writers, home);
+    pl_writers_close(&writers);
+    return status == PL_OK ? pl_store_remove_part(folder, home) : status;
+}
+
+static pl_status drop_home(homes_call *h)
+{
+    char folder[PL_PATH_MAX];
+    int64_t number = 0;
+    pl_parts parts;
+    bool running = false;
+    PL_RETURN_IF(look_at_run(h, &running));
+    if (running)
+        return pl_fail(PL_ERR_BUSY,
+                       "a home is taken away while the job is stopped; stop it (Ctrl+C "
+                       "drains it, and the same command resumes it), then give this "
+                       "again");
+    run_file(&h->r, "store", folder);
+    PL_RETURN_IF(pl_store_end_copy(folder));
+    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    int n = parts.n > 0 ? parts.n : 1;
+    if (pl_parse_int(h->words[0], &number) != PL_OK || number < 1 || number > n)
+        return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d",
+                       h->words[0], n);
+    PL_RETURN_IF(leave(folder, (int)number - 1));
+    if (!h->json)
+        say("home %d is gone; the job has %d", (int)number, n - 1);
     return PL_OK;
 }
 
 /* ---- the verb ---- */
 static const struct {
     const char *name;
-    int n_words;
+    int n_words, n_more; /* those that may be left out */
     pl_status (*run)(homes_call *h);
     const char *words;
-} table[] = {{"list", 0, list, ""},
-             {"add", 0, add, ""},
-             {"drain", 1, drain, " HOME"},
-             {"move", 2, move, " NAME HOME"},
-             {"weight", 2, reweigh, " HOME WEIGHT"}};
+    bool by_itself; /* opens what it needs */
+} table[] = {{"list", 0, 0, list_any, "", true},
+             {"add", 0, 1, add, " [HOME]", false},
+             {"drain", 1, 0, drain, " HOME", false},
+             {"remove", 1, 0, drop_home, " HOME", true},
+             {"move", 2, 0, move, " NAME HOME", false},
+             {"weight", 2, 0, reweigh, " HOME WEIGHT", false}};
 enum { N_VERBS = sizeof table / sizeof *table };
 
 static pl_status run_one(homes_call *h)
@@ -395,10 +561,12 @@ static pl_status run_one(homes_call *h)
         names[i] = table[i].name;
         if (strcmp(wanted, names[i]) != 0)
             continue;
-        if (h->n_words != table[i].n_words)
+        if (h->n_words < table[i].n_words ||
+            h->n_words > table[i].n_words + table[i].n_more)
             return pl_fail(PL_ERR_USAGE, "homes %s takes:%s", wanted,
-                           table[i].n_words ? table[i].words : " no words");
-        PL_RETURN_IF(open_homes(h));
+                           table[i].words[0] ? table[i].words : " no words");
+        if (!table[i].by_itself)
+            PL_RETURN_IF(open_homes(h));
         return table[i].run(h);
     }
     const char *near = pl_nearest(wanted, names, N_VERBS);

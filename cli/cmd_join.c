@@ -120,6 +120,7 @@ static pl_status join(process *p)
     process_open_log(p, "worker");
     PL_RETURN_IF(pl_admission_open(p->key, NULL));
     cli_stop_flag(true);
+    PL_RETURN_IF(process_settle(p));
     return process_work(p);
 }
 

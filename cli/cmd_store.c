@@ -56,7 +56,9 @@ const store_verb store_verbs[] = {
      "nobody "
      "has begun, and `pathloom train` goes on from there; methods whose paths keep "
      "parameters of their own (noloco, eager, streaming, delayed-nesterov) are refused "
-     "until they have finished. Needs the job to be stopped.",
+     "until they have finished. Of several homes all go back or none, whenever it is "
+     "killed. Needs "
+     "the job to be stopped.",
      1, 1, TAKES(TO), false, store_rollback},
     {"blame", "MODULE[@V]", "workers, paths and data that made a version",
      "A line a contributor, largest share first. A share is that of the weighted norms "
@@ -101,7 +103,9 @@ const store_verb store_verbs[] = {
      "DIR becomes a store of the state at the beginning. Given again, it brings only "
      "the "
      "chunks and records that are new, and drops what is gone; killed, it leaves the "
-     "state before. --quick leaves out reading the copy's bytes.",
+     "state before, or does the rest when it is given again. Several homes of a job "
+     "that trains stand still for a moment, so that the copy is what all had at once. "
+     "--quick leaves out reading the copy's bytes.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
     {"restore", "DIR|ENGINE", "make the store what its backup is",
      "The backup is checked first and the result afterwards. A store that has gone on "
@@ -249,7 +253,7 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 }
 
 /* ---- running ---- */
-static pl_status check_folder(const store_call *call)
+pl_status store_check_folder(const store_call *call)
 {
     if (pl_path_is_folder(call->folder))
         return PL_OK;
@@ -259,24 +263,27 @@ static pl_status check_folder(const store_call *call)
                    call->folder);
 }
 
-pl_status store_open_to_write(store_call *call, pl_store **out)
+pl_status store_is_held(const store_call *call)
 {
-    PL_RETURN_IF(check_folder(call));
-    pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
-    if (status == PL_OK && pl_store_mended(*out))
-        pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));
-    if (status != PL_ERR_BUSY)
-        return status;
     return pl_fail(PL_ERR_BUSY,
                    "a running job holds the store %s; stop it (Ctrl+C drains it, and "
                    "the same command resumes it), then run store %s again",
                    call->folder, call->verb->name);
 }
 
+pl_status store_open_to_write(store_call *call, pl_store **out)
+{
+    PL_RETURN_IF(store_check_folder(call));
+    pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
+    if (status == PL_OK && pl_store_mended(*out))
+        pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));
+    return status == PL_ERR_BUSY ? store_is_held(call) : status;
+}
+
 static pl_status run(store_call *call)
 {
     if (call->verb->reads) {
-        PL_RETURN_IF(check_folder(call));
+        PL_RETURN_IF(store_check_folder(call));
         PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_READ, &call->store));
     }
     return call->verb->run(call);

@@ -177,6 +177,10 @@ static const pl_key keys[] = {
      "streaming: from sending a fragment to taking up its next version", false},
     {"outer.mix", PL_KEY_REAL, AT(mix), "0.5", 0, 1, NULL, "",
      "streaming: share of the path's own parameters when it takes one up", false},
+    {"outer.own", PL_KEY_CHOICE, AT(own), "f32", 0, 0, "f32|f24|bf16", "",
+     "streaming: the path's own parameters between phases, rounded to 3 or 2 bytes; at "
+     "low learning rates bf16 loses steps",
+     false},
     {"outer.buffer", PL_KEY_INT, AT(buffer), "4", 1, 65536, NULL, "arrivals",
      "delayed-nesterov: arrivals a momentum step", false},
     {"outer.spread", PL_KEY_REAL, AT(spread), "0", 0, 1, NULL, "",
@@ -219,6 +223,10 @@ static const pl_key keys[] = {
      "", "of a module's contributors: by the size of their shards, or equal", false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
+    {"outer.device", PL_KEY_CHOICE, AT(outer_device), "auto", 0, 0, "auto|cpu|cuda", "",
+     "where homes do outer steps and workers encode; cuda: a GPU, or an error; auto: a "
+     "GPU if workers.backend is cuda and there is one, else the CPU",
+     true},
     {"codec.name", PL_KEY_TEXT, AT(codec), "f32", 0, 0, NULL, "",
      "f32, bf16, i8, i4, topk, i8-shared, sketch16, tagc; small tensors go as f32",
      false},
@@ -243,6 +251,8 @@ static const pl_key keys[] = {
     {"codec.feedback", PL_KEY_CHOICE, AT(feedback), "auto", 0, 0, "auto|on|off", "",
      "add what was dropped to the next update; auto: for i4, topk, i8-shared, sketch16",
      false},
+    {"codec.residual", PL_KEY_CHOICE, AT(residual), "f32", 0, 0, "f32|bf16|i8", "",
+     "what feedback keeps from phase to phase, rounded to 2 bytes or 1", false},
     {"codec.beta", PL_KEY_REAL, AT(ef_beta), "1", 0, 1, NULL, "",
      "share of it that is kept", false},
     {"codec.cells", PL_KEY_REAL, AT(cells), "1.3", 1.05, 16, NULL, "a key",
@@ -273,8 +283,11 @@ static const pl_key keys[] = {
      "of each worker", false},
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
      "", "auto: the best that this machine has", false},
-    {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0, "auto|f32|bf16",
-     "", "of activations and products; sums and parameters are fp32", false},
+    {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
+     "auto|f32|bf16|fp8", "",
+     "of activations and products; sums and parameters are fp32; fp8: cuda, forward "
+     "products alone, not measured yet",
+     false},
     {"workers.recompute", PL_KEY_BOOL, AT(recompute), "false", 0, 0, NULL, "",
      "activations are computed again in the backward pass: a third more arithmetic, "
      "far "
@@ -292,6 +305,12 @@ static const pl_key keys[] = {
      "share of tasks that a second worker does again, to be compared; who differs from "
      "two others is fenced; not under noloco, eager and delayed-nesterov, nor with "
      "outer.quorum below 1",
+     true},
+    {"fleet.audit_tolerance", PL_KEY_REAL, AT(audit_tolerance), "0.25", 0, 1, NULL, "",
+     "how far apart the updates of workers of different kinds of devices may be in any "
+     "module (1 - cosine, and 1 - shorter / longer): a lie below it is not seen "
+     "between kinds; for phases far beyond 300 steps, or fp8, measure first; 0: only "
+     "equal kinds are compared, by hash",
      true},
     {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
      "an idle worker begins what another is slow at, the first to deliver counts; "

@@ -34,13 +34,13 @@ typedef struct config {
     double balance;
     bool standardize, unit;
 
-    config_text weighting, method, rule, gap, decay;
+    config_text weighting, method, rule, gap, decay, outer_device;
     double quorum, late_weight;
     double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
         curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
     config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
-        selector, feedback;
+        selector, feedback, residual, own;
     int64_t codec_k, value_bits;
     double ef_beta, cells;
     bool entropy, dynamic_steps;
@@ -59,7 +59,7 @@ typedef struct config {
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging;
     config_text backup;
-    double audit;
+    double audit, audit_tolerance;
     config_text hub_bind, home_bind, encrypt, advertise, metrics, engine;
     bool attach, local_workers, recompute;
 } config;

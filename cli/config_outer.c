@@ -98,12 +98,19 @@ static pl_status set_role(const char *name, pl_codec_options *out, int first, in
     return PL_OK;
 }
 
-static bool drops_much(const pl_codec_options *o)
+/* Beside what is large, what has been left out for long would round to zero. */
+static pl_status check_residual(const pl_outer *out)
 {
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_TOPK)
-            return true;
-    return pl_codec_is_homomorphic(o);
+    for (int role = 0; role < PL_ROLE_COUNT; role++) {
+        int codec = out->codec.codec[role];
+        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
+        if (few && out->residual == PL_STATE_I8)
+            return pl_fail(PL_ERR_CONFIG,
+                           "codec.residual=i8 loses the small values that %s leaves "
+                           "for later; use bf16 or f32",
+                           pl_codec_name((pl_codec)codec));
+    }
+    return PL_OK;
 }
 
 /* A mate's offer is whole: nothing of it may be left for later. */
@@ -142,10 +149,11 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_RETURN_IF(pl_change_check(out));
     bool wanted = strcmp(c->feedback, "on") == 0;
     if (strcmp(c->feedback, "auto") == 0)
-        wanted = drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
+        wanted = pl_codec_drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
     out->feedback = wanted;
     PL_RETURN_IF(pl_codec_options_check(o));
     PL_RETURN_IF(pl_quorum_check(out));
+    PL_RETURN_IF(check_residual(out));
     return check_gossip_codec(out);
 }
 
@@ -160,6 +168,28 @@ static pl_status check_audit(const config *c)
     return PL_OK;
 }
 
+static pl_state_kind state_kind(const char *name)
+{
+    return strcmp(name, "bf16") == 0    ? PL_STATE_BF16
+           : strcmp(name, "f24") == 0   ? PL_STATE_F24
+           : strcmp(name, "i8") == 0    ? PL_STATE_I8
+           : strcmp(name, "local") == 0 ? PL_STATE_LOCAL
+                                        : PL_STATE_F32;
+}
+
+static pl_status check_own(const pl_outer *out)
+{
+    pl_method method = out->method.method;
+    if (out->own == PL_STATE_F32 ||
+        (method != PL_METHOD_NOLOCO && method != PL_METHOD_EAGER))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "outer.own rounds parameters that others have seen of %s unrounded; it "
+        "goes with streaming",
+        pl_method_name(method));
+}
+
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
@@ -172,9 +202,10 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->schedule.warmup = c->outer_warmup;
     out->schedule.phases = c->phases;
     out->schedule.floor = c->outer_floor;
-    out->state = strcmp(c->state, "bf16") == 0    ? PL_STATE_BF16
-                 : strcmp(c->state, "local") == 0 ? PL_STATE_LOCAL
-                                                  : PL_STATE_F32;
+    out->state = state_kind(c->state);
+    out->residual = state_kind(c->residual);
+    out->own = state_kind(c->own);
+    PL_RETURN_IF(check_own(out));
     PL_RETURN_IF(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);
 }

@@ -103,11 +103,21 @@ static bool is_running(const char *dir)
     return is;
 }
 
+/* By itself: what it says goes over the sentence of a run that cannot be read. */
+static void look_at_gpu(doctor *d, const char *dir)
+{
+    run r;
+    const pl_status status = run_look(dir, &r);
+    doctor_gpu(d, status == PL_OK ? &r : NULL);
+    run_close(&r);
+}
+
 void doctor_run(doctor *d, const char *dir)
 {
     run r;
     doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
     look_at_keys(d, dir);
+    look_at_gpu(d, dir);
     pl_status status = run_look(dir, &r);
     if (status != PL_OK && !pl_path_is_folder(dir)) {
         doctor_say(d, HEALTH_OK, "run", "", "there is none in %s yet", dir);

@@ -95,7 +95,8 @@ const explanation explanations[] = {
     {"audit.differs",
      "Two workers made different results of one task; a third is asked.",
      "Failing memory, another build, a worker that lies.",
-     "A third worker with the same kind of device decides."},
+     "A third worker decides. `distance` below 0: other bytes on the same kind of "
+     "device; above: across kinds, more than fleet.audit_tolerance."},
     {"backend.remark", "The backend works otherwise than it should; `remark` says why.",
      "A driver that cannot capture CUDA graphs, for example.",
      "None needed: the bytes are the same, the speed is not."},
@@ -137,6 +138,13 @@ const explanation explanations[] = {
      "pathloom homes.", ""},
     {"name.taken", "A home owns a module, path or object from now on.",
      "pathloom homes.", ""},
+    {"outer.device", "A home does outer steps, or a worker encodes, on a GPU.",
+     "outer.device or workers.backend is cuda.", ""},
+    {"outer.fallback",
+     "What a GPU was to do of outer steps and codecs is done on the CPU; `reason` says "
+     "why.",
+     "No device, too little memory on it, or one that failed.",
+     "None needed: the bytes are the same. With outer.device=cuda it is an error."},
     {"pair.split", "Two paths did not meet after a round: one came too late (noloco).",
      "A deadline was set, and the mate's update was not there by then.",
      "None needed; a longer deadline lets more pairs meet."},
@@ -165,6 +173,9 @@ const explanation explanations[] = {
      "The end of a store's log was cut off; no acknowledged commit was in it.",
      "The power went, or the machine crashed, in the middle of a commit.",
      "None needed. The mark HWM proves that nobody was told of what is gone."},
+    {"store.resumed", "A home made its share of a rollback over several homes.",
+     "`store rollback` was killed after it was decided, before all homes had made it.",
+     "None needed: the other homes do the same."},
     {"store.tidy", "A home stopped recoding old versions in its idle time.",
      "A damaged chunk, or a disk that is full or failing.",
      "pathloom store fsck --run RUN; training goes on meanwhile."},
@@ -194,6 +205,11 @@ const explanation explanations[] = {
     {"worker.left", "A worker took its open question back and goes.",
      "TERM, USR1, or Ctrl+C.", ""},
     {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},
+    {"worker.settings",
+     "What a worker computes with: its options, else its run's configuration.",
+     "run is empty where no run.yaml was read: then what no option says is the "
+     "default.",
+     ""},
 };
 
 const size_t n_explanations = sizeof explanations / sizeof *explanations;

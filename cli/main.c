@@ -3,6 +3,8 @@
 #include "cli/cli.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* ---- options of each verb, for its --help ---- */
 static const char train_options[] =
@@ -91,7 +93,7 @@ static const char bench_options[] =
     "  --model NAME        step, ops: laptop, 2m, 13m or 124m (step: each; ops: 13m)\n"
     "  --set model.KEY=V   step, ops: a model of your own (and train.batch)\n"
     "  --backend NAME      step, ops: auto, cpu, cuda or ref (auto)\n"
-    "  --precision P       step, ops: auto, f32 or bf16 (auto)\n"
+    "  --precision P       step, ops: auto, f32, bf16 or fp8 (auto)\n"
     "  --threads N         step, ops: of the process (1)\n"
     "  --processes N       step: N processes at once, each held to processors of its\n"
     "                      own, against one with as many threads\n"
@@ -127,8 +129,11 @@ static const char key_options[] =
     "  --json              one JSON object a line\n";
 static const char homes_options[] =
     "  list                homes, their weights, and how much each has\n"
-    "  add                 one home more; it gets its share of everything\n"
+    "  add [HOME]          one home more; it gets its share of everything. With its\n"
+    "                      number the command may be given again\n"
     "  drain HOME          everything leaves that home; it goes on running, empty\n"
+    "  remove HOME         a drained home goes for good, the last one, of a stopped "
+    "job\n"
     "  move NAME HOME      a module, path or object; stays until weights change\n"
     "  weight HOME W       how much of everything a home has, 1 to 10000\n"
     "\n"
@@ -158,6 +163,7 @@ static const char hub_options[] =
     "  --backup WORD       an idle worker begins what another is slow at: off, auto "
     "(the\n"
     "                      same kind of device) or any (auto)\n"
+    "  --audit-tolerance X how far apart workers of different kinds may be (0.25)\n"
     "  --metrics HOST:PORT answers Prometheus at /metrics\n" LOG_OPTIONS;
 static const char home_options[] =
     "  --run RUN           takes keys, store and place of the address from this "
@@ -169,8 +175,11 @@ static const char home_options[] =
     "  --audit X           share of tasks that a second worker does again (0)\n"
     "  --norm-gate X       refuse updates longer than X times the usual; 0: none (10)\n"
     "  --keep-momentum     keep the outer momentum of old versions\n"
-    "  --compress          make old versions smaller while nothing else is to "
-    "do\n" LOG_OPTIONS;
+    "  --compress          make old versions smaller while nothing else is to do\n"
+    "  --outer-device NAME where outer steps are done: cpu, cuda (a GPU) or auto (a "
+    "GPU\n"
+    "                      where there is one); the same bytes everywhere (cpu)\n"
+    "  --device N          which GPU, counted round (0)\n" LOG_OPTIONS;
 static const char relay_options[] =
     "  --run RUN           takes keys and home from this folder\n"
     "  --home ADDRESS      of the home, or of a relay before it\n" LISTEN_OPTIONS
@@ -180,7 +189,9 @@ static const char relay_options[] =
     "  --patience-s N      how long the home may be away (60)\n" LOG_OPTIONS "\n"
     "Workers behind it are started with --home and its address.\n";
 static const char worker_options[] =
-    "  --run RUN           takes key, hub and cache from this folder\n"
+    "  --run RUN           takes key, hub, cache, and what no option says from this\n"
+    "                      folder: workers.backend, precision, threads, recompute,\n"
+    "                      cache and patience_s of its run.yaml\n"
     "  --hub ADDRESS       whose leases it takes: tcp://HOST:PORT#KEY\n"
     "  --key FILE          its key, which the hub's list must have\n"
     "  --name NAME         stands in its contributions (machine and key)\n"
@@ -188,12 +199,15 @@ static const char worker_options[] =
     "  --home ADDRESS      of a relay, asked instead of the home; once for each home\n"
     "  --offer ADDRESS     where other workers may ask it (noloco); nowhere\n"
     "  --backend NAME      auto, ref, cpu or cuda (auto)\n"
-    "  --precision NAME    auto, f32 or bf16 (auto)\n"
+    "  --precision NAME    auto, f32, bf16 or fp8 (auto)\n"
     "  --threads N         of the backend (1)\n"
     "  --device N          which GPU, counted round: several workers may share one "
     "(0)\n"
+    "  --outer-device NAME where updates are encoded: cpu, cuda or auto, a GPU where "
+    "there\n"
+    "                      is one (auto with --backend cuda, else cpu)\n"
     "  --recompute         activations again in the backward pass: less memory\n"
-    "  --cache-bytes N     modules and optimizer states in memory (536870912)\n"
+    "  --cache-bytes N     modules and optimizer states in memory (512000000)\n"
     "  --patience-s N      how long hub and homes may be away (60)\n"
     "  --grace-s N         after TERM or USR1 it may finish its tasks so long, then "
     "it\n"
@@ -243,7 +257,7 @@ const verb verbs[] = {
     {"key", "key new|show|list|invite|allow|revoke [--run RUN]",
      "who may connect, and invitations for other machines", key_options, cmd_key,
      false},
-    {"homes", "homes list|add|drain|move|weight [--run RUN]",
+    {"homes", "homes list|add|drain|remove|move|weight [--run RUN]",
      "who keeps which modules: several homes, more of them, fewer", homes_options,
      cmd_homes, false},
     {"join", "join TOKEN [--threads N] [--name NAME]",
@@ -359,6 +373,26 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
+/* A team of threads that spins takes the processor from the one that it waits for, and
+ * was slower on idle processors too. OpenMP asks for its policy when it is loaded: a
+ * verb that computes begins once more with it, and its children inherit it. */
+static void wait_without_spinning(char **argv)
+{
+    static const char *const computing[] = {"train", "eval",   "generate", "serve",
+                                            "bench", "worker", "join",     "export"};
+    char self[4096];
+    bool found = false;
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    for (size_t i = 0; i < sizeof computing / sizeof *computing; i++)
+        found = found || strcmp(argv[1], computing[i]) == 0;
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (!found || n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+        return;
+    self[n] = '\0';
+    execv(self, argv); /* where that fails, threads spin */
+}
+
 int main(int argc, char **argv)
 {
     /* An inherited core type makes the BLAS library slower than the machine is. */
@@ -367,5 +401,6 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
+    wait_without_spinning(argv);
     return check_output(run_verb(argc, argv));
 }

@@ -37,7 +37,9 @@
     X("engine", TEXT, engine)                                                          \
     X("norm-gate", TEXT, norm_gate)                                                    \
     X("audit", TEXT, audit)                                                            \
+    X("audit-tolerance", TEXT, tolerance)                                              \
     X("backup", TEXT, backup)                                                          \
+    X("outer-device", TEXT, outer_device)                                              \
     X("part", TEXT, part)                                                              \
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \
@@ -58,7 +60,7 @@ static const struct {
     OPTIONS(ROW)
 #undef ROW
 };
-enum { FIRST = 256, N_ROWS = sizeof rows / sizeof *rows };
+enum { FIRST = 256, N_ROWS = sizeof rows / sizeof *rows, NOT_GIVEN = -1 };
 
 static void fill_longs(struct option longs[N_ROWS + 1])
 {
@@ -97,18 +99,48 @@ static pl_status take(int row, process *p)
     return PL_OK;
 }
 
+/* What neither an option nor a run says is what its key says to a run that says
+ * nothing. */
+static void fill_from(process *p, const config *c)
+{
+    if (!p->backend)
+        pl_copy_text(p->backend_text, sizeof p->backend_text, c->backend);
+    if (!p->precision)
+        pl_copy_text(p->precision_text, sizeof p->precision_text, c->precision);
+    p->backend = p->backend ? p->backend : p->backend_text;
+    p->precision = p->precision ? p->precision : p->precision_text;
+    p->threads = p->threads == NOT_GIVEN ? c->threads : p->threads;
+    p->patience_s = p->patience_s == NOT_GIVEN ? c->patience_s : p->patience_s;
+    p->cache_bytes = p->cache_bytes == NOT_GIVEN ? c->worker_cache : p->cache_bytes;
+    p->recompute = p->recompute || c->recompute;
+}
+
+pl_status process_settle(process *p)
+{
+    char file[PL_PATH_MAX] = "";
+    config *c = pl_alloc(sizeof *c);
+    pl_conf_defaults(&config_table, c);
+    if (p->run)
+        pl_join(file, p->run, "run.yaml");
+    bool found = file[0] && pl_path_exists(file);
+    pl_status status = found ? pl_conf_load(&config_table, c, file) : PL_OK;
+    if (status == PL_OK) {
+        fill_from(p, c);
+        pl_copy_text(p->settled_by, sizeof p->settled_by, found ? file : "");
+    }
+    pl_free(c);
+    return status;
+}
+
 pl_status process_parse(int argc, char **argv, int words, process *p)
 {
     int option;
     struct option longs[N_ROWS + 1];
     memset(p, 0, sizeof *p);
     p->bind = "tcp://127.0.0.1:*";
-    p->backend = p->precision = "auto";
-    p->cache_bytes = 512 << 20;
+    p->cache_bytes = p->threads = p->patience_s = NOT_GIVEN;
     p->staging = 1 << 30;
-    p->threads = 1;
     p->ttl_ms = 2000;
-    p->patience_s = 60;
     p->wait_ms = 500;
     fill_longs(longs);
     optind = 1;
@@ -334,6 +366,8 @@ pl_status process_open(int argc, char **argv, const char *role, process *p)
     process_open_log(p, role);
     if (p->run)
         PL_RETURN_IF(find_in_run(p, role));
+    if (is_role(role, "worker") || is_role(role, "relay"))
+        PL_RETURN_IF(process_settle(p));
     if (p->key && !p->keys && !is_role(role, "worker"))
         return pl_fail(
             PL_ERR_USAGE,

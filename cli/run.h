@@ -104,6 +104,17 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out);
 pl_status store_open_run(const char *dir, pl_store **out);
 pl_status store_arm(pl_store *store, const char *name, pl_arm *arm,
                     pl_topology **topology);
+/* What answers from a run need, also while its job runs. To be closed as well where
+ * opening failed, and not without it. */
+typedef struct mixture {
+    run r;
+    pl_store *store;
+    pl_tokenizer *tokenizer;
+    pl_arm arm;
+    pl_topology *topology;
+} mixture;
+pl_status mixture_open(const char *dir, mixture *mix);
+void mixture_close(mixture *mix);
 /* Parameters of a path at a version (UINT64_MAX: the head of each module). */
 pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
                             int path, uint64_t version, float *params);

@@ -36,8 +36,11 @@ static uint64_t worker_bytes(const run *r, const pl_outer *outer)
     uint64_t cache = 12 * path;
     if (cache > (uint64_t)r->cfg.worker_cache)
         cache = (uint64_t)r->cfg.worker_cache;
-    return plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes +
-           (tasks + offers(r, outer)) * path + cache + (48u << 20);
+    uint64_t model =
+        plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
+    if (strcmp(r->cfg.backend, "cuda") == 0)
+        model = 0; /* the GPU's: `pathloom doctor` holds it against that */
+    return model + (tasks + offers(r, outer)) * path + cache + (48u << 20);
 }
 
 static uint64_t home_bytes(const run *r, const pl_outer *outer)

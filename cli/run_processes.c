@@ -50,12 +50,20 @@ static char *home_store(const run *r, int i, char out[PL_PATH_MAX])
     return r->n_homes == 1 ? out : pl_store_part(folder, i, out);
 }
 
+/* What the processes are told: who trains on the CPU has said nothing of a GPU. */
+static const char *outer_device(const config *c)
+{
+    bool trains_there = strcmp(c->backend, "cuda") == 0;
+    return strcmp(c->outer_device, "auto") != 0 || trains_there ? c->outer_device
+                                                                : "cpu";
+}
+
 static pl_status start_home(run *r, int index)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
-        gate[32], audit[32];
+        gate[32], audit[32], device[32];
     key_words k;
-    const char *argv[28] = {"pathloom", "home", "--bind", r->cfg.home_bind};
+    const char *argv[36] = {"pathloom", "home", "--bind", r->cfg.home_bind};
     int n = 4;
     snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
     snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
@@ -80,6 +88,11 @@ static pl_status start_home(run *r, int index)
     argv[n++] = audit;
     if (strcmp(r->cfg.compress, "auto") == 0)
         argv[n++] = "--compress";
+    snprintf(device, sizeof device, "%d", index);
+    argv[n++] = "--outer-device";
+    argv[n++] = outer_device(&r->cfg);
+    argv[n++] = "--device";
+    argv[n++] = device;
     add_keys(r, PL_AS_HOME, &k, argv, n);
     PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
     return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
@@ -88,14 +101,23 @@ static pl_status start_home(run *r, int index)
 
 static pl_status start_hub(run *r)
 {
-    char ready[PL_PATH_MAX], ttl[32];
+    char ready[PL_PATH_MAX], ttl[32], tolerance[32];
     key_words k;
+    snprintf(tolerance, sizeof tolerance, "%g", r->cfg.audit_tolerance);
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[32 + 2 * PL_HOMES_MAX] = {
-        "pathloom", "hub",        "--bind",  r->cfg.hub_bind,
-        "--ttl-ms", ttl,          "--ready", run_file(r, "proc/hub.address", ready),
-        "--backup", r->cfg.backup};
-    int n = 10;
+    const char *argv[32 + 2 * PL_HOMES_MAX] = {"pathloom",
+                                               "hub",
+                                               "--bind",
+                                               r->cfg.hub_bind,
+                                               "--ttl-ms",
+                                               ttl,
+                                               "--ready",
+                                               run_file(r, "proc/hub.address", ready),
+                                               "--backup",
+                                               r->cfg.backup,
+                                               "--audit-tolerance",
+                                               tolerance};
+    int n = 12;
     for (int i = 0; i < r->n_homes; i++) {
         argv[n++] = "--home";
         argv[n++] = r->homes_at[i];
@@ -143,13 +165,18 @@ static pl_status start_worker(run *r, int index)
     snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
     key_words k;
-    const char *argv[32] = {
-        "pathloom",     "worker",       "--hub",         r->hub_address,
-        "--name",       name,           "--cache",       run_file(r, "cache", cache),
-        "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
-        "--threads",    threads,        "--cache-bytes", bytes,
-        "--patience-s", patience,       "--device",      device};
-    int n = 20;
+    const char *argv[36] = {"pathloom",       "worker",
+                            "--hub",          r->hub_address,
+                            "--name",         name,
+                            "--cache",        run_file(r, "cache", cache),
+                            "--backend",      r->cfg.backend,
+                            "--precision",    r->cfg.precision,
+                            "--threads",      threads,
+                            "--cache-bytes",  bytes,
+                            "--patience-s",   patience,
+                            "--device",       device,
+                            "--outer-device", outer_device(&r->cfg)};
+    int n = 22;
     if (r->cfg.recompute)
         argv[n++] = "--recompute";
     if (r->n_relays > 0) {
@@ -230,12 +257,20 @@ static pl_status check_backend(const config *c)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "workers.backend");
 }
 
-/* Homes that were ever given anything: those that a table names. */
+static pl_status check_outer_device(const config *c)
+{
+    if (c->attach || strcmp(c->outer_device, "cuda") != 0)
+        return PL_OK;
+    pl_status status = pl_accel_check(0);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "outer.device");
+}
+
+/* Homes that were ever given anything: those that a table names, if there is one. */
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
     PL_RETURN_IF(pl_places_of_store(first, true, &places));
-    if (places.n > *n)
+    if (places.n > 0)
         *n = places.n;
     return PL_OK;
 }
@@ -285,6 +320,16 @@ static pl_status count_homes(run *r, pl_parts *parts)
     return PL_OK;
 }
 
+/* What was killed half-way. */
+static pl_status end_changes(const run *r)
+{
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    PL_RETURN_IF(pl_store_end_copy(path));
+    return pl_store_end_division(path);
+}
+
 static pl_status check_store(run *r)
 {
     pl_store *store = NULL;
@@ -292,7 +337,7 @@ static pl_status check_store(run *r)
     pl_parts parts;
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
-    PL_RETURN_IF(pl_store_end_division(path));
+    PL_RETURN_IF(end_changes(r));
     PL_RETURN_IF(count_homes(r, &parts));
     int n_parts = parts.n;
     PL_RETURN_IF(check_parts(path, &parts));
@@ -316,6 +361,7 @@ pl_status run_check(run *r)
     if (r->cfg.metrics[0])
         PL_RETURN_IF(exporter_check(r->cfg.metrics));
     PL_RETURN_IF(check_backend(&r->cfg));
+    PL_RETURN_IF(check_outer_device(&r->cfg));
     return check_store(r);
 }
 
@@ -401,6 +447,7 @@ static pl_status open_launcher(run *r)
 pl_status run_start_homes(run *r)
 {
     pl_parts parts;
+    PL_RETURN_IF(end_changes(r));
     PL_RETURN_IF(count_homes(r, &parts));
     PL_RETURN_IF(check_store(r));
     PL_RETURN_IF(open_launcher(r));
@@ -409,24 +456,37 @@ pl_status run_start_homes(run *r)
     return make_client(r);
 }
 
+/* One that died and starts again says where it listens soon. */
+static pl_status await_address(const run *r, const char *file, char out[PL_ADDRESS_MAX])
+{
+    enum { SOON_MS = 5000, STEP_MS = 50 };
+    pl_status status = read_address(r, file, out);
+    for (int ms = 0; status != PL_OK && ms < SOON_MS; ms += STEP_MS) {
+        pl_sleep_ms(STEP_MS);
+        status = read_address(r, file, out);
+    }
+    return status;
+}
+
 pl_status run_find_homes(run *r)
 {
     pl_parts parts;
-    char file[64];
+    char file[64], store[PL_PATH_MAX];
     PL_RETURN_IF(count_homes(r, &parts));
     PL_RETURN_IF(run_use_keys(r->dir));
+    run_file(r, "store", store);
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
-        if (read_address(r, file, r->homes_at[i]) == PL_OK)
-            continue;
-        if (i < parts.begun || i + 1 < r->n_homes)
+        if (i >= parts.begun && i + 1 == r->n_homes && !pl_store_has_part(store, i))
+            r->n_homes = i; /* asked for, and not there yet */
+        else if (await_address(r, file, r->homes_at[i]) != PL_OK)
             return pl_fail(
                 PL_ERR_NOT_FOUND,
                 "home %d of %s does not say where it listens; is it running?", i + 1,
                 r->dir);
-        r->n_homes = i; /* asked for, and not there yet */
     }
     PL_RETURN_IF(make_client(r));
+    (void)await_address(r, "proc/hub.address", r->hub_address);
     PL_RETURN_IF(run_hub_address(r->dir, r->hub_address));
     return pl_wire_connect(r->hub_address, &r->hub);
 }

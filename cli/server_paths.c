@@ -15,11 +15,9 @@ typedef struct loaded {
 
 struct server_paths {
     const server_options *options;
-    run r;
-    pl_store *store;
-    pl_tokenizer *tokenizer;
-    pl_arm arm, base_arm;
-    pl_topology *topology, *base_topology;
+    mixture mix;
+    pl_arm base_arm;
+    pl_topology *base_topology;
     pl_router *router;
     pl_backend *backend, *base_backend;
     pl_model *base;
@@ -37,16 +35,17 @@ static pl_status open_base(server_paths *p)
 {
     pl_status status = PL_OK;
     void *params = NULL;
-    const pl_backend_options backend = {
-        .name = p->r.cfg.backend, .n_threads = 1, .precision = p->r.cfg.precision};
-    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.prefix};
-    PL_RETURN_IF(store_arm(p->store, "base", &p->base_arm, &p->base_topology));
+    const pl_backend_options backend = {.name = p->mix.r.cfg.backend,
+                                        .n_threads = 1,
+                                        .precision = p->mix.r.cfg.precision};
+    const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.prefix};
+    PL_RETURN_IF(store_arm(p->mix.store, "base", &p->base_arm, &p->base_topology));
     PL_RETURN_IF(pl_backend_open(&backend, &p->base_backend));
     PL_RETURN_IF(pl_model_create(p->base_backend, p->base_topology, &model, &p->base));
     PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(p->base_topology) * sizeof(float),
                               "the base model", &params));
-    PL_TRY(store_path_params(p->store, &p->base_arm, p->base_topology, 0, UINT64_MAX,
-                             params));
+    PL_TRY(store_path_params(p->mix.store, &p->base_arm, p->base_topology, 0,
+                             UINT64_MAX, params));
     PL_TRY(pl_model_load(p->base, params));
 done:
     pl_free_aligned(params);
@@ -56,11 +55,11 @@ done:
 static pl_status open_router(server_paths *p)
 {
     pl_buf bytes = {0};
-    pl_status status = store_object_bytes(p->store, "router/mix", &bytes);
+    pl_status status = store_object_bytes(p->mix.store, "router/mix", &bytes);
     if (status == PL_OK)
         status = pl_router_decode(bytes.data, bytes.len, &p->router);
     pl_buf_destroy(&bytes);
-    p->feature = pl_alloc((size_t)p->r.cfg.width * sizeof *p->feature);
+    p->feature = pl_alloc((size_t)p->mix.r.cfg.width * sizeof *p->feature);
     return status == PL_OK ? open_base(p) : status;
 }
 
@@ -68,16 +67,18 @@ static pl_status open_router(server_paths *p)
 static int count_places(const server_paths *p)
 {
     pl_model_plan plan;
-    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.context};
-    const pl_shape *s = pl_topology_shape(p->topology);
-    int n_paths = pl_topology_n_paths(p->topology);
+    const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.context};
+    const pl_shape *s = pl_topology_shape(p->mix.topology);
+    int n_paths = pl_topology_n_paths(p->mix.topology);
     size_t kv = (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_size;
     size_t cache = 2 * kv * (size_t)model.context * (size_t)p->options->slots *
                    pl_type_bytes(p->backend->act);
-    pl_model_plan_bytes(p->topology, &model, PL_F32, &plan);
+    pl_model_plan_bytes(p->mix.topology, &model, PL_F32, &plan);
     /* a compute copy of the weights beside the masters, at most as large */
     uint64_t each = 2 * plan.params_bytes + plan.acts_bytes + cache;
-    uint64_t fit = pl_memory_available_bytes() / 2 / each;
+    uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
+                                                  : pl_memory_available_bytes();
+    uint64_t fit = left / 2 / each;
     if (p->options->paths > 0)
         return p->options->paths < n_paths ? p->options->paths : n_paths;
     return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
@@ -85,23 +86,12 @@ static int count_places(const server_paths *p)
 
 static pl_status open_all(server_paths *p)
 {
-    char path[PL_PATH_MAX];
-    PL_RETURN_IF(run_look(p->options->dir, &p->r));
-    PL_RETURN_IF(pl_tokenizer_load(run_file(&p->r, "data/tokenizer.model", path),
-                                   &p->tokenizer));
-    PL_RETURN_IF(store_open_run(p->r.dir, &p->store));
-    pl_status status = store_arm(p->store, "mix", &p->arm, &p->topology);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "the run in %s has no mixture yet: its base model is still "
-                       "training",
-                       p->r.dir);
-    PL_RETURN_IF(status);
+    PL_RETURN_IF(mixture_open(p->options->dir, &p->mix));
     const char *precision = p->options->precision;
-    const pl_backend_options backend = {.name = p->r.cfg.backend,
-                                        .n_threads = p->options->threads,
-                                        .precision =
-                                            precision ? precision : p->r.cfg.precision};
+    const pl_backend_options backend = {
+        .name = p->mix.r.cfg.backend,
+        .n_threads = p->options->threads,
+        .precision = precision ? precision : p->mix.r.cfg.precision};
     PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
     PL_RETURN_IF(open_router(p));
     p->n_places = count_places(p);
@@ -113,7 +103,6 @@ pl_status server_paths_open(const server_options *options, server_paths **out)
 {
     server_paths *p = pl_alloc(sizeof *p);
     p->options = options;
-    p->r.lock = -1;
     pl_status status = open_all(p);
     if (status == PL_OK)
         *out = p;
@@ -148,35 +137,31 @@ void server_paths_close(server_paths **paths)
     pl_router_destroy(&p->router);
     pl_topology_destroy(&p->base_topology);
     pl_arm_clear(&p->base_arm);
-    pl_topology_destroy(&p->topology);
-    pl_arm_clear(&p->arm);
-    pl_tokenizer_destroy(&p->tokenizer);
-    pl_store_close(&p->store);
-    run_close(&p->r);
+    mixture_close(&p->mix);
     pl_free(p);
     *paths = NULL;
 }
 
 const pl_topology *server_paths_topology(const server_paths *p)
 {
-    return p->topology;
+    return p->mix.topology;
 }
 
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
 {
-    return p->tokenizer;
+    return p->mix.tokenizer;
 }
 
 int server_paths_context(const server_paths *p)
 {
-    return (int)p->r.cfg.context;
+    return (int)p->mix.r.cfg.context;
 }
 
 /* ---- routing ---- */
 
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
-    int32_t length = n < (int)p->r.cfg.prefix ? n : (int)p->r.cfg.prefix;
+    int32_t length = n < (int)p->mix.r.cfg.prefix ? n : (int)p->mix.r.cfg.prefix;
     PL_RETURN_IF(pl_model_features(p->base, tokens, &length, 1, length, p->feature));
     pl_router_route(p->router, p->feature, 1, path);
     return PL_OK;
@@ -186,7 +171,7 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 
 pl_status server_paths_reload(server_paths *p)
 {
-    PL_RETURN_IF(pl_store_refresh(p->store));
+    PL_RETURN_IF(pl_store_refresh(p->mix.store));
     p->edition++;
     return PL_OK;
 }
@@ -195,14 +180,15 @@ static pl_status load(server_paths *p, int path, loaded *l)
 {
     pl_status status = PL_OK;
     void *params = NULL;
-    const pl_model_options model = {.batch = 1, .context = (int)p->r.cfg.context};
-    PL_TRY(pl_try_alloc(pl_topology_path_params(p->topology) * sizeof(float), "a path",
-                        &params));
-    PL_TRY(store_path_params(p->store, &p->arm, p->topology, path, UINT64_MAX, params));
-    PL_TRY(pl_model_create(p->backend, p->topology, &model, &l->model));
+    const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.context};
+    PL_TRY(pl_try_alloc(pl_topology_path_params(p->mix.topology) * sizeof(float),
+                        "a path", &params));
+    PL_TRY(store_path_params(p->mix.store, &p->mix.arm, p->mix.topology, path,
+                             UINT64_MAX, params));
+    PL_TRY(pl_model_create(p->backend, p->mix.topology, &model, &l->model));
     PL_TRY(pl_model_load(l->model, params));
-    PL_TRY(pl_batch_create(l->model, p->tokenizer, (int)p->r.cfg.vocab,
-                           (int)p->r.cfg.context, p->options->slots, &l->batch));
+    PL_TRY(pl_batch_create(l->model, p->mix.tokenizer, (int)p->mix.r.cfg.vocab,
+                           (int)p->mix.r.cfg.context, p->options->slots, &l->batch));
     l->path = path;
     l->edition = p->edition;
     l->leaving = false;

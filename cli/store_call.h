@@ -6,6 +6,7 @@
 #ifndef PL_CLI_STORE_CALL_H
 #define PL_CLI_STORE_CALL_H
 #include "cli/cli.h"
+#include "outer/outer.h"
 #include "store/store.h"
 
 /* X(NAME, option, argument or NULL, help) */
@@ -69,6 +70,21 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
                            int64_t min, int64_t *out);
 /* For writing: ERR_BUSY says how to go on while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
+/* A client of the homes that have the store open. */
+pl_status store_ask_homes(const store_call *call, pl_client **out);
+/* A home that starts has the store before its address is known, and one that ends has
+ * it a moment longer. Waits a little; false if `status` is no ERR_BUSY, or 5 s after
+ * `begun_ms` (pl_now_ms). */
+bool store_try_again(pl_status status, int64_t begun_ms);
+/* The reader shows what all homes of the store had at one moment. If that made a job's
+ * homes stand still, *held_ms says for how long; else it is -1. */
+pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms);
+/* ERR_BUSY, in the words of the verb. */
+pl_status store_is_held(const store_call *call);
+pl_status store_check_folder(const store_call *call);
+/* Where homes look for what is new, by the table that home 1 has; n 0: the store is in
+ * one piece. */
+pl_status store_placement(const char *folder, pl_places *out);
 /* ERR_USAGE for one part of a store in parts: what it needs may lie in others. */
 pl_status store_refuse_part(const char *folder);
 

@@ -72,58 +72,79 @@ static void print_copy(const store_call *call, const char *from, const char *to,
         pl_human_bytes((double)audit->bytes, read));
 }
 
-static pl_status copy_part(const char *from, int part, const char *to, bool force,
-                           pl_mirror_report *sum)
+/* ---- several parts at one moment ---- */
+/* Parts are read one after another, and a path's state in a later one may need updates
+ * that an earlier one got in between: so nobody may write meanwhile. *busy: somebody
+ * does. */
+static pl_status look_alone(store_call *call, bool *busy)
 {
-    char source[PL_PATH_MAX], target[PL_PATH_MAX];
-    pl_store *store = NULL;
-    pl_mirror_report one;
-    PL_RETURN_IF(
-        pl_store_open(pl_store_part(from, part, source), PL_STORE_READ, &store));
-    pl_status status =
-        pl_store_mirror(store, pl_store_part(to, part, target), force, &one);
-    pl_store_close(&store);
-    PL_RETURN_IF(status);
-    sum->n_records += one.n_records;
-    sum->n_chunks += one.n_chunks;
-    sum->bytes += one.bytes;
-    return PL_OK;
-}
-
-static pl_status copy_parts(const char *from, int n, const char *to, bool force,
-                            pl_mirror_report *sum)
-{
-    memset(sum, 0, sizeof *sum);
-    PL_RETURN_IF(pl_store_make_parts(to, n));
-    for (int i = 0; i < n; i++)
-        PL_RETURN_IF(copy_part(from, i, to, force, sum));
-    return PL_OK;
-}
-
-/* Parts are copied one after another, and a path's state in a later one may need
- * updates that an earlier one got in between: so nobody may write meanwhile. */
-static pl_status copy_store(pl_store *from, const char *from_folder, const char *to,
-                            bool force, pl_mirror_report *sum)
-{
-    int n = 0, locks[PL_PARTS_MAX];
+    int n = pl_store_n_parts(call->store), locks[PL_PARTS_MAX];
     char part[PL_PATH_MAX];
     pl_status status = PL_OK;
-    PL_RETURN_IF(pl_store_parts(from_folder, &n));
-    if (n == 0)
-        return pl_store_mirror(from, to, force, sum);
     memset(locks, -1, sizeof locks);
     for (int i = 0; status == PL_OK && i < n; i++)
-        status = pl_lock_folder(pl_store_part(from_folder, i, part), &locks[i]);
-    if (status == PL_ERR_BUSY)
-        status = pl_fail(PL_ERR_BUSY,
-                         "a running job holds the store %s, and one of several homes "
-                         "is copied only while nobody writes: stop it (Ctrl+C drains "
-                         "it, and the same command resumes it), then copy",
-                         from_folder);
+        status = pl_lock_folder(pl_store_part(call->folder, i, part), &locks[i]);
+    *busy = status == PL_ERR_BUSY;
     if (status == PL_OK)
-        status = copy_parts(from_folder, n, to, force, sum);
+        status = pl_store_refresh(call->store);
     for (int i = 0; i < n; i++)
         pl_unlock_folder(&locks[i]);
+    return *busy ? PL_OK : status;
+}
+
+/* While the homes stand still: a reader that shows their newest commits shows what all
+ * of them had at one moment, and goes on showing that. */
+static pl_status look_still(store_call *call, pl_client *homes, int64_t ms, bool *same)
+{
+    uint64_t newest[PL_HOMES_MAX];
+    int n = pl_store_n_parts(call->store);
+    if (pl_client_n_homes(homes) != n)
+        return pl_fail(PL_ERR_BUSY, "a home is being added to %s; try again",
+                       call->folder);
+    pl_status status = pl_client_hold_all(homes, ms, newest);
+    if (status == PL_OK)
+        status = pl_store_refresh(call->store);
+    *same = status == PL_OK;
+    for (int i = 0; *same && i < n; i++)
+        *same = pl_store_part_sequence(call->store, i) == newest[i];
+    pl_status release = pl_client_hold_all(homes, 0, newest);
+    return status != PL_OK ? status : release;
+}
+
+static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
+{
+    enum { FIRST_MS = 2500, TRIES = 4 };
+    pl_client *homes = NULL;
+    bool same = false;
+    pl_status status = store_ask_homes(call, &homes);
+    for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
+        int64_t begun = pl_now_ms();
+        status = look_still(call, homes, FIRST_MS << i, &same);
+        *held_ms = pl_now_ms() - begun;
+    }
+    pl_client_destroy(&homes);
+    if (status == PL_OK && !same)
+        status = pl_fail(PL_ERR_BUSY,
+                         "the homes of %s did not stand still long enough to be seen "
+                         "at one moment (%d tries); try again, or while the job is "
+                         "stopped",
+                         call->folder, TRIES);
+    return status;
+}
+
+pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms)
+{
+    int64_t begun = pl_now_ms();
+    pl_status status;
+    *held_ms = -1;
+    if (pl_store_n_parts(call->store) == 0)
+        return PL_OK;
+    do {
+        bool busy = false;
+        status = look_alone(call, &busy);
+        if (status == PL_OK && busy)
+            status = look_beside_a_job(call, held_ms);
+    } while (store_try_again(status, begun));
     return status;
 }
 
@@ -134,7 +155,7 @@ static pl_status copy(store_call *call, pl_store *from, const char *from_folder,
     pl_audit_report audit;
     bool bytes = !call->values[STORE_OPT_QUICK];
     PL_RETURN_IF(
-        copy_store(from, from_folder, to, call->values[STORE_OPT_FORCE], &report));
+        pl_store_mirror_parts(from, to, call->values[STORE_OPT_FORCE], &report));
     PL_RETURN_IF(check_copy(to, bytes, &audit));
     print_copy(call, from_folder, to, pl_store_sequence(from), &report, &audit);
     return PL_OK;
@@ -142,7 +163,14 @@ static pl_status copy(store_call *call, pl_store *from, const char *from_folder,
 
 pl_status store_backup(store_call *call)
 {
-    return copy(call, call->store, call->folder, call->words[0]);
+    int64_t held_ms = -1;
+    const char *to = call->words[0];
+    PL_RETURN_IF(pl_store_end_copy(to));
+    PL_RETURN_IF(store_look_at_one_moment(call, &held_ms));
+    PL_RETURN_IF(copy(call, call->store, call->folder, to));
+    if (held_ms >= 0 && !call->json)
+        printf("the homes of the job stood still for %lld ms\n", (long long)held_ms);
+    return PL_OK;
 }
 
 /* A store whose chunks lie in an engine has all else there as well. */
@@ -182,6 +210,8 @@ pl_status store_restore(store_call *call)
         return rebuild(call, backup);
     if (!pl_path_is_folder(backup))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no backup at %s", backup);
+    PL_RETURN_IF(pl_store_end_copy(backup));
+    PL_RETURN_IF(pl_store_end_copy(call->folder));
     PL_RETURN_IF(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
     PL_RETURN_IF(pl_store_open(backup, PL_STORE_READ, &from));
     pl_status status = copy(call, from, backup, call->folder);

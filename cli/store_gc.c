@@ -118,7 +118,7 @@ pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];
     int n = 0;
-    PL_RETURN_IF(pl_store_parts(pl_join(above, folder, ".."), &n));
+    PL_RETURN_IF(pl_store_parts(pl_path_above(above, folder), &n));
     if (n == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,

@@ -4,7 +4,8 @@
  * that history, blame and the chain of commits stay as they were. Training goes on from
  * them: rounds are counted by versions and phases by paths, so where an arm is not
  * finished all its modules and paths move on to one common phase that nobody has
- * trained, and the phases in between are given up. */
+ * trained, and the phases in between are given up. Of several homes all do it or none
+ * (store/rollback.h). */
 #include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
@@ -18,7 +19,9 @@ typedef struct change {
 
 typedef struct rollback {
     store_call *call;
-    pl_store *store;
+    pl_writers *writers;
+    pl_store *store;  /* all of it, to be read */
+    pl_places places; /* of what nobody has yet; n 0: the store is in one piece */
     change *changes;
     size_t n;
     char arm_name[PL_MODULE_NAME_MAX];
@@ -149,93 +152,60 @@ static pl_status plan(rollback *r)
 }
 
 /* ---- doing it ---- */
-static pl_status source_of(const rollback *r, const change *c, pl_version *out)
+/* A path that has finished no phase is nowhere yet: it is made where its home will look
+ * for it. */
+static int part_of(const rollback *r, const char *name)
 {
-    PL_RETURN_IF(pl_store_get_version(r->store, c->module, c->source, out));
-    if (!out->params_gone)
-        return PL_OK;
-    pl_version_clear(out);
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "the parameters of %s@%llu were collected; only its record is left",
-                   c->module, (unsigned long long)c->source);
+    int part = pl_store_part_of(r->store, name);
+    if (part >= 0)
+        return part;
+    return r->places.n > 0 ? pl_places_home(&r->places, name) : 0;
 }
 
-/* Contributions made neither it nor its momentum, which begins anew. The update's norm
- * stays: codecs scale by it. */
-static void restate(const change *c, uint64_t number, const pl_hash *parent,
-                    pl_version *v)
+static void share_modules(const rollback *r, pl_rollback *plan)
 {
-    pl_free(v->contributions);
-    v->contributions = NULL;
-    v->n_contributions = 0;
-    v->number = number;
-    v->parent = *parent;
-    v->momentum = v->change = (pl_hash){{0}};
-    v->lr = v->outer_momentum = 0;
-    v->arrivals = 0;
-    v->wall_ms = pl_wall_ms();
-    snprintf(v->method, sizeof v->method, "rollback to %llu",
-             (unsigned long long)c->source);
-}
-
-static pl_status write_module(const rollback *r, pl_txn *txn, const change *c)
-{
-    pl_version head, v;
-    pl_hash parent;
-    pl_status status = PL_OK;
-    pl_keep keep = {.updates = false, .momentum = true};
-    PL_RETURN_IF(pl_store_head(r->store, c->module, &head));
-    parent = head.params;
-    pl_version_clear(&head);
-    PL_RETURN_IF(source_of(r, c, &v));
-    if (r->phase >= 0)
-        PL_TRY(pl_txn_drop_pending(txn, c->module));
-    for (uint64_t n = c->head + 1; n <= c->last; n++) {
-        restate(c, n, &parent, &v);
-        PL_TRY(pl_txn_put_version(txn, &v, keep));
-        parent = v.params;
+    plan->modules = pl_alloc((r->n + 1) * sizeof *plan->modules);
+    for (size_t i = 0; i < r->n; i++) {
+        pl_rollback_module *c = &plan->modules[plan->n_modules++];
+        pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
+        c->source = r->changes[i].source;
+        c->last = r->changes[i].last;
+        c->part = part_of(r, c->name);
     }
-done:
-    pl_version_clear(&v);
-    return status;
 }
 
-/* Their moments go on: they say how large gradients are, which holds there as well. */
-static pl_status write_path(const rollback *r, pl_txn *txn, int path, int replica)
+static void share_path(const rollback *r, int path, int replica, pl_rollback *plan)
 {
-    char name[PL_MODULE_NAME_MAX];
-    pl_path_state state;
-    pl_arm_path_name(&r->arm, r->topology, path, replica, name);
-    pl_status status = pl_store_get_path(r->store, name, &state);
-    if (status == PL_ERR_NOT_FOUND) {
-        memset(&state, 0, sizeof state);
-        pl_copy_text(state.name, sizeof state.name, name);
-    } else
-        PL_RETURN_IF(status);
-    state.phase = r->phase;
-    state.samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
-    return pl_txn_put_path(txn, &state);
+    plan->paths = pl_grow(plan->paths, (plan->n_paths + 1) * sizeof *plan->paths);
+    pl_rollback_path *p = &plan->paths[plan->n_paths++];
+    memset(p, 0, sizeof *p);
+    pl_arm_path_name(&r->arm, r->topology, path, replica, p->name);
+    p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
+    p->part = part_of(r, p->name);
 }
 
-static pl_status write_paths(const rollback *r, pl_txn *txn)
+static void share_paths(const rollback *r, pl_rollback *plan)
 {
     for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
         for (int i = 0; i < pl_topology_n_replicas(r->topology); i++)
-            PL_RETURN_IF(write_path(r, txn, path, i));
-    return PL_OK;
+            share_path(r, path, i, plan);
+}
+
+static void words_of(const rollback *r, char out[PL_TEXT_MAX])
+{
+    snprintf(out, PL_TEXT_MAX, "%s --to %s", r->call->words[0],
+             r->call->values[STORE_OPT_TO]);
 }
 
 static pl_status commit(const rollback *r)
 {
-    pl_txn *txn = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(pl_txn_begin(r->store, &txn));
-    for (size_t i = 0; i < r->n; i++)
-        PL_TRY(write_module(r, txn, &r->changes[i]));
-    PL_TRY(write_paths(r, txn));
-    PL_TRY(pl_txn_commit(&txn));
-done:
-    pl_txn_abort(&txn);
+    pl_rollback plan = {.phase = r->phase};
+    words_of(r, plan.words);
+    share_modules(r, &plan);
+    share_paths(r, &plan);
+    pl_status status = pl_writers_roll_back(r->writers, &plan);
+    pl_free(plan.modules);
+    pl_free(plan.paths);
     return status;
 }
 
@@ -270,6 +240,28 @@ static void print_all(const rollback *r)
                r->arm_name);
 }
 
+/* One that was ended by opening the store is not made a second time. */
+static bool was_resumed(const rollback *r)
+{
+    char words[PL_TEXT_MAX];
+    const char *resumed = pl_writers_resumed(r->writers);
+    words_of(r, words);
+    if (resumed && !r->call->json)
+        printf("a rollback that was ended half-way (%s) is in all homes now\n",
+               resumed);
+    return resumed && strcmp(resumed, words) == 0;
+}
+
+static pl_status open_all(rollback *r)
+{
+    const char *folder = r->call->folder;
+    PL_RETURN_IF(store_placement(folder, &r->places));
+    pl_status status = pl_writers_open(folder, &r->writers);
+    if (status == PL_OK)
+        r->store = pl_writers_view(r->writers);
+    return status == PL_ERR_BUSY ? store_is_held(r->call) : status;
+}
+
 pl_status store_rollback(store_call *call)
 {
     rollback r = {.call = call};
@@ -277,8 +269,11 @@ pl_status store_rollback(store_call *call)
     if (!call->values[STORE_OPT_TO])
         return pl_fail(PL_ERR_USAGE,
                        "rollback needs --to V, a version number or a tag");
+    PL_RETURN_IF(store_check_folder(call));
     PL_RETURN_IF(store_refuse_part(call->folder));
-    PL_RETURN_IF(store_open_to_write(call, &r.store));
+    PL_TRY(open_all(&r));
+    if (was_resumed(&r))
+        goto done;
     PL_TRY(plan(&r));
     PL_TRY(commit(&r));
     print_all(&r);
@@ -286,6 +281,6 @@ done:
     pl_free(r.changes);
     pl_topology_destroy(&r.topology);
     pl_arm_clear(&r.arm);
-    pl_store_close(&r.store);
+    pl_writers_close(&r.writers);
     return status;
 }

@@ -118,6 +118,17 @@ static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_
     return PL_OK;
 }
 
+/* Heads of several homes belong together only if they are those of one moment: a module
+ * may be made of what started from a version that another home's older state lacks.
+ * Versions of one phase belong together whenever they are read. */
+static pl_status look_again(store_call *call, const char *arm, arm_view *v)
+{
+    int64_t held_ms;
+    PL_RETURN_IF(store_look_at_one_moment(call, &held_ms));
+    close_arm(v);
+    return open_arm(call->store, arm, v);
+}
+
 static pl_status fill(store_call *call, pl_snapshot *tag)
 {
     arm_view v;
@@ -126,6 +137,8 @@ static pl_status fill(store_call *call, pl_snapshot *tag)
     pl_copy_text(tag->arm, sizeof tag->arm, arm ? arm : "mix");
     PL_TRY(open_arm(call->store, tag->arm, &v));
     PL_TRY(choose_phase(&v, call->words[1], &tag->phase));
+    if (tag->phase < 0)
+        PL_TRY(look_again(call, tag->arm, &v));
     if (!pl_copy_text(tag->note, sizeof tag->note, note ? note : ""))
         PL_TRY(pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1));
     tag->sequence = pl_store_sequence(call->store);
@@ -156,46 +169,51 @@ done:
     return status;
 }
 
-static pl_status ask_homes(pl_buf *addresses, int n, const char *object,
-                           const pl_buf *bytes)
+static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
 {
-    pl_client *client = NULL;
-    pl_hash blob;
     const char *homes[PL_HOMES_MAX];
     for (int i = 0; i < n; i++)
         homes[i] = pl_buf_text(&addresses[i]);
     pl_client_options options = {
         .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
-    PL_RETURN_IF(pl_client_create(&options, &client));
-    pl_status status = pl_client_learn_places(client);
-    if (status == PL_OK)
-        status = pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
-    pl_client_destroy(&client);
+    PL_RETURN_IF(pl_client_create(&options, out));
+    pl_status status = pl_client_learn_places(*out);
+    if (status != PL_OK)
+        pl_client_destroy(out);
     return status;
 }
 
+bool store_try_again(pl_status status, int64_t begun_ms)
+{
+    enum { SOON_MS = 5000, STEP_MS = 50 };
+    if (status != PL_ERR_BUSY || pl_now_ms() - begun_ms > SOON_MS)
+        return false;
+    pl_sleep_ms(STEP_MS);
+    return true;
+}
+
 /* The store of a run lies beside the addresses of its processes. */
-static pl_status keep_by_home(const store_call *call, const char *object,
-                              const pl_buf *bytes)
+pl_status store_ask_homes(const store_call *call, pl_client **out)
 {
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
     pl_buf addresses[PL_HOMES_MAX] = {{0}};
     pl_status status = PL_OK;
     pl_parts parts;
+    *out = NULL;
     PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
     int n = parts.n > 0 ? parts.n : 1;
-    pl_join(above, call->folder, "..");
+    pl_path_above(above, call->folder);
     PL_RETURN_IF(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
         run_home_file(i, n, file);
         pl_join(path, above, file);
-        if (i > 0 && i >= parts.begun && !pl_path_exists(path))
+        if (i > 0 && i >= parts.begun && !pl_store_has_part(call->folder, i))
             n = i; /* a home that has not begun yet */
         else
             status = pl_read_file(path, &addresses[i]);
     }
     if (status == PL_OK)
-        status = ask_homes(addresses, n, object, bytes);
+        status = connect_homes(addresses, n, out);
     else
         status = pl_fail(PL_ERR_BUSY,
                          "another process holds the store %s, and %s does not say how "
@@ -206,25 +224,48 @@ static pl_status keep_by_home(const store_call *call, const char *object,
     return status;
 }
 
-/* Where the homes would look for it: by the table that home 1 has. */
+static pl_status keep_by_home(const store_call *call, const char *object,
+                              const pl_buf *bytes)
+{
+    pl_client *client = NULL;
+    pl_hash blob;
+    PL_RETURN_IF(store_ask_homes(call, &client));
+    pl_status status =
+        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
+    pl_client_destroy(&client);
+    return status;
+}
+
+pl_status store_placement(const char *folder, pl_places *out)
+{
+    char part[PL_PATH_MAX];
+    pl_store *first = NULL;
+    pl_parts parts;
+    *out = (pl_places){0};
+    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    if (parts.n == 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_store_open(pl_store_part(folder, 0, part), PL_STORE_READ, &first));
+    pl_status status = pl_places_of_store(first, true, out);
+    pl_store_close(&first);
+    if (out->n == 0)
+        pl_places_equal(out, parts.begun);
+    return status;
+}
+
 static pl_status find_part(const store_call *call, const char *object,
                            char part[PL_PATH_MAX])
 {
-    pl_store *first = NULL;
     pl_places places;
-    pl_parts parts;
-    PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
+    PL_RETURN_IF(store_placement(call->folder, &places));
     pl_copy_text(part, PL_PATH_MAX, call->folder);
-    if (parts.n == 0)
-        return PL_OK;
-    PL_RETURN_IF(
-        pl_store_open(pl_store_part(call->folder, 0, part), PL_STORE_READ, &first));
-    pl_status status = pl_places_of_store(first, true, &places);
-    pl_store_close(&first);
     if (places.n == 0)
-        pl_places_equal(&places, parts.begun);
-    pl_store_part(call->folder, pl_places_home(&places, object), part);
-    return status;
+        return PL_OK;
+    int owner = pl_store_part_of(call->store, object);
+    if (owner < 0)
+        owner = pl_places_home(&places, object);
+    pl_store_part(call->folder, owner, part);
+    return PL_OK;
 }
 
 /* No bytes: the tag goes. A home keeps an empty one, which counts as none. */
@@ -235,12 +276,16 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
     PL_RETURN_IF(find_part(call, object, part));
-    pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
-    if (status == PL_ERR_BUSY)
-        return keep_by_home(call, object, bytes);
-    if (status == PL_OK)
-        status = write_here(writer, object, bytes);
-    pl_store_close(&writer);
+    int64_t begun = pl_now_ms();
+    pl_status status;
+    do {
+        status = pl_store_open(part, PL_STORE_WRITE, &writer);
+        if (status == PL_OK)
+            status = write_here(writer, object, bytes);
+        else if (status == PL_ERR_BUSY)
+            status = keep_by_home(call, object, bytes);
+        pl_store_close(&writer);
+    } while (store_try_again(status, begun));
     return status;
 }
 

@@ -42,7 +42,7 @@ endfunction()
 if(PL_CUDA AND PL_NVCC)
   get_filename_component(toolkit ${PL_NVCC} REALPATH)
   get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
-  find_library(PL_CUDART cudart_static HINTS ${toolkit}/lib64
+  find_library(PL_CUDART cudart_static HINTS ${toolkit}/lib64 ${toolkit}/lib
     ${toolkit}/targets/x86_64-linux/lib ${toolkit}/targets/sbsa-linux/lib)
 endif()
 if(PL_CUDA AND PL_NVCC AND PL_CUDART)

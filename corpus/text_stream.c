@@ -149,8 +149,11 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    pl_buf_reserve(out, max);
-    la_ssize_t n = archive_read_data(stream->archive, out->data + out->len, max);
+    if (out->cap - out->len < max / 2) /* the rest of a small file fits beside it */
+        pl_buf_reserve(out, max);
+    size_t room = out->cap - out->len;
+    la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,
+                                     room < max ? room : max);
     if (n < 0)
         return stream_failed(stream);
     out->len += (size_t)n;

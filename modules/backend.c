@@ -22,19 +22,34 @@ static void cuda_backend_destroy(pl_backend **backend)
 }
 #endif
 
+static bool is_one_of(const char *name, const char *const names[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* int8 and fp8 are not for every backend; the rest they check themselves. */
 static pl_status check_precision(const pl_backend_options *options)
 {
-    static const char *const known[] = {"auto", "f32", "bf16", "int8"};
-    const char *precision = options->precision, *name = options->name;
-    const bool has_int8 = strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0;
-    if (precision && strcmp(precision, "int8") == 0 && !has_int8)
+    static const char *const known[] = {"auto", "f32", "bf16", "int8", "fp8"};
+    const char *precision = options->precision ? options->precision : "auto";
+    const char *name = options->name;
+    const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
+    if (!is_one_of(precision, known, sizeof known / sizeof known[0]))
+        return pl_fail(PL_ERR_CONFIG,
+                       "precision \"%s\" is none of auto, f32, bf16, int8, fp8",
+                       precision);
+    if (strcmp(precision, "int8") == 0 && is_ref)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the %s backend has no int8; choose backend cpu", name);
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (!precision || strcmp(precision, known[i]) == 0)
-            return PL_OK;
-    return pl_fail(PL_ERR_CONFIG, "precision \"%s\" is none of auto, f32, bf16, int8",
-                   precision);
+                       "the ref backend has no int8; choose backend cpu or cuda");
+    if (strcmp(precision, "fp8") == 0 && !is_cuda)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the %s backend has no fp8; choose backend cuda or precision "
+                       "bf16",
+                       name);
+    return PL_OK;
 }
 
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)

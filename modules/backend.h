@@ -17,6 +17,7 @@ struct pl_backend {
     char remark[512]; /* what it does otherwise than it should, and why; or "" */
     pl_type act;      /* type of pl_act */
     int n_threads;
+    uint64_t memory_bytes, memory_left_bytes; /* of a GPU as it was opened; else 0 */
     bool decode_only; /* weights of one byte: no training, no losses */
     void *self;       /* the backend's own state */
 };
@@ -30,7 +31,8 @@ typedef struct pl_backend_options {
     const char *name; /* "ref", "cpu", "cuda", "auto" (the best this machine has) */
     int n_threads;    /* >= 1; ignored by cuda */
     int device;       /* CUDA ordinal */
-    const char *precision; /* "auto", "f32", "bf16"; "int8": cpu, to decode only */
+    const char *precision; /* "auto", "f32", "bf16"; "int8": to decode only;
+                              "fp8": cuda */
     bool device_turns;     /* ordinals past the last device begin again at 0 */
 } pl_backend_options;
 

@@ -20,6 +20,8 @@ struct pl_decoder {
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
+    /* a step of n sequences, which a backend may note: [n] */
+    pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
 enum { LINE = 64 };
@@ -97,6 +99,8 @@ void pl_decoder_destroy(pl_decoder **decoder)
     pl_decoder *d = *decoder;
     if (!d)
         return;
+    for (int n = 0; n <= d->n_slots; n++)
+        d->m->ops->routine_destroy(d->m->be, &d->steps[n]);
     d->m->ops->release(d->m->be, d->block);
     pl_free(d->places);
     pl_free(d);
@@ -143,14 +147,19 @@ static void attend(pl_decoder *d, int block, int n, bool begins)
                                  s->n_kv_heads, s->head_size);
 }
 
-/* Runs n uploaded tokens, whose places are set. `begins`: they are the first ones of
- * one sequence. */
-static void run(pl_decoder *d, int n, bool begins)
+static void upload_places(pl_decoder *d, int n)
 {
-    pl_model *m = d->m;
+    const pl_model *m = d->m;
     size_t bytes = (size_t)n * sizeof *d->places;
     m->ops->upload(m->be, d->device_slots, d->places, bytes);
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
+}
+
+/* Runs n tokens that are uploaded with their places. `begins`: they are the first ones
+ * of one sequence. */
+static void run(pl_decoder *d, int n, bool begins)
+{
+    pl_model *m = d->m;
     model_forward_embed(m, n);
     for (int b = 0; b < m->shape->n_blocks; b++) {
         model_forward_qkv(m, b, n);
@@ -160,13 +169,18 @@ static void run(pl_decoder *d, int n, bool begins)
     model_forward_norm(m, n);
 }
 
-/* Logits of the rows from `row` on, to the host. */
-static pl_status read_logits(pl_decoder *d, int row, int n, float *logits)
+/* Of the rows from `row` on. */
+static void make_logits(pl_decoder *d, int row, int n)
 {
     pl_model *m = d->m;
     size_t at = (size_t)row * (size_t)m->shape->width;
     m->ops->logits(m->be, d->logits, model_act_at(m, m->acts.norm, at),
                    model_classifier(m), n, m->shape->vocab, m->shape->width);
+}
+
+static pl_status read_logits(pl_decoder *d, int n, float *logits)
+{
+    pl_model *m = d->m;
     m->ops->download(m->be, logits, d->logits,
                      (size_t)n * (size_t)m->shape->vocab * sizeof(float));
     return m->ops->sync(m->be);
@@ -209,8 +223,10 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
     PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
+    upload_places(d, n);
     run(d, n, d->length[slot] == 0);
-    PL_RETURN_IF(read_logits(d, n - 1, 1, logits));
+    make_logits(d, n - 1, 1);
+    PL_RETURN_IF(read_logits(d, 1, logits));
     d->length[slot] += n;
     return PL_OK;
 }
@@ -235,16 +251,30 @@ static pl_status check_step(const pl_decoder *d, const int32_t *slots, int n)
     return PL_OK;
 }
 
+typedef struct step_extent {
+    pl_decoder *d;
+    int n;
+} step_extent;
+
+static void work_step(void *context)
+{
+    const step_extent *step = context;
+    run(step->d, step->n, false);
+    make_logits(step->d, 0, step->n);
+}
+
 pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *tokens,
                           int n, float *logits)
 {
+    step_extent work = {d, n};
     int64_t n_targets;
     PL_RETURN_IF(check_step(d, slots, n));
     PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
     for (int i = 0; i < n; i++)
         set_place(d, i, slots[i], d->length[slots[i]]);
-    run(d, n, false);
-    PL_RETURN_IF(read_logits(d, 0, n, logits));
+    upload_places(d, n);
+    d->m->ops->perform(d->m->be, &d->steps[n], (uint64_t)n, work_step, &work);
+    PL_RETURN_IF(read_logits(d, n, logits));
     for (int i = 0; i < n; i++)
         d->length[slots[i]]++;
     return PL_OK;

@@ -29,6 +29,9 @@ typedef struct pl_model_plan {
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
+/* What precision fp8 adds to params_bytes: a byte for each element of the matrices that
+ * are multiplied in it, those whose extents are multiples of 16. */
+uint64_t pl_model_fp8_bytes(const pl_topology *topology);
 
 /* Borrows backend and topology until destroy. ERR_NOMEM with the plan. */
 PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,

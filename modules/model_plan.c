@@ -127,15 +127,26 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
 }
 
 /* bf16 backends keep a compute copy of every matrix. */
-static uint64_t copies_bytes(const pl_topology *topology, pl_type act)
+/* Elements of the matrices whose extents are multiples of `step`. */
+static uint64_t matrix_elements(const pl_topology *topology, int step)
 {
     uint64_t n = 0;
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        if (tensor->decay)
+        if (tensor->decay && tensor->rows % step == 0 && tensor->cols % step == 0)
             n += (uint64_t)tensor->rows * (uint64_t)tensor->cols;
     }
-    return act == PL_F32 ? 0 : n * pl_type_bytes(act);
+    return n;
+}
+
+static uint64_t copies_bytes(const pl_topology *topology, pl_type act)
+{
+    return act == PL_F32 ? 0 : matrix_elements(topology, 1) * pl_type_bytes(act);
+}
+
+uint64_t pl_model_fp8_bytes(const pl_topology *topology)
+{
+    return matrix_elements(topology, 16);
 }
 
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,

@@ -43,6 +43,9 @@ typedef struct pl_probe_report {
     double memory_rate;     /* bytes/s of the best stream: the limit of memory */
 } pl_probe_report;
 
+/* Initial parameters of a path whose levels have one expert each, made by all
+ * processors: those of pl_topology_init with seed 1. */
+PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
 /* Everything. Needs the memory of a training model and about as much again. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);

@@ -293,7 +293,7 @@ static pl_status make_buffers(probe_ops *x)
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
         PL_RETURN_IF(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    PL_RETURN_IF(device_floats(x, N, 0, 0, &x->rstd));
+    PL_RETURN_IF(device_floats(x, N, 1.0f, 14, &x->rstd)); /* a scale, too */
     PL_RETURN_IF(device_floats(x, N, 0, 0, &x->loss));
     PL_RETURN_IF(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
     return make_tokens(x);

@@ -14,15 +14,36 @@ uint64_t probe_train_params(const probe_train *train)
     return (uint64_t)pl_topology_path_params(train->topology);
 }
 
+typedef struct filling {
+    const pl_topology *topology;
+    float *params;
+} filling;
+
+static pl_status fill_tensor(void *context, size_t item, int thread)
+{
+    const filling *f = context;
+    const pl_tensor *tensor = pl_topology_tensor(f->topology, (int)item);
+    (void)thread;
+    pl_tensor_init(tensor, 1, f->params + tensor->offset);
+    return PL_OK;
+}
+
+/* A billion parameters take one processor more than a minute. */
+pl_status pl_probe_params(const pl_topology *topology, float *params)
+{
+    filling f = {topology, params};
+    return pl_parallel(pl_cpu_count(), (size_t)pl_topology_n_tensors(topology),
+                       fill_tensor, &f);
+}
+
 static pl_status load_params(probe_train *t)
 {
     float *params = NULL;
     const size_t bytes = pl_topology_path_params(t->topology) * sizeof *params;
     PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&params));
-    for (int s = 0; s < pl_topology_n_slots(t->topology); s++)
-        pl_topology_init(t->topology, s, 1,
-                         params + pl_topology_slot(t->topology, s)->offset);
-    const pl_status status = pl_model_load(t->model, params);
+    pl_status status = pl_probe_params(t->topology, params);
+    if (status == PL_OK)
+        status = pl_model_load(t->model, params);
     pl_free_aligned(params);
     return status;
 }

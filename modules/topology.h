@@ -103,6 +103,8 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module);
  * (seed, tensor name): the same for every expert of a slot, and for every topology
  * of the same shape. `params` has the slot's n_params floats. */
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
+/* The same of one tensor alone, [rows, cols]. */
+void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
 
 /* Forward+backward FLOPs of one token of one path at sequence length T (6 a
  * matmul parameter plus attention), and forward only (2). */

@@ -6,7 +6,7 @@
  */
 #include "modules/topology.h"
 
-static void fill_tensor(const pl_tensor *tensor, uint64_t seed, float *values)
+void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values)
 {
     size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
     uint64_t stream = pl_stream(tensor->name, 0, 0);
@@ -20,6 +20,6 @@ void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *para
     const pl_slot *s = pl_topology_slot(t, slot);
     for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
         const pl_tensor *tensor = pl_topology_tensor(t, i);
-        fill_tensor(tensor, seed, params + (tensor->offset - s->offset));
+        pl_tensor_init(tensor, seed, params + (tensor->offset - s->offset));
     }
 }

@@ -6,27 +6,31 @@
  * that it is one.) So a home or a worker may use either, and change between them.
  *
  *   pl_outer_merge          pl_accel_merge         one pass over memory, like there
+ *   pl_outer_apply          pl_accel_apply
  *   pl_gossip_apply_one     pl_accel_meet_one
  *   pl_gossip_apply_two     pl_accel_meet_two
+ *   pl_gossip_apply_views   pl_accel_meet_views
  *   pl_gossip_offer         pl_accel_offer
  *   pl_streaming_mix        pl_accel_mix
  *   pl_eager_update         pl_accel_eager_update
  *   pl_codec_encode_module  pl_accel_encode_module
  *   pl_codec_add            pl_accel_add
  *
+ * Homes and workers, whose vectors lie in the host's memory, use pl_accel_arith_open
+ * (outer/arith.h), which brings them there and back.
+ *
  * What a message needs beside its values (header, checksums, zstd, the walk along
- * indices, sketches) stays on the CPU: sections cross over, values do not.
+ * indices) stays on the CPU: sections cross over, values do not.
  *
  * Vectors are device memory, aligned to their elements, of the device that was opened;
- * pl_accel_alloc gives some. Operations run in order on one stream. One thread uses an
- * accelerator at a time. Every function may return ERR_DEVICE, also for what an earlier
+ * pl_accel_alloc gives some. Operations run in order on one stream. An accelerator is
+ * used and closed by the thread that opened it: which device is meant is known of each
+ * thread. Every function may return ERR_DEVICE, also for what an earlier
  * one started. A build without nvcc has the functions too: pl_accel_open says so.
  */
 #ifndef PL_OUTER_ACCEL_H
 #define PL_OUTER_ACCEL_H
-#include "outer/codec.h"
-#include "outer/gossip.h"
-#include "outer/step.h"
+#include "outer/arith.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -38,6 +42,9 @@ typedef struct pl_accel pl_accel;
  * older than compute capability 8.0; ERR_CONFIG: no such ordinal. */
 PL_MUST_CHECK pl_status pl_accel_open(int ordinal, void *stream, pl_accel **out);
 void pl_accel_close(pl_accel **accel);
+/* Whether it could be opened, without taking memory of it. Errors as of open. */
+PL_MUST_CHECK pl_status pl_accel_check(int ordinal);
+int pl_accel_count(void); /* of devices that the driver lists; 0 without one */
 const char *pl_accel_name(const pl_accel *accel); /* of the device */
 
 /* ---- memory ---- */
@@ -53,6 +60,8 @@ PL_MUST_CHECK pl_status pl_accel_upload(pl_accel *accel, void *device, const voi
 PL_MUST_CHECK pl_status pl_accel_download(pl_accel *accel, void *host,
                                           const void *device, size_t bytes);
 PL_MUST_CHECK pl_status pl_accel_sync(pl_accel *accel);
+/* Starts to clear n values, and does not wait. */
+PL_MUST_CHECK pl_status pl_accel_clear(pl_accel *accel, float *values, size_t n);
 
 /* ---- steps ---- */
 
@@ -63,7 +72,16 @@ PL_MUST_CHECK pl_status pl_accel_merge(pl_accel *accel, const pl_outer_step *ste
                                        const pl_update_list *updates,
                                        pl_outer_report *report);
 
+/* The same for a mean that exists. */
+PL_MUST_CHECK pl_status pl_accel_apply(pl_accel *accel, const pl_outer_step *step,
+                                       pl_outer_state *state, const float *mean,
+                                       size_t n, pl_outer_report *report);
+
 /* These start and do not wait. */
+/* mean = factor (mean + (params - origin)), as pl_arith_merge says. */
+PL_MUST_CHECK pl_status pl_accel_correct(pl_accel *accel, float *mean,
+                                         const float *params, const float *origin,
+                                         float factor, size_t n);
 PL_MUST_CHECK pl_status pl_accel_meet_one(pl_accel *accel, const pl_gossip_step *step,
                                           float *params, float *velocity,
                                           const float *own, const float *mate,
@@ -73,6 +91,10 @@ PL_MUST_CHECK pl_status pl_accel_meet_two(pl_accel *accel, const pl_gossip_step 
                                           const float *own_update,
                                           const float *mate_params,
                                           const float *mate_update, size_t n);
+PL_MUST_CHECK pl_status pl_accel_meet_views(pl_accel *accel, const pl_gossip_step *step,
+                                            float *params, float *velocity,
+                                            const pl_gossip_view *own,
+                                            const pl_gossip_view *mate, size_t n);
 PL_MUST_CHECK pl_status pl_accel_offer(pl_accel *accel, const float *params,
                                        const float *update, double share, size_t n,
                                        float *out);
@@ -94,9 +116,24 @@ PL_MUST_CHECK pl_status pl_accel_encode_module(pl_accel *accel,
                                                const float *update, float *residual,
                                                pl_buf *out);
 
-/* sum [n] is device memory and not NULL: to validate alone, use pl_codec_add. */
+/* sum [n] is device memory; NULL: validation only. */
 PL_MUST_CHECK pl_status pl_accel_add(pl_accel *accel, const void *data, uint64_t bytes,
                                      size_t n, float weight, float *sum, double *norm);
+
+/* ---- for vectors of the host's memory ---- */
+
+typedef struct pl_accel_options {
+    int device;    /* ordinal */
+    bool turns;    /* counted round where there are fewer */
+    bool optional; /* what the device fails at is done on the CPU, with a line in the
+                      log: the bytes are the same. Else it is an error. */
+} pl_accel_options;
+
+/* A thread of its own has the device; any thread may use the table. Errors as of
+ * pl_accel_open. */
+PL_MUST_CHECK pl_status pl_accel_arith_open(const pl_accel_options *options,
+                                            pl_arith **out);
+void pl_accel_arith_close(pl_arith **arith); /* NULL is allowed */
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,17 @@ pl_status pl_accel_open(int ordinal, void *stream, pl_accel **out)
     return absent();
 }
 
+pl_status pl_accel_check(int ordinal)
+{
+    (void)ordinal;
+    return absent();
+}
+
+int pl_accel_count(void)
+{
+    return 0;
+}
+
 void pl_accel_close(pl_accel **accel)
 {
     *accel = NULL;
@@ -54,6 +65,36 @@ pl_status pl_accel_download(pl_accel *accel, void *host, const void *device,
 pl_status pl_accel_sync(pl_accel *accel)
 {
     (void)accel;
+    return absent();
+}
+
+pl_status pl_accel_clear(pl_accel *accel, float *values, size_t n)
+{
+    (void)accel, (void)values, (void)n;
+    return absent();
+}
+
+pl_status pl_accel_apply(pl_accel *accel, const pl_outer_step *step,
+                         pl_outer_state *state, const float *mean, size_t n,
+                         pl_outer_report *report)
+{
+    (void)accel, (void)step, (void)state, (void)mean, (void)n, (void)report;
+    return absent();
+}
+
+pl_status pl_accel_correct(pl_accel *accel, float *mean, const float *params,
+                           const float *origin, float factor, size_t n)
+{
+    (void)accel, (void)mean, (void)params, (void)origin, (void)factor, (void)n;
+    return absent();
+}
+
+pl_status pl_accel_meet_views(pl_accel *accel, const pl_gossip_step *step,
+                              float *params, float *velocity, const pl_gossip_view *own,
+                              const pl_gossip_view *mate, size_t n)
+{
+    (void)accel, (void)step, (void)params, (void)velocity, (void)own, (void)mate,
+        (void)n;
     return absent();
 }
 

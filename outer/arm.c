@@ -28,7 +28,8 @@ enum {
     TAG_CODEC_INT,   /* repeated: codec of each role, selector, value bits, entropy, k,
                         small */
     TAG_CODEC_REAL,  /* repeated: beta, cells */
-    TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local */
+    TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local; if others are not f32: of
+                        residuals, and 3 is i8; of own parameters, and 4 is f24 */
     TAG_DOWN,        /* of versions: codec, entropy; none: f32 */
     TAG_SHARD = 50,  /* repeated, by path */
     TAG_WEIGHT
@@ -127,6 +128,10 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
     encode_method(outer, out);
     encode_codec(&outer->codec, out);
     put_int(out, TAG_STATE, (int)outer->state);
+    if (outer->residual != PL_STATE_F32 || outer->own != PL_STATE_F32) {
+        put_int(out, TAG_STATE, (int)outer->residual);
+        put_int(out, TAG_STATE, (int)outer->own);
+    }
     if (outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32) {
         put_int(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
         put_int(out, TAG_DOWN, outer->down.entropy);
@@ -256,6 +261,26 @@ static pl_status decode_down(pl_reader *r, pl_codec_options *down)
     return PL_OK;
 }
 
+static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
+{
+    int kind = get_choice(r, TAG_STATE, i, PL_STATE_COUNT);
+    if (!(allowed >> kind & 1) && r->status == PL_OK)
+        r->status = pl_fail(PL_ERR_PROTO, "%s: a path's state has no kind %d there",
+                            r->what, kind);
+    return (pl_state_kind)kind;
+}
+
+static void decode_state(pl_reader *r, pl_outer *outer)
+{
+    enum { F32 = 1 << PL_STATE_F32, BF16 = 1 << PL_STATE_BF16 };
+    outer->state = get_kind(r, 0, F32 | BF16 | 1 << PL_STATE_LOCAL);
+    outer->residual = outer->own = PL_STATE_F32;
+    if (pl_field_count(r, TAG_STATE) < 2)
+        return;
+    outer->residual = get_kind(r, 1, F32 | BF16 | 1 << PL_STATE_I8);
+    outer->own = get_kind(r, 2, F32 | BF16 | 1 << PL_STATE_F24);
+}
+
 static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
 {
     int *ints[] = {&in->batch,  &in->context, &in->tau,
@@ -279,7 +304,7 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
-    outer->state = (pl_state_kind)get_choice(r, TAG_STATE, 0, PL_STATE_COUNT);
+    decode_state(r, outer);
     return decode_down(r, &outer->down);
 }
 

@@ -29,12 +29,15 @@ typedef enum pl_class {
     PL_CLASS_COUNT
 } pl_class;
 
-/* AdamW's moments between the phases of a path. */
+/* A vector that a path keeps between its phases. What rounds is done at the end of each
+ * phase, by every worker alike. */
 typedef enum pl_state_kind {
-    PL_STATE_F32,   /* travel as they are */
-    PL_STATE_BF16,  /* rounded at the end of each phase, by every worker alike */
-    PL_STATE_LOCAL, /* stay with the worker; fresh ones when the path changes hands:
+    PL_STATE_F32,   /* travels as it is */
+    PL_STATE_BF16,  /* rounded to 2 bytes */
+    PL_STATE_LOCAL, /* stays with the worker; fresh ones when the path changes hands:
                        what comes out then depends on who trained what */
+    PL_STATE_I8,    /* rounded to 8 bits on a power of two for each 256 */
+    PL_STATE_F24,   /* rounded to 3 bytes: fp32 without the last 8 bits */
     PL_STATE_COUNT
 } pl_state_kind;
 
@@ -71,8 +74,10 @@ typedef struct pl_outer {
     pl_codec_options codec; /* of updates */
     char codec_name[16];    /* as it was asked for */
     pl_codec_options down;  /* of versions (outer/change.h); f32 or 0: they go whole */
-    pl_state_kind state;
-    bool feedback; /* what a lossy codec drops is added to the next update */
+    pl_state_kind state;    /* of AdamW's moments: f32, bf16 or local */
+    pl_state_kind residual; /* of what codecs left out: f32, bf16 or i8 */
+    pl_state_kind own;      /* of streaming's own parameters: f32, f24 or bf16 */
+    bool feedback;          /* what a lossy codec drops is added to the next update */
 } pl_outer;
 
 typedef struct pl_arm {

@@ -1,4 +1,9 @@
 #include "outer/audit_row.h"
+#include "outer/codec.h"
+#include "outer/rounds.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 static const char *const verdicts[PL_VERDICT_COUNT] = {
     [PL_VERDICT_OPEN] = "open",       [PL_VERDICT_AGREED] = "agreed",
@@ -46,6 +51,27 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
+/* Whole numbers of 64 bits are no JSON numbers. */
+static void set_likeness(pl_json *o, const pl_audit *audit)
+{
+    char text[2 * sizeof audit->moments + 1] = "", seed[17];
+    const uint8_t *bytes = (const uint8_t *)audit->moments;
+    snprintf(seed, sizeof seed, "%016llx", (unsigned long long)audit->seed);
+    pl_json_set_text(o, "seed", seed);
+    for (size_t i = 0; i < sizeof audit->moments; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    if (audit->verdict == PL_VERDICT_OPEN)
+        pl_json_set_text(o, "moments", text);
+}
+
+static void set_apart(pl_json *o, const pl_audit_result *r, int n)
+{
+    pl_json *list = pl_json_array();
+    for (int i = 0; i < n; i++)
+        pl_json_push(list, pl_json_make_real(r->apart[i]));
+    pl_json_set(o, "apart", list);
+}
+
 void pl_audit_write(const pl_audit *audit, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *results = pl_json_array();
@@ -58,12 +84,18 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
         pl_json_set_text(o, "odd", audit->results[audit->odd].worker);
     if (audit->reason[0])
         pl_json_set_text(o, "reason", audit->reason);
+    if (audit->seed)
+        set_likeness(o, audit);
+    if (audit->tolerance > 0)
+        pl_json_set_real(o, "tolerance", audit->tolerance);
     for (int i = 0; i < audit->n; i++) {
         const pl_audit_result *r = &audit->results[i];
         pl_json *one = pl_json_object();
         pl_json_set_text(one, "worker", r->worker);
         pl_json_set_text(one, "device", r->device);
         set_hash(one, "digest", &r->digest);
+        if (i > 0)
+            set_apart(one, r, i);
         pl_json_push(results, one);
     }
     pl_json_set(o, "results", results);
@@ -85,6 +117,43 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
+/* As a row without likeness has it: equal bytes or others. */
+static bool get_apart(const pl_json *one, pl_audit *out, int k)
+{
+    const pl_json *list = pl_json_get(one, "apart");
+    pl_audit_result *r = &out->results[k];
+    if (pl_json_count(list) > (size_t)k)
+        return false;
+    for (int i = 0; i < k; i++) {
+        r->apart[i] = pl_hash_equal(&out->results[i].digest, &r->digest) ? 0 : -1;
+        const pl_json *value = pl_json_at(list, (size_t)i);
+        if (value && (!pl_json_number(value, &r->apart[i]) || !isfinite(r->apart[i])))
+            return false;
+    }
+    return true;
+}
+
+static bool get_likeness(const pl_json *o, pl_audit *out)
+{
+    const char *seed = pl_json_text(pl_json_get(o, "seed"), NULL);
+    const char *text = pl_json_text(pl_json_get(o, "moments"), NULL);
+    uint8_t *bytes = (uint8_t *)out->moments;
+    char digits[3] = "", *end;
+    (void)pl_json_number(pl_json_get(o, "tolerance"), &out->tolerance);
+    if (!seed)
+        return true;
+    out->seed = strtoull(seed, &end, 16);
+    if (strlen(seed) != 16 || *end || (text && strlen(text) != 2 * sizeof out->moments))
+        return false;
+    for (size_t i = 0; text && i < sizeof out->moments; i++) {
+        memcpy(digits, text + 2 * i, 2);
+        bytes[i] = (uint8_t)strtoul(digits, &end, 16);
+        if (end != digits + 2)
+            return false;
+    }
+    return true;
+}
+
 static bool get_results(const pl_json *o, pl_audit *out)
 {
     const pl_json *list = pl_json_get(o, "results");
@@ -96,7 +165,7 @@ static bool get_results(const pl_json *o, pl_audit *out)
         pl_audit_result *r = &out->results[out->n];
         if (!get_text(one, "worker", r->worker, sizeof r->worker) ||
             !get_text(one, "device", r->device, sizeof r->device) ||
-            !get_hash(one, "digest", &r->digest))
+            !get_hash(one, "digest", &r->digest) || !get_apart(one, out, out->n))
             return false;
     }
     return true;
@@ -127,28 +196,96 @@ pl_status pl_audit_read(const char *text, pl_audit *out)
                 pl_json_int(pl_json_get(o, "phase"), &out->phase) && out->phase >= 0 &&
                 get_hash(o, "before", &out->before) &&
                 get_hash(o, "after", &out->after) && get_results(o, out) &&
-                get_verdict(o, out);
+                get_verdict(o, out) && get_likeness(o, out);
     (void)get_text(o, "reason", out->reason, sizeof out->reason);
     pl_json_destroy(&o);
     return good ? PL_OK : pl_fail(PL_ERR_DATA, "a row is not that of an audit");
 }
 
 /* ---- the verdict ---- */
-static bool agree(const pl_audit *audit, int i, int k)
+bool pl_audit_agree(const pl_audit *audit, int i, int k)
 {
-    return pl_hash_equal(&audit->results[i].digest, &audit->results[k].digest);
+    double apart = audit->results[k].apart[i];
+    return apart >= 0 && apart <= audit->tolerance;
 }
 
-void pl_audit_judge(pl_audit *audit, const pl_audit_result *result)
+void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance)
 {
     if (audit->verdict != PL_VERDICT_OPEN || audit->n >= PL_AUDIT_RESULTS)
         return;
+    for (int i = 0; i < audit->n; i++)
+        if (result->apart[i] > 0)
+            audit->tolerance = tolerance;
     audit->results[audit->n++] = *result;
-    if (audit->n == 2 && agree(audit, 0, 1))
+    if (audit->n == 2 && pl_audit_agree(audit, 0, 1))
         audit->verdict = PL_VERDICT_AGREED;
     if (audit->n < PL_AUDIT_RESULTS)
         return;
-    bool first = agree(audit, 0, 2), second = agree(audit, 1, 2);
-    audit->verdict = first || second ? PL_VERDICT_SETTLED : PL_VERDICT_UNDECIDED;
-    audit->odd = first ? 1 : 0;
+    bool first = pl_audit_agree(audit, 0, 2), second = pl_audit_agree(audit, 1, 2);
+    audit->verdict = first != second ? PL_VERDICT_SETTLED : PL_VERDICT_UNDECIDED;
+    audit->odd = first && !second ? 1 : 0;
+}
+
+/* ---- what is compared across kinds ---- */
+int pl_audit_parts(const pl_topology *topology)
+{
+    return pl_topology_n_slots(topology) + PL_AUDIT_MOMENTS;
+}
+
+pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed,
+                          const void *data, uint64_t bytes, pl_likeness *out)
+{
+    int slot = pl_topology_module_slot(topology, module);
+    size_t n = pl_topology_slot(topology, slot)->n_params;
+    pl_codec_info info;
+    double norm = 0;
+    float *update = NULL;
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(pl_codec_inspect(data, bytes, n, &info));
+    if (info.contributors != 1)
+        return pl_fail(PL_ERR_UNSUPPORTED, "an update was added to %d others",
+                       info.contributors - 1);
+    PL_RETURN_IF(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
+    memset(update, 0, n * sizeof *update);
+    pl_status status = pl_codec_add(data, bytes, n, 1.0f, update, &norm);
+    if (status == PL_OK)
+        pl_likeness_of(seed, (uint64_t)slot, update, n, out);
+    pl_free_aligned(update);
+    return status;
+}
+
+/* Moment v's numbers, which lie in the state as bf16 or f32. */
+static void read_moment(const pl_arm *arm, const uint8_t *data, size_t n, int v,
+                        float *out)
+{
+    size_t first = (size_t)v * n;
+    if (arm->outer.state == PL_STATE_F32)
+        memcpy(out, data + first * sizeof *out, n * sizeof *out);
+    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, data + (first + i) * sizeof half, sizeof half);
+        out[i] = pl_bf16_to_float(half);
+    }
+}
+
+pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
+                           uint64_t seed, const void *data, uint64_t bytes,
+                           pl_likeness out[PL_AUDIT_MOMENTS])
+{
+    size_t n = pl_topology_path_params(topology);
+    float *moment = NULL;
+    memset(out, 0, PL_AUDIT_MOMENTS * sizeof *out);
+    if (arm->outer.state == PL_STATE_LOCAL)
+        return PL_OK;
+    if (bytes != pl_path_state_bytes(arm, n))
+        return pl_fail(PL_ERR_DATA, "a path's state has %llu bytes",
+                       (unsigned long long)bytes);
+    PL_RETURN_IF(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
+    for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {
+        read_moment(arm, data, n, v, moment);
+        pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment, n,
+                       &out[v]);
+    }
+    pl_free_aligned(moment);
+    return PL_OK;
 }

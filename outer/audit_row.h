@@ -4,20 +4,28 @@
  * path makes the row in the commit that ends the phase, and keeps the path's state from
  * before it, which the second worker begins with. The row is closed by a verdict:
  *
- *   agreed      the second made the same bytes
- *   settled     it did not, and a third made those of one of them: the other is odd
- *   undecided   three workers, three results
+ *   agreed      the second made the same
+ *   settled     it did not, and a third made what one of them did: the other is odd
+ *   undecided   three workers, three results; or the third is like both
  *   void        it could not be done: `reason`
+ *
+ * On devices of one kind (equal text) the same means equal bytes. Kinds round
+ * otherwise, so across them it means: in no module is the distance (outer/likeness.h)
+ * above the hub's tolerance, and in neither moment above twice that, for moments are of
+ * the last few steps alone. A lie smaller than that passes there.
  *
  * Until then it is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON in them;
  * open or not they stay. The state before lies as an object of the row's name, until
  * the row is closed.
  *
  * A result's digest is hash "audit" over the blob hash of the task's update of each
- * slot that sends in this phase, in their order, and that of the state after it. */
+ * slot that sends in this phase, in their order, and that of the state after it. Its
+ * likeness is that of the same updates, decoded, and of the two moments of the state
+ * after it; `seed` is drawn when the first result can change no more. */
 #ifndef PL_OUTER_AUDIT_ROW_H
 #define PL_OUTER_AUDIT_ROW_H
 #include "outer/arm.h"
+#include "outer/likeness.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +33,8 @@ extern "C" {
 
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
-enum { PL_AUDIT_RESULTS = 3, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 4096 };
+enum { PL_AUDIT_RESULTS = 3, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 12288 };
+enum { PL_AUDIT_MOMENTS = 2 }; /* m and v */
 
 typedef enum pl_verdict {
     PL_VERDICT_OPEN,
@@ -39,6 +48,9 @@ typedef enum pl_verdict {
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_hash digest; /* none: the first one's is not known yet */
+    /* From each result before it: 0 the same bytes, above it the distance between
+     * kinds; below it other bytes, which nothing excuses. */
+    double apart[PL_AUDIT_RESULTS - 1];
 } pl_audit_result;
 
 typedef struct pl_audit {
@@ -50,6 +62,9 @@ typedef struct pl_audit {
     int n;   /* results; the first is what counts in versions */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
+    uint64_t seed; /* of likenesses; 0: only equal kinds can be compared */
+    pl_likeness moments[PL_AUDIT_MOMENTS]; /* of `after`; all zero once it is closed */
+    double tolerance; /* that the verdict stands on; 0: on hashes */
 } pl_audit;
 
 /* Whether tasks of this arm can be done again later: they need nothing that is gone by
@@ -66,8 +81,26 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: it is no such row. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
 
-/* Takes a result in: the first has n = 1. Closes the row where that decides it. */
-void pl_audit_judge(pl_audit *audit, const pl_audit_result *result);
+/* Takes a result in, with `apart` from those before: the first has n = 1. Closes the
+ * row where that decides it. Distances up to the tolerance are the same; 0: none are.
+ */
+void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
+/* Whether result k is the same as the earlier result i, under the row's tolerance. */
+bool pl_audit_agree(const pl_audit *audit, int i, int k);
+
+/* What of a task is compared across kinds. Parts are numbered: slot after slot, then
+ * the moments behind them. */
+int pl_audit_parts(const pl_topology *topology);
+/* Of an update as it travels. ERR_UNSUPPORTED: it is a sum of several. ERR_DATA. */
+PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
+                                        uint64_t seed, const void *data, uint64_t bytes,
+                                        pl_likeness *out);
+/* Of a path's state as it travels; `bytes` as pl_path_state_bytes. All zero if moments
+ * do not travel. */
+PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
+                                         uint64_t seed, const void *data,
+                                         uint64_t bytes,
+                                         pl_likeness out[PL_AUDIT_MOMENTS]);
 
 #ifdef __cplusplus
 }

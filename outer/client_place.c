@@ -2,6 +2,7 @@
  * whose it is; that is remembered, so a table that is old costs a question, never a
  * wrong answer. */
 #include "outer/client_parts.h"
+#include "outer/move.h"
 
 int client_home_of(const pl_client *c, const char *name)
 {
@@ -42,6 +43,31 @@ pl_status client_learn(pl_client *c, const pl_message *moved)
     if (!c->sockets[home])
         PL_RETURN_IF(meet_home(c, (int)home, address));
     pl_name_table_put(c->moved, name, (int)home);
+    return PL_OK;
+}
+
+static pl_status hold_home(pl_client *c, int home, int64_t ms, uint64_t *sequence)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_HOLD);
+    pl_message_init(&a, 0);
+    pl_put_u64(&q.body, PL_TAG_TTL_MS, (uint64_t)ms);
+    pl_status status = client_ask(c, c->sockets[home], &q, &a);
+    pl_reader_open(&r, "OK", a.body.data, a.body.len);
+    if (status == PL_OK) {
+        *sequence = pl_get_u64(&r, PL_TAG_SEQUENCE, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
+{
+    for (int i = 0; i < c->n_homes; i++)
+        PL_RETURN_IF(hold_home(c, i, ms, &sequences[i]));
     return PL_OK;
 }
 

@@ -108,6 +108,8 @@ PL_MUST_CHECK pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
 /* Whether anything is lost, that is, whether a residual is worth keeping. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
+/* Whether so much is lost that a residual pays (codec.feedback auto). */
+bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 /* "exact", "sidco", "tagc"; ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_codec_selector(const char *name, uint8_t *out);

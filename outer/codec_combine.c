@@ -293,9 +293,8 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* The sum of all, in turn in one of two buffers. */
-static pl_status combine_all(const pl_codec_message *messages, int n_messages,
-                             pl_buf sums[2], pl_codec_message *out)
+pl_status codec_combine_all(const pl_codec_message *messages, int n_messages,
+                            pl_buf sums[2], pl_codec_message *out)
 {
     *out = messages[0];
     for (int i = 1; i < n_messages; i++) {
@@ -315,7 +314,7 @@ static pl_status decode_total(const pl_codec_message *messages, int n_messages,
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     double norm = 0;
-    pl_status status = combine_all(messages, n_messages, sums, &sum);
+    pl_status status = codec_combine_all(messages, n_messages, sums, &sum);
     if (status == PL_OK)
         status = pl_codec_add(sum.data, sum.bytes, n, 1.0f, total, &norm);
     pl_buf_destroy(&sums[0]);
@@ -330,8 +329,7 @@ static pl_status decode_total(const pl_codec_message *messages, int n_messages,
 }
 
 /* A message that wants a weight would be added with the wrong one. */
-static pl_status check_messages(const pl_codec_message *messages, int n_messages,
-                                size_t n)
+pl_status codec_check_sums(const pl_codec_message *messages, int n_messages, size_t n)
 {
     pl_codec_info info;
     if (n_messages < 1)
@@ -362,7 +360,7 @@ pl_status pl_codec_add_all(const pl_codec_message *messages, int n_messages, siz
     float *total = NULL;
     pl_status status = PL_OK;
     *norm = 0;
-    PL_RETURN_IF(check_messages(messages, n_messages, n));
+    PL_RETURN_IF(codec_check_sums(messages, n_messages, n));
     PL_RETURN_IF(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
     PL_TRY(decode_total(messages, n_messages, n, total));

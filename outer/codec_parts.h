@@ -119,6 +119,13 @@ bool codec_reader_next(codec_reader *r, codec_stretch *s);
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
+/* ---- codec_combine.c ---- */
+/* That there are messages, all of them homomorphic. */
+pl_status codec_check_sums(const pl_codec_message *messages, int n_messages, size_t n);
+/* The sum of all, in one of the two buffers. */
+pl_status codec_combine_all(const pl_codec_message *messages, int n_messages,
+                            pl_buf sums[2], pl_codec_message *out);
+
 /* ---- codec.c ---- */
 /* Encoding one stretch. Values come as a = weight * update + beta * residual. */
 typedef struct codec_job {
@@ -242,6 +249,21 @@ typedef struct codec_choice {
 } codec_choice;
 /* For the whole stretch; only for selectors that are not exact. */
 pl_status select_stretch(const codec_job *job, codec_choice *out);
+/* The same where the values lie elsewhere: passes over all of them. */
+enum { SELECT_BINS = 1 << 16 };
+typedef struct select_tail {
+    double sum; /* of |a| above a threshold */
+    uint64_t count;
+} select_tail;
+typedef struct select_passes {
+    pl_status (*check)(const codec_job *job); /* finite? */
+    pl_status (*tail)(const codec_job *job, float threshold, select_tail *out);
+    /* Counts |a| by the upper 16 of 31 bits, or if `upper` is not negative the lower 15
+     * of those in that bin. Bin 0 may hold anything. */
+    pl_status (*bins)(const codec_job *job, int upper, uint64_t *bins);
+} select_passes;
+pl_status select_stretch_by(const codec_job *job, const select_passes *passes,
+                            codec_choice *out);
 /* The k largest of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
 /* Indices kept of a tile in rising order; zeros never are. Takes from choice->ties. */

@@ -98,6 +98,14 @@ bool pl_codec_is_lossy(const pl_codec_options *options)
     return false;
 }
 
+bool pl_codec_drops_much(const pl_codec_options *o)
+{
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_TOPK)
+            return true;
+    return pl_codec_is_homomorphic(o);
+}
+
 /* A message is added without decoding as a whole or not at all. */
 static pl_status check_roles(const pl_codec_options *o)
 {

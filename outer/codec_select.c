@@ -97,15 +97,10 @@ size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
 }
 
 /* ---- one threshold for a stretch ---- */
-typedef struct tail {
-    double sum;
-    uint64_t count;
-} tail; /* of |a| above a threshold */
-
 /* Compared as bits: of positive floats they have the same order, and vectors of them
  * need no care for NaN. */
 CODEC_WIDE static void add_tail(const float *restrict a, int32_t threshold,
-                                tail *restrict out)
+                                select_tail *restrict out)
 {
     enum { LANES = 16 };
     double lanes[LANES] = {0};
@@ -123,14 +118,14 @@ CODEC_WIDE static void add_tail(const float *restrict a, int32_t threshold,
     out->count += (uint64_t)count;
 }
 
-static tail measure_tail(const codec_job *job, float threshold)
+static pl_status measure_tail(const codec_job *job, float threshold, select_tail *out)
 {
     float tile[TILE];
-    tail t = {0, 0};
     int32_t bits = magnitude(threshold);
+    *out = (select_tail){0, 0};
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        add_tail(job_tile(job, i, tile), bits, &t);
-    return t;
+        add_tail(job_tile(job, i, tile), bits, out);
+    return PL_OK;
 }
 
 /* ln x for x >= 1, by + - * / alone: with x = m 2^e and s = (m-1)/(m+1),
@@ -145,21 +140,25 @@ static double natural_log(double x)
 }
 
 /* Aims a little below the budget, so that the last stage need not hit it. */
-static float sidco_threshold(const codec_job *job, uint64_t budget)
+static pl_status sidco_threshold(const codec_job *job, const select_passes *passes,
+                                 uint64_t budget, float *out)
 {
     enum { STAGES = 8 };
     double eta = 0, aim = 0.9 * (double)budget;
     for (int stage = 0; stage < STAGES; stage++) {
-        tail t = measure_tail(job, (float)eta);
+        select_tail t;
+        PL_RETURN_IF(passes->tail(job, (float)eta, &t));
         if (t.count <= budget)
             break;
         double mean = t.sum / (double)t.count, ratio = (double)t.count / aim;
         eta += (mean - eta) * natural_log(ratio < 4 ? ratio : 4);
     }
-    return (float)eta;
+    *out = (float)eta;
+    return PL_OK;
 }
 
-static float tagc_threshold(const codec_job *job, uint64_t budget)
+static pl_status tagc_threshold(const codec_job *job, const select_passes *passes,
+                                uint64_t budget, float *out)
 {
     static const float thresholds[25] = {
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
@@ -168,57 +167,63 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
     int low = 0, high = 24; /* the first that fits lies in low..high, or is the last */
     while (low < high) {
         int middle = (low + high) / 2;
-        if (measure_tail(job, thresholds[middle]).count <= budget)
+        select_tail t;
+        PL_RETURN_IF(passes->tail(job, thresholds[middle], &t));
+        if (t.count <= budget)
             high = middle;
         else
             low = middle + 1;
     }
-    return thresholds[low];
+    *out = thresholds[low];
+    return PL_OK;
 }
 
 /* The budget-th largest |a|, exactly: a histogram of the upper 16 bits, then one of the
  * lower 15 within the bin where it lies. */
-typedef struct histogram {
-    uint64_t bins[1 << 16];
-} histogram;
-
-static void count_bins(const codec_job *job, histogram *h, int upper)
+static pl_status count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
-    memset(h, 0, sizeof *h);
+    memset(bins, 0, SELECT_BINS * sizeof *bins);
     for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         const float *a = job_tile(job, i, tile);
         size_t n = job_tile_length(job, i);
         for (size_t j = 0; j < n; j++) {
             int32_t m = magnitude(a[j]);
             if (upper < 0)
-                h->bins[m >> 15]++;
+                bins[m >> 15]++;
             else if (m >> 15 == upper)
-                h->bins[m & 0x7fff]++;
+                bins[m & 0x7fff]++;
         }
     }
+    return PL_OK;
 }
 
-/* The bin that holds the one after `*left` larger ones; takes those off. */
-static int find_bin(const histogram *h, uint64_t *left)
+/* The bin that holds the one after `*left` larger ones; takes those off. What bin 0
+ * counts is never read. */
+static int find_bin(const uint64_t *bins, uint64_t *left)
 {
-    int bin = (1 << 16) - 1;
-    while (bin > 0 && h->bins[bin] < *left)
-        *left -= h->bins[bin--];
+    int bin = SELECT_BINS - 1;
+    while (bin > 0 && bins[bin] < *left)
+        *left -= bins[bin--];
     return bin;
 }
 
-static codec_choice exact_threshold(const codec_job *job, uint64_t budget)
+static pl_status exact_threshold(const codec_job *job, const select_passes *passes,
+                                 uint64_t budget, codec_choice *out)
 {
-    histogram *h = pl_alloc(sizeof *h);
-    uint64_t left = budget;
-    count_bins(job, h, -1);
-    int upper = find_bin(h, &left);
-    count_bins(job, h, upper);
-    int lower = find_bin(h, &left);
-    pl_free(h);
+    uint64_t *bins = pl_alloc(SELECT_BINS * sizeof *bins), left = budget;
+    int upper = 0, lower = 0;
+    pl_status status = passes->bins(job, -1, bins);
+    if (status == PL_OK) {
+        upper = find_bin(bins, &left);
+        status = passes->bins(job, upper, bins);
+    }
+    if (status == PL_OK)
+        lower = find_bin(bins, &left);
+    pl_free(bins);
     uint32_t above = (uint32_t)upper << 15 | (uint32_t)lower;
-    return (codec_choice){above, above ? (size_t)left : 0};
+    *out = (codec_choice){above, above ? (size_t)left : 0};
+    return status;
 }
 
 static pl_status check_finite(const codec_job *job)
@@ -229,16 +234,26 @@ static pl_status check_finite(const codec_job *job)
     return PL_OK;
 }
 
-pl_status select_stretch(const codec_job *job, codec_choice *out)
+pl_status select_stretch_by(const codec_job *job, const select_passes *passes,
+                            codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
-    PL_RETURN_IF(check_finite(job));
-    float threshold = job->options->selector == PL_SELECT_SIDCO
-                          ? sidco_threshold(job, budget)
-                          : tagc_threshold(job, budget);
+    float threshold = 0;
+    select_tail kept;
+    PL_RETURN_IF(passes->check(job));
+    if (job->options->selector == PL_SELECT_SIDCO)
+        PL_RETURN_IF(sidco_threshold(job, passes, budget, &threshold));
+    else
+        PL_RETURN_IF(tagc_threshold(job, passes, budget, &threshold));
     *out = (codec_choice){codec_float_bits(threshold), 0};
-    uint64_t kept = measure_tail(job, threshold).count;
-    if (kept > budget || 2 * kept < budget)
-        *out = exact_threshold(job, budget);
-    return PL_OK;
+    PL_RETURN_IF(passes->tail(job, threshold, &kept));
+    if (kept.count <= budget && 2 * kept.count >= budget)
+        return PL_OK;
+    return exact_threshold(job, passes, budget, out);
+}
+
+pl_status select_stretch(const codec_job *job, codec_choice *out)
+{
+    static const select_passes here = {check_finite, measure_tail, count_bins};
+    return select_stretch_by(job, &here, out);
 }

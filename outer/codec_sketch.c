@@ -14,34 +14,6 @@
  * A list holds the same without cells: the bitmap, and a code for each bit. */
 #include "outer/codec_sketch.h"
 
-static uint64_t mix64(uint64_t x) /* the finaliser of SplitMix64 */
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static uint32_t scaled(uint64_t hash32, uint32_t extent)
-{
-    return (uint32_t)(hash32 * extent >> 32);
-}
-
-sketch_cells sketch_find(uint64_t seed, uint64_t element, uint32_t third)
-{
-    uint64_t x = mix64(mix64(seed) + element * 0x9e3779b97f4a7c15u);
-    uint64_t y = mix64(x + 0x3c6ef372fe94f82au);
-    return (sketch_cells){{scaled(x >> 32, third),
-                           third + scaled(x & 0xffffffffu, third),
-                           2 * third + scaled(y >> 32, third)},
-                          (uint32_t)y & 7};
-}
-
-/* A code as cell j counts it. */
-static uint16_t signed_code(const sketch_cells *p, int j, int32_t code)
-{
-    return (uint16_t)(p->signs >> j & 1 ? -code : code);
-}
-
 /* ---- bitmaps ---- */
 void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end)
 {
@@ -149,11 +121,12 @@ static void add_segment(const codec_stretch *s, uint64_t seed, uint64_t first,
     bit_walk walk;
     bit_walk_begin(&walk, bitmap, first, end);
     while (bit_walk_next(&walk, &index)) {
-        sketch_cells p = sketch_find(seed, s->first + index, third);
+        sketch_cells p;
+        sketch_find(seed, s->first + index, third, &p);
         int32_t value = *(*code)++;
         for (int j = 0; j < 3; j++) {
             uint16_t *cell = &cells[p.cell[j]];
-            *cell = (uint16_t)(*cell + signed_code(&p, j, value));
+            *cell = (uint16_t)(*cell + sketch_signed(&p, j, value));
         }
     }
 }
@@ -209,7 +182,8 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
     bit_walk_begin(&walk, bitmap, first, end);
     while (bit_walk_next(&walk, &index)) {
         uint32_t element = (uint32_t)(index - first);
-        sketch_cells at = sketch_find(p->seed, p->base + element, p->third);
+        sketch_cells at;
+        sketch_find(p->seed, p->base + element, p->third, &at);
         for (int j = 0; j < 3; j++) {
             p->degrees[at.cell[j]]++;
             p->members[at.cell[j]] ^= element;
@@ -226,7 +200,7 @@ static void take_out(peeling *p, uint32_t element, const sketch_cells *at, int32
 {
     for (int j = 0; j < 3; j++) {
         uint32_t c = at->cell[j];
-        p->cells[c] = (uint16_t)(p->cells[c] - signed_code(at, j, code));
+        p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(at, j, code));
         p->members[c] ^= element;
         if (--p->degrees[c] == 1)
             p->ready[p->n_ready++] = c;
@@ -241,12 +215,22 @@ static void peel(peeling *p)
         if (p->degrees[c] != 1)
             continue;
         uint32_t element = p->members[c];
-        sketch_cells at = sketch_find(p->seed, p->base + element, p->third);
+        sketch_cells at;
+        sketch_find(p->seed, p->base + element, p->third, &at);
         int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
-        int16_t code = (int16_t)signed_code(&at, j, (int16_t)p->cells[c]);
+        int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
         p->codes[element] = code;
         take_out(p, element, &at, code);
     }
+}
+
+pl_status sketch_stuck(const codec_stretch *s, uint64_t first, size_t n_left,
+                       uint32_t n_cells)
+{
+    return pl_fail(PL_ERR_PEEL,
+                   "the sketch of values %llu.. does not come apart: %zu elements "
+                   "are left in %u cells; use another seed or more cells a key",
+                   (unsigned long long)(s->first + first), n_left, n_cells);
 }
 
 static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
@@ -265,12 +249,7 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)
         clean &= p->cells[c] == 0;
-    if (!clean)
-        return pl_fail(PL_ERR_PEEL,
-                       "the sketch of values %llu.. does not come apart: %zu elements "
-                       "are left in %u cells; use another seed or more cells a key",
-                       (unsigned long long)p->base, p->n_left, p->n_cells);
-    return PL_OK;
+    return clean ? PL_OK : sketch_stuck(s, first, p->n_left, p->n_cells);
 }
 
 static void append_codes(const peeling *p, const codec_stretch *s, uint64_t first,
@@ -283,11 +262,12 @@ static void append_codes(const peeling *p, const codec_stretch *s, uint64_t firs
         pl_buf_append(codes, &p->codes[index - first], sizeof *p->codes);
 }
 
-pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
-                      const uint8_t *cells, pl_buf *codes)
+pl_status sketch_peel(void *context, const codec_stretch *s, uint64_t seed,
+                      const uint8_t *bitmap, const uint8_t *cells, pl_buf *codes)
 {
     peeling p;
     pl_status status = PL_OK;
+    (void)context;
     peeling_alloc(&p, s);
     p.seed = seed;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
@@ -344,7 +324,7 @@ pl_status sketch_encode(codec_job *job)
     PL_RETURN_IF(encode_list(job, &list));
     sketch_build(s, seed, &list, cells);
     pl_status status =
-        sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);
+        sketch_peel(NULL, s, seed, list.bitmap, (const uint8_t *)cells, &codes);
     pl_buf_destroy(&codes);
     set_sections(s, &list, status == PL_OK ? cells : NULL);
     return PL_OK;
@@ -367,8 +347,9 @@ static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
     return PL_OK;
 }
 
-pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
-                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes)
+static pl_status find_codes(const codec_header *h, const codec_stretch *s,
+                            const uint8_t *bitmap, const uint8_t *rest,
+                            sketch_peeler peeler, void *context, pl_buf *codes)
 {
     int32_t limit = codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
     if (s->codec == WIRE_LIST16) {
@@ -376,7 +357,7 @@ pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
         pl_buf_append(codes, rest, 2 * (size_t)s->kept);
     } else {
         PL_RETURN_IF(check_bitmap(s, bitmap, bit_count(bitmap, s->count)));
-        PL_RETURN_IF(sketch_peel(s, h->seed, bitmap, rest, codes));
+        PL_RETURN_IF(peeler(context, s, h->seed, bitmap, rest, codes));
     }
     for (size_t i = 0; i < codes->len; i += 2) {
         int16_t code;
@@ -390,7 +371,18 @@ pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
     return PL_OK;
 }
 
+pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
+                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes)
+{
+    return find_codes(h, s, bitmap, rest, sketch_peel, NULL, codes);
+}
+
 pl_status sketch_decode(const codec_task *task)
+{
+    return sketch_decode_by(task, sketch_peel, NULL);
+}
+
+pl_status sketch_decode_by(const codec_task *task, sketch_peeler peeler, void *context)
 {
     const codec_stretch *s = task->stretch;
     const uint8_t *bitmap = task->raw[0];
@@ -399,7 +391,8 @@ pl_status sketch_decode(const codec_task *task)
     bit_walk walk;
     uint64_t index;
     const uint8_t *at = NULL;
-    pl_status status = sparse_codes(task->header, s, bitmap, task->raw[1], &codes);
+    pl_status status =
+        find_codes(task->header, s, bitmap, task->raw[1], peeler, context, &codes);
     if (status == PL_OK)
         at = codes.data;
     bit_walk_begin(&walk, bitmap, 0, s->count);

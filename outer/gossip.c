@@ -11,21 +11,15 @@ typedef struct ranked {
     int index;
 } ranked;
 
-static void put_u64(uint8_t out[8], uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* `use` separates the order of a round from the standing one (round 0). */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {
     pl_hasher hasher;
     uint8_t numbers[24];
-    put_u64(numbers, seed);
-    put_u64(numbers + 8, round);
-    put_u64(numbers + 16, r->member);
+    pl_le_put(numbers, seed, 8);
+    pl_le_put(numbers + 8, round, 8);
+    pl_le_put(numbers + 16, r->member, 8);
     pl_hasher_init(&hasher, use);
     pl_hasher_add(&hasher, numbers, sizeof numbers);
     pl_hasher_add(&hasher, module, strlen(module));
@@ -275,6 +269,13 @@ pl_status pl_gossip_check_two(const float *mate_params, const float *mate_update
     return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
 }
 
+pl_status pl_gossip_check_views(const pl_gossip_view *own, const pl_gossip_view *mate)
+{
+    if (own->update && (!mate || (mate->update && mate->params && own->params)))
+        return PL_OK;
+    return pl_fail(PL_ERR_ARG, "a holder comes to a meeting without a vector");
+}
+
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                               float *velocity, const float *own, const float *mate,
                               size_t n, int n_threads)
@@ -308,8 +309,7 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
                                 const pl_gossip_view *mate, size_t n, int n_threads)
 {
-    if (!own->update || (mate && !(mate->update && mate->params && own->params)))
-        return pl_fail(PL_ERR_ARG, "a holder comes to a meeting without a vector");
+    PL_RETURN_IF(pl_gossip_check_views(own, mate));
     meeting m = {.params = params,
                  .velocity = velocity,
                  .own = own->update,

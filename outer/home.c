@@ -136,6 +136,8 @@ typedef struct update_search {
     const char *module;
     pl_hash found;
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    uint64_t seed;
+    float likeness[PL_CONTRIBUTION_CELLS];
 } update_search;
 
 static pl_status match_update(void *context, const char *module,
@@ -145,6 +147,8 @@ static pl_status match_update(void *context, const char *module,
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
         c->replica == s->replica) {
         s->found = c->update;
+        s->seed = c->seed;
+        memcpy(s->likeness, c->likeness, sizeof s->likeness);
         pl_copy_text(s->worker, sizeof s->worker, c->worker);
         pl_copy_text(s->device, sizeof s->device, c->device);
     }
@@ -177,6 +181,10 @@ static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
     pl_put_text(&a->body, PL_TAG_NAME, s.worker);
     pl_put_text(&a->body, PL_TAG_DEVICE, s.device);
     pl_put_hash(&a->body, PL_TAG_BLOB, &s.found);
+    if (s.seed) {
+        pl_put_u64(&a->body, PL_TAG_SEED, s.seed);
+        pl_put_bytes(&a->body, PL_TAG_LIKENESS, s.likeness, sizeof s.likeness);
+    }
     return PL_OK;
 }
 
@@ -463,7 +471,7 @@ static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
     int whose = 0;
     *status = PL_OK;
     if (!home_name_of(m, name))
-        return false;
+        return home_waits(h, peer, m, NULL);
     if (!home_is_elsewhere(h, name, &whose))
         return home_waits(h, peer, m, name);
     pl_message_init(&a, PL_MSG_MOVED);
@@ -551,6 +559,8 @@ static pl_status take_group(home *h, pl_message *m)
         PL_RETURN_IF(handle(h, &peer, m));
     }
     PL_RETURN_IF(home_end_group(h));
+    if (home_is_still(h))
+        return PL_OK;
     PL_RETURN_IF(pl_failpoint("home.merge.before"));
     return home_merge_ready(h);
 }
@@ -584,11 +594,12 @@ static pl_status serve(home *h)
     PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
     while (!h->stopping && !must_stop(h)) {
         bool ready = false;
-        int wait_ms = untidy ? 0 : h->moving.n_waiting > 0 ? HOLD_TICK_MS : TICK_MS;
+        bool holds = h->moving.n_waiting > 0 || home_is_still(h);
+        int wait_ms = holds ? HOLD_TICK_MS : untidy ? 0 : TICK_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
-        if (!ready)
+        if (!ready && !home_is_still(h))
             tidy(h, &untidy);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
@@ -613,6 +624,9 @@ pl_status pl_home_run(const pl_home_options *options)
     h.epoch = pl_store_epoch(h.store);
     if (pl_store_mended(h.store))
         pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(h.store));
+    if (pl_store_resumed(h.store))
+        pl_log(PL_LOG_INFO, "store.resumed", "rollback=\"%s\"",
+               pl_store_resumed(h.store));
     PL_TRY(home_load(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])

@@ -7,6 +7,7 @@
  */
 #ifndef PL_OUTER_HOME_H
 #define PL_OUTER_HOME_H
+#include "outer/arith.h"
 #include "store/store.h"
 #include <signal.h>
 #ifdef __cplusplus
@@ -24,6 +25,7 @@ typedef struct pl_home_options {
                                     usual is refused; 0: none is */
     double audit;                /* share of tasks that a second worker does again */
     uint64_t staging_bytes;      /* most bytes of uploads that no record names yet */
+    const pl_arith *arith;       /* of steps and codecs; NULL: the CPU */
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;
 

@@ -3,6 +3,7 @@
  * (workers/hub_audit.c); here it becomes durable, in the log of the store. */
 #include "outer/audit_row.h"
 #include "outer/home_parts.h"
+#include "outer/rounds.h"
 
 struct home_audit {
     char name[PL_TEXT_MAX];
@@ -106,32 +107,101 @@ static pl_status put_row(home *h, const char *name, const pl_audit *a)
     return status;
 }
 
+/* The state as it came, before it is moved into the store. */
+static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
+{
+    const staging_blob *u = staging_find(&h->uploads, &a->after);
+    void *data = NULL;
+    uint64_t bytes = 0;
+    if (u)
+        return pl_audit_moments(&arm->arm, arm->topology, a->seed, u->data, u->bytes,
+                                a->moments);
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, &a->after, &bytes));
+    PL_RETURN_IF(pl_try_alloc((size_t)bytes, "a path's state", &data));
+    pl_status status = pl_store_read_blob(h->store, &a->after, 0, (size_t)bytes, data);
+    if (status == PL_OK)
+        status = pl_audit_moments(&arm->arm, arm->topology, a->seed, data, bytes,
+                                  a->moments);
+    pl_free_aligned(data);
+    return status;
+}
+
 pl_status home_draw_audit(home *h, const home_arm *arm, int index,
-                          const pl_path_state *after)
+                          const pl_path_state *after, pl_audit *out)
 {
     const home_path *path = &arm->paths[index];
     int replicas = pl_topology_n_replicas(arm->topology);
-    pl_audit a;
-    char name[PL_TEXT_MAX];
-    pl_message event;
+    memset(out, 0, sizeof *out);
     if (!pl_audit_draws(&arm->arm, index / replicas, index % replicas, path->phase,
                         h->options->audit))
         return PL_OK;
-    memset(&a, 0, sizeof a);
-    pl_copy_text(a.path, sizeof a.path, path->name);
-    a.phase = path->phase;
-    a.before = path->state;
-    a.after = after->moments;
-    a.n = 1;
-    pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, after->worker);
-    pl_audit_name(&a, name);
-    PL_RETURN_IF(put_row(h, name, &a));
-    if (!pl_hash_none(&a.before))
-        PL_RETURN_IF(pl_txn_put_object(h->txn, name, &a.before));
+    pl_copy_text(out->path, sizeof out->path, path->name);
+    out->phase = path->phase;
+    out->before = path->state;
+    out->after = after->moments;
+    out->n = 1;
+    out->seed = pl_random_fresh();
+    pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
+    return pl_hash_none(&out->after) ? PL_OK : read_moments(h, arm, out);
+}
+
+pl_status home_open_audit(home *h, const pl_audit *a)
+{
+    char name[PL_TEXT_MAX];
+    pl_message event;
+    if (a->n == 0)
+        return PL_OK;
+    pl_audit_name(a, name);
+    PL_RETURN_IF(put_row(h, name, a));
+    if (!pl_hash_none(&a->before))
+        PL_RETURN_IF(pl_txn_put_object(h->txn, name, &a->before));
     pl_message_init(&event, PL_MSG_EVENT);
     audit_record(find_audit(h, name), &event.body);
     home_tell(h, &event);
     return PL_OK;
+}
+
+/* The phase whose update of this module is of the round; -1: there is none. */
+static int64_t phase_of(const home_arm *arm, int module, int64_t round)
+{
+    for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
+        if (pl_round_of(&arm->arm, arm->topology, module, phase) == round)
+            return phase;
+    return -1;
+}
+
+static pl_status note_likeness(const home_arm *arm, int module, pl_contribution *c,
+                               const void *data, uint64_t bytes)
+{
+    pl_likeness like;
+    uint64_t seed = pl_random_fresh();
+    PL_RETURN_IF(pl_audit_update(arm->topology, module, seed, data, bytes, &like));
+    c->seed = seed;
+    memcpy(c->likeness, like.cells, sizeof c->likeness);
+    return PL_OK;
+}
+
+/* Now, for a merged update's bytes are gone before anybody audits it. */
+pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
+                             const pl_hash *update, pl_contribution *c)
+{
+    int64_t phase = phase_of(arm, module, round);
+    pl_status status = PL_OK;
+    void *data = NULL;
+    uint64_t bytes = 0;
+    if (phase < 0 || !pl_audit_draws(&arm->arm, (int)c->path, (int)c->replica, phase,
+                                     h->options->audit))
+        return PL_OK;
+    const staging_blob *u = staging_find(&h->uploads, update);
+    if (u)
+        return note_likeness(arm, module, c, u->data, u->bytes);
+    PL_TRY(pl_store_blob_bytes(h->store, update, &bytes));
+    PL_TRY(pl_try_alloc(bytes ? (size_t)bytes : 1, "an update", &data));
+    PL_TRY(pl_store_read_blob(h->store, update, 0, (size_t)bytes, data));
+    PL_TRY(note_likeness(arm, module, c, data, bytes));
+done:
+    pl_free_aligned(data);
+    return status;
 }
 
 /* ---- what the hub found ---- */

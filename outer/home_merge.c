@@ -18,11 +18,12 @@ typedef struct merge {
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
     double total_weight;
-    float *params, *mean;
+    float *params;
     float *momentum; /* [n_kept, n]: momentum, then what else is kept */
     float *carry;    /* in it; may be NULL */
     float *residual; /* in it, of changes; may be NULL */
     float *before;   /* the version before, where a change is kept; else NULL */
+    float *origin;   /* version 0, where updates are relative to it; else NULL */
     int n_kept;      /* vectors; 0: no version keeps any */
     pl_buf change;
     uint8_t **updates; /* [n] encoded */
@@ -130,19 +131,6 @@ static pl_status take_sums(const merge *g, pl_codec_message *messages, int *n)
                    g->module->name, contributors, g->n);
 }
 
-/* Integers are added as such, and decoded once. */
-static pl_status add_homomorphic(merge *g)
-{
-    double norm = 0;
-    int n = 0;
-    pl_codec_message *messages = pl_alloc((size_t)g->n * sizeof *messages);
-    pl_status status = take_sums(g, messages, &n);
-    if (status == PL_OK)
-        status = pl_codec_add_all(messages, n, g->module->n_params, g->mean, &norm);
-    pl_free(messages);
-    return status;
-}
-
 /* alpha. Mates take plain means of updates that have their shares in them already; an
  * arrival is alone in its round. */
 static double share_of(const merge *g, const pl_contribution *c)
@@ -156,57 +144,74 @@ static double share_of(const merge *g, const pl_contribution *c)
     return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
 }
 
-/* mean += alpha_i * update_i, in the order of the list. A second vector is for mates.
- */
-static pl_status add_updates(merge *g)
+/* alpha_i and update_i, in the order of the list. A second vector is for mates. */
+static pl_status take_updates(const merge *g, pl_codec_message *messages,
+                              float *weights, int *n)
 {
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    pl_codec_message vectors[PL_ROUND_VECTORS_MAX];
     int n_vectors = pl_round_vectors(&g->arm->arm, g->arm->topology, g->index);
+    *n = 0;
     if (pl_codec_is_homomorphic(&g->arm->arm.outer.codec))
-        return add_homomorphic(g);
+        return take_sums(g, messages, n);
     for (int i = 0; i < g->n; i++) {
         const pl_contribution *c = &g->contributions[i];
-        double norm = 0;
         PL_RETURN_IF(pl_codec_split(g->updates[first_of(g, i)], c->update_bytes,
-                                    n_vectors, messages));
-        PL_RETURN_IF(pl_codec_add(messages[0].data, messages[0].bytes,
-                                  g->module->n_params, (float)share_of(g, c), g->mean,
-                                  &norm));
+                                    n_vectors, vectors));
+        weights[*n] = (float)share_of(g, c);
+        messages[(*n)++] = vectors[0];
     }
     return PL_OK;
 }
 
-/* One vector's updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) +
- * u.
- */
-static pl_status relate_to_head(merge *g)
+static pl_status read_origin(merge *g)
 {
     pl_version first;
-    float *zero = NULL;
     size_t n = g->module->n_params;
     pl_status status = PL_OK;
     memset(&first, 0, sizeof first);
-    PL_TRY(pl_try_alloc(n * sizeof *zero, "version 0", (void **)&zero));
+    PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
     PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
-    PL_TRY(read_floats(g->h, &first.params, n, zero));
-    for (size_t i = 0; i < n; i++)
-        g->mean[i] += g->params[i] - zero[i];
+    PL_TRY(read_floats(g->h, &first.params, n, g->origin));
 done:
     pl_version_clear(&first);
-    pl_free_aligned(zero);
     return status;
 }
 
 /* The mean of noloco's holders moves as its rule without consensus does with the mean
  * of their updates (outer/gossip.h), so the home can tell that mean without taking
- * part. Under heavy ball velocities have the learning rate of their round in them. */
-static pl_status follow_holders(merge *g)
+ * part. Under heavy ball velocities have the learning rate of their round in them. One
+ * vector's updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+static pl_status follow_holders(merge *g, pl_arith_merge *of)
 {
-    if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) == 1)
-        PL_RETURN_IF(relate_to_head(g));
-    for (size_t i = 0; i < g->module->n_params; i++)
-        g->mean[i] *= (float)g->velocity_lr;
+    of->factor = (float)g->velocity_lr;
+    if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) > 1)
+        return PL_OK;
+    PL_RETURN_IF(read_origin(g));
+    of->origin = g->origin;
     return PL_OK;
+}
+
+static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
+{
+    const pl_arith *arith = home_arith(g->h);
+    pl_codec_message *messages = pl_alloc((size_t)g->n * sizeof *messages);
+    float *weights = pl_alloc((size_t)g->n * sizeof *weights);
+    pl_arith_merge of = {.step = &g->step,
+                         .state = state,
+                         .n = g->module->n_params,
+                         .messages = messages,
+                         .weights = weights,
+                         .factor = 1.0f};
+    pl_status status = PL_OK;
+    of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
+    PL_TRY(take_updates(g, messages, weights, &of.n_messages));
+    if (g->settings.method == PL_METHOD_NOLOCO)
+        PL_TRY(follow_holders(g, &of));
+    PL_TRY(arith->merge(arith, &of, report));
+done:
+    pl_free(messages);
+    pl_free(weights);
+    return status;
 }
 
 /* The version is what its change says. What co2's penalty looks at is how far the
@@ -217,8 +222,9 @@ static pl_status round_change(merge *g)
     double norm = 0;
     if (!isfinite(v->params_norm)) /* the caller says so */
         return PL_OK;
-    PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
-                                g->params, g->residual, &g->change, &norm));
+    PL_RETURN_IF(pl_change_make(home_arith(g->h), &g->arm->arm, g->arm->topology,
+                                g->index, g->before, g->params, g->residual, &g->change,
+                                &norm));
     v->params_norm = pl_l2_norm(g->params, g->module->n_params);
     if (v->displacement > 0)
         v->displacement = norm;
@@ -234,11 +240,7 @@ static pl_status apply(merge *g)
                             .carry = g->carry,
                             .displacement = v->displacement,
                             .arrivals = (int)v->arrivals};
-    bool gossips = g->settings.method == PL_METHOD_NOLOCO;
-    if (gossips)
-        PL_RETURN_IF(follow_holders(g));
-    PL_RETURN_IF(
-        pl_outer_apply(&g->step, &state, g->mean, g->module->n_params, &report));
+    PL_RETURN_IF(take_step(g, &state, &report));
     v->update_norm = report.mean_norm / g->velocity_lr;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
@@ -362,7 +364,7 @@ static pl_status prepare(merge *g)
     }
     if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
         g->n_kept = n_vectors;
-    return pl_try_alloc(bytes, "an outer step", (void **)&g->mean);
+    return PL_OK;
 }
 
 static void release(merge *g)
@@ -373,7 +375,7 @@ static void release(merge *g)
     pl_free(g->contributions);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
-    pl_free_aligned(g->mean);
+    pl_free_aligned(g->origin);
     pl_free_aligned(g->before);
     pl_buf_destroy(&g->change);
 }
@@ -383,7 +385,6 @@ static pl_status make_version(merge *g)
 {
     PL_RETURN_IF(load_head(g));
     PL_RETURN_IF(read_updates(g));
-    PL_RETURN_IF(add_updates(g));
     describe(g);
     return apply(g);
 }

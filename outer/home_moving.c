@@ -257,11 +257,32 @@ static bool changes(uint16_t type)
            type == PL_MSG_PUT_OBJECT || type == PL_MSG_CREATE_MODULE;
 }
 
+bool home_is_still(const home *h)
+{
+    return h->moving.still_until_ms != 0 && pl_now_ms() < h->moving.still_until_ms;
+}
+
+/* What ends in a commit. */
+static bool writes(uint16_t type)
+{
+    return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
+           type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
+           type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
+           type == PL_MSG_ADOPT || type == PL_MSG_PUT_PLACES;
+}
+
+static bool must_wait(home *h, uint16_t type, const char *name)
+{
+    if (home_is_still(h))
+        return writes(type);
+    return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
+}
+
 /* Where there is no room, the asker asks again. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;
-    if (moving->n_holds == 0 || !changes(m->type) || !is_held(moving, name))
+    if (!must_wait(h, m->type, name))
         return false;
     if (moving->n_waiting == WAITING_MAX)
         return true;
@@ -269,7 +290,7 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *n
                                                    sizeof *moving->waiting);
     home_waiting *w = &moving->waiting[moving->n_waiting++];
     w->peer = *peer;
-    pl_copy_text(w->name, sizeof w->name, name);
+    pl_copy_text(w->name, sizeof w->name, name ? name : "");
     pl_message_init(&w->message, m->type);
     w->message.request = m->request;
     w->message.token = m->token;
@@ -281,7 +302,7 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *n
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
 {
     home_moving *m = &h->moving;
-    for (int i = 0; i < m->n_waiting; i++) {
+    for (int i = 0; i < m->n_waiting && !home_is_still(h); i++) {
         if (is_held(m, m->waiting[i].name))
             continue;
         *peer = m->waiting[i].peer;
@@ -303,12 +324,28 @@ static void expire_holds(home_moving *m)
     m->n_holds = n;
 }
 
+/* Everything: this home writes nothing for a while, and says which commit is its
+ * newest, so that somebody can see all homes of a job as they were at one moment. */
+static pl_status hold_all(home *h, pl_reader *r, pl_message *a)
+{
+    uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_end_group(h));
+    h->moving.still_until_ms =
+        ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
+    a->type = PL_MSG_OK;
+    pl_put_u64(&a->body, PL_TAG_SEQUENCE, pl_store_sequence(h->store));
+    return PL_OK;
+}
+
 /* Answers with the stamp; what was taken before is on disk then. */
 pl_status home_hold_name(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
     int whose = 0;
     home_moving *m = &h->moving;
+    if (pl_field_count(r, PL_TAG_NAME) == 0)
+        return hold_all(h, r, a);
     PL_RETURN_IF(get_name(r, name));
     uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
     PL_RETURN_IF(pl_reader_status(r));

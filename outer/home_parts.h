@@ -88,6 +88,7 @@ typedef struct home_moving {
     char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX]; /* as the hub says; "" not known */
     home_hold *holds;
     int n_holds;
+    int64_t still_until_ms;       /* all that would be written waits */
     struct home_waiting *waiting; /* messages that wait for a hold, in their order */
     int n_waiting;
     pl_buf listing; /* being read in pieces */
@@ -192,8 +193,10 @@ pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *
 pl_status home_hold_name(home *h, pl_reader *r, pl_message *answer);
 pl_status home_hand_over(home *h, pl_reader *r, pl_message *answer);
 pl_status home_adopt_name(home *h, pl_reader *r, pl_message *answer);
-/* Takes a message that changes a held name; handled when the hold is over. */
+/* Takes a message that changes a held name, or, while the home stands still, any that
+ * would be written; handled when the hold is over. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
+bool home_is_still(const home *h);
 /* The messages whose holds are over, one call each; false: none. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
@@ -221,8 +224,14 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
 /* In the group that ends the path's phase: if the task is drawn, it gets a row. */
+/* Writes nothing; out->n 0: it is not drawn. */
 pl_status home_draw_audit(home *h, const home_arm *arm, int index,
-                          const pl_path_state *after);
+                          const pl_path_state *after, pl_audit *out);
+pl_status home_open_audit(home *h, const pl_audit *audit); /* drawn, or n 0 */
+/* Of an update that is about to be accepted, if its task is drawn. Sums are left out:
+ * they are nobody's. */
+pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
+                             const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
 /* ERR_NOPERM with the reason: nothing is taken from it. */
@@ -236,6 +245,11 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
+/* Where its arithmetic is done; a home without options is one that replays. */
+static inline const pl_arith *home_arith(const home *h)
+{
+    return pl_arith_or_cpu(h->options ? h->options->arith : NULL);
+}
 pl_status home_merge_ready(home *h); /* every module whose contributors are all in */
 
 #endif

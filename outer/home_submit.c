@@ -32,7 +32,8 @@ typedef struct place {
     home_module *module;
     int index; /* of the module */
     double base_norm;
-    int64_t behind; /* rounds by which an update is late */
+    int64_t behind;    /* rounds by which an update is late */
+    pl_status trouble; /* of the home itself, which says nothing of the update */
 } place;
 
 static int task_of(const place *p, const pl_contribution *c)
@@ -71,18 +72,18 @@ static pl_status check_shared(const place *p, const submission *s, const void *d
 
 /* Size and norm of a sum stand with each of its contributors. Of two vectors the first
  * is the update. */
-static pl_status check_bytes(const place *p, submission *s, const void *data,
-                             uint64_t bytes)
+static pl_status check_bytes(const pl_arith *arith, const place *p, submission *s,
+                             const void *data, uint64_t bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
     int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
     PL_RETURN_IF(pl_codec_split(data, bytes, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        const pl_codec_message *m = &messages[v];
-        PL_RETURN_IF(check_shared(p, s, m->data, m->bytes));
-        PL_RETURN_IF(pl_codec_add(m->data, m->bytes, p->module->n_params, 1.0f, NULL,
-                                  v == 0 ? &norm : &other));
+        const pl_arith_add add = {
+            .message = messages[v], .n = p->module->n_params, .weight = 1.0f};
+        PL_RETURN_IF(check_shared(p, s, messages[v].data, messages[v].bytes));
+        PL_RETURN_IF(arith->add(arith, &add, v == 0 ? &norm : &other));
     }
     for (int i = 0; i < s->n; i++) {
         s->contributors[i].update_bytes = bytes;
@@ -99,11 +100,11 @@ static pl_status check_update(home *h, const place *p, submission *s)
     void *bytes = NULL;
     uint64_t size = 0;
     if (u)
-        return check_bytes(p, s, u->data, u->bytes);
+        return check_bytes(home_arith(h), p, s, u->data, u->bytes);
     PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
     PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
-    PL_TRY(check_bytes(p, s, bytes, size));
+    PL_TRY(check_bytes(home_arith(h), p, s, bytes, size));
 done:
     pl_free_aligned(bytes);
     return status;
@@ -306,8 +307,12 @@ static pl_submit_result judge(home *h, place *p, submission *s)
     if (!staging_find(&h->uploads, &s->update) &&
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
-    if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK ||
-        check_update(h, p, s) != PL_OK || check_norm(h, p, s) != PL_OK)
+    if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    pl_status status = check_update(h, p, s);
+    if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO)
+        p->trouble = status;
+    if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     s->round += p->behind; /* from here on it is one of the round that is open */
     s->contributors[0].phase = s->round;
@@ -340,6 +345,9 @@ static pl_status accept_contributor(home *h, const place *p, const submission *s
 
 static pl_status accept_update(home *h, const place *p, submission *s)
 {
+    if (s->n == 1)
+        PL_RETURN_IF(home_note_likeness(h, p->arm, p->index, s->round, &s->update,
+                                        &s->contributors[0]));
     PL_RETURN_IF(home_adopt_blob(h, &s->update));
     for (int i = 0; i < s->n; i++)
         PL_RETURN_IF(accept_contributor(h, p, s, &s->contributors[i]));
@@ -369,6 +377,7 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
     pl_submit_result result = judge(h, &p, &s);
+    PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
                    result == PL_SUBMIT_DROPPED;
     pl_copy_text(reason, sizeof reason, pl_last_error());
@@ -448,6 +457,26 @@ static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *
     return PL_OK;
 }
 
+/* An audit is drawn before the state moves into the store, and is written with it. */
+static pl_status end_phase(home *h, const home_arm *arm, int index,
+                           const pl_path_state *state)
+{
+    home_path *path = &arm->paths[index];
+    pl_audit audit;
+    PL_RETURN_IF(home_draw_audit(h, arm, index, state, &audit));
+    PL_RETURN_IF(pl_hash_none(&state->moments) ? home_write(h)
+                                               : home_adopt_blob(h, &state->moments));
+    PL_RETURN_IF(home_open_audit(h, &audit));
+    PL_RETURN_IF(pl_txn_put_path(h->txn, state));
+    path->phase = state->phase;
+    path->state = state->moments;
+    path->n_tokens = state->n_tokens;
+    path->loss = state->loss;
+    path->seconds = state->seconds;
+    home_tell_path(h, path);
+    return PL_OK;
+}
+
 pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_path_state state;
@@ -483,15 +512,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
         return PL_OK;
     }
     PL_RETURN_IF(check_state(h, arm, &state));
-    PL_RETURN_IF(is_empty ? home_write(h) : home_adopt_blob(h, &state.moments));
-    PL_RETURN_IF(home_draw_audit(h, arm, index, &state));
-    PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
-    path->phase = state.phase;
-    path->state = state.moments;
-    path->n_tokens = state.n_tokens;
-    path->loss = state.loss;
-    path->seconds = state.seconds;
-    home_tell_path(h, path);
+    PL_RETURN_IF(end_phase(h, arm, index, &state));
     answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -84,12 +84,10 @@ static pl_status open_list(mover *m, int home, row_list *out)
 static pl_status look_at(row_list *l, listed_row *out, bool *there)
 {
     pl_reader r;
-    size_t len = 0;
     *there = l->at < l->n;
     if (!*there)
         return PL_OK;
-    const uint8_t *record = pl_get_bytes(&l->reader, PL_TAG_RECORD, l->at, &len);
-    pl_reader_open(&r, "a listed row", record, len);
+    pl_reader_enter(&r, "a listed row", &l->reader, PL_TAG_RECORD, l->at);
     out->digest = pl_get_hash(&r, PL_TAG_BLOB, 0);
     out->family = (int)pl_get_u64(&r, PL_TAG_FAMILY, 0);
     out->key = pl_get_bytes(&r, PL_TAG_ROW_KEY, 0, &out->key_len);
@@ -429,9 +427,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
     for (size_t i = 0; i < n; i++) {
         char name[PL_MODULE_NAME_MAX];
         pl_reader r;
-        size_t len = 0;
-        const uint8_t *record = pl_get_bytes(&all, PL_TAG_RECORD, i, &len);
-        pl_reader_open(&r, "a name", record, len);
+        pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
             continue; /* a table, or what is known of a name */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
@@ -556,9 +552,7 @@ static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
     for (size_t i = 0; i < n; i++) {
         pl_reader r;
         known_place place;
-        size_t len = 0;
-        const uint8_t *record = pl_get_bytes(&all, PL_TAG_RECORD, i, &len);
-        pl_reader_open(&r, "a place", record, len);
+        pl_reader_enter(&r, "a place", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_HOME) == 0)
             continue;
         pl_get_text(&r, PL_TAG_NAME, 0, place.name, sizeof place.name);
@@ -670,10 +664,12 @@ static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
     return PL_OK;
 }
 
+/* For clients home 1 gets it last: what its table says has happened everywhere, and a
+ * change that was killed before that is still to be made. */
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
 {
-    for (int home = 0; home < places->n; home++)
-        PL_RETURN_IF(put_table(c, home, places, next));
+    for (int i = 0; i < places->n; i++)
+        PL_RETURN_IF(put_table(c, next ? i : places->n - 1 - i, places, next));
     return PL_OK;
 }
 

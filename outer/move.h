@@ -44,10 +44,20 @@ PL_MUST_CHECK pl_status pl_client_learn_places(pl_client *c);
 PL_MUST_CHECK pl_status pl_client_begin_places(pl_client *c, int n);
 /* What the store of home 1 has of it: for clients, or of new names. */
 PL_MUST_CHECK pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out);
+/* The homes of a stopped job, whose last one is to go: home `last` (from 0) is drained,
+ * and nothing of it is needed any more afterwards. Then pl_store_remove_part. Again is
+ * fine. ERR_BUSY says what it still has, ERR_USAGE that it is not the last. */
+PL_MUST_CHECK pl_status pl_homes_leave(pl_writers *writers, int last);
 /* Names whose old home had given them away, and whose new one was not told. */
 PL_MUST_CHECK pl_status pl_client_settle_places(pl_client *c);
 /* A home that has begun since the client was made, the next in order. */
 PL_MUST_CHECK pl_status pl_client_add_home(pl_client *c, const char *address);
+
+/* For `ms` (at most 10 s) no home writes anything; sequences [n_homes] get the newest
+ * commit of each. Where all stores show just these commits afterwards, they are what
+ * all homes had at one moment. 0 ms: they go on. */
+PL_MUST_CHECK pl_status pl_client_hold_all(pl_client *c, int64_t ms,
+                                           uint64_t *sequences);
 
 #ifdef __cplusplus
 }

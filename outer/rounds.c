@@ -182,31 +182,29 @@ bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module)
            arm->outer.momentum[PL_CLASS_PRIVATE] == 0;
 }
 
-pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t, int module,
-                           int64_t round, const void *data, uint64_t bytes,
-                           float *params, double *norm)
+pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
+                           const pl_topology *t, int module, int64_t round,
+                           const pl_codec_message *message, float *params, double *norm)
 {
-    size_t n = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params;
+    const float weight = 1.0f;
     pl_method_settings settings = pl_arm_method(arm, t, module);
     pl_outer_step step =
         pl_method_step(&settings, pl_outer_lr(&arm->outer.schedule, settings.lr, round),
                        arm->outer.rescale, 1);
     pl_outer_state state = {.params = params};
-    pl_codec_message message = {data, bytes};
     pl_outer_report report;
-    pl_status status = PL_OK;
-    float *mean = NULL;
-    PL_TRY(pl_try_alloc(n * sizeof *mean, "an update", (void **)&mean));
-    memset(mean, 0, n * sizeof *mean);
-    if (pl_codec_is_homomorphic(&arm->outer.codec))
-        PL_TRY(pl_codec_add_all(&message, 1, n, mean, norm));
-    else
-        PL_TRY(pl_codec_add(data, bytes, n, 1.0f, mean, norm));
-    PL_TRY(pl_outer_apply(&step, &state, mean, n, &report));
+    const pl_arith_merge of = {
+        .step = &step,
+        .state = &state,
+        .n = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params,
+        .messages = message,
+        .weights = &weight,
+        .n_messages = 1,
+        .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
+        .factor = 1.0f};
+    PL_RETURN_IF(arith->merge(arith, &of, &report));
     *norm = report.mean_norm;
-done:
-    pl_free_aligned(mean);
-    return status;
+    return PL_OK;
 }
 
 pl_path_layout pl_path_layout_of(const pl_arm *arm)
@@ -227,11 +225,42 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
     return l;
 }
 
+pl_state_kind pl_path_kind(const pl_arm *arm, int v)
+{
+    pl_path_layout l = pl_path_layout_of(arm);
+    if (v < 2)
+        return arm->outer.state;
+    if (v == l.residual)
+        return arm->outer.residual;
+    /* What mates have seen of noloco's and eager's must not be rounded here alone. */
+    if (v == l.params && arm->outer.method.method == PL_METHOD_STREAMING)
+        return arm->outer.own;
+    return PL_STATE_F32;
+}
+
+uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
+{
+    uint64_t n = n_params, blocks = (n + PL_STATE_I8_BLOCK - 1) / PL_STATE_I8_BLOCK;
+    switch (pl_path_kind(arm, v)) {
+    case PL_STATE_BF16:
+        return n * sizeof(uint16_t);
+    case PL_STATE_I8:
+        return n + blocks * sizeof(int16_t);
+    case PL_STATE_F24:
+        return 3 * n;
+    case PL_STATE_LOCAL:
+        return 0;
+    case PL_STATE_F32:
+    case PL_STATE_COUNT:
+    default:
+        return n * sizeof(float);
+    }
+}
+
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
 {
-    static const uint64_t moment_bytes[] = {[PL_STATE_F32] = 4, [PL_STATE_BF16] = 2};
-    uint64_t own = (uint64_t)pl_path_layout_of(arm).n_vectors - 2;
-    uint64_t moments =
-        arm->outer.state == PL_STATE_LOCAL ? 0 : moment_bytes[arm->outer.state];
-    return (2 * moments + own * sizeof(float)) * n_params;
+    uint64_t bytes = 0;
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
+        bytes += pl_path_vector_bytes(arm, v, n_params);
+    return bytes;
 }

@@ -16,6 +16,7 @@
  */
 #ifndef PL_OUTER_ROUNDS_H
 #define PL_OUTER_ROUNDS_H
+#include "outer/arith.h"
 #include "outer/arm.h"
 #ifdef __cplusplus
 extern "C" {
@@ -67,13 +68,17 @@ PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
  * only contributor, and no momentum is kept. */
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module);
 /* The version that the home will make of this message: params, version `round` in, next
- * out, by the home's own arithmetic. *norm is the update norm it will record. */
-PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t,
-                                         int module, int64_t round, const void *data,
-                                         uint64_t bytes, float *params, double *norm);
+ * out, by the home's own arithmetic, done where `arith` says. *norm is the update norm
+ * it will record. */
+PL_MUST_CHECK pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
+                                         const pl_topology *t, int module,
+                                         int64_t round, const pl_codec_message *message,
+                                         float *params, double *norm);
 
-/* What travels with a path from phase to phase: fp32 vectors over its slots, in this
- * order. -1: the arm has none. */
+enum { PL_STATE_I8_BLOCK = 256 }; /* behind each: 2 bytes, the power of two */
+
+/* What travels with a path from phase to phase: vectors over its slots, in this order.
+ * -1: the arm has none. */
 typedef struct pl_path_layout {
     int n_vectors;
     int residual; /* of lossy codecs: what was not sent yet */
@@ -83,6 +88,9 @@ typedef struct pl_path_layout {
     int before;   /* eager: the update before that; noloco with two: own start */
 } pl_path_layout; /* vectors 0 and 1 are AdamW's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
+/* How vector v travels, and in how many bytes. */
+pl_state_kind pl_path_kind(const pl_arm *arm, int v);
+uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* Of the blob that the vectors travel as; 0: nothing travels. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 

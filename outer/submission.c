@@ -27,10 +27,7 @@ static void read_contributor(pl_reader *r, pl_contribution *c)
 static pl_status read_record(pl_reader *outer, size_t i, pl_contribution *c)
 {
     pl_reader r;
-    size_t len = 0;
-    const uint8_t *record = pl_get_bytes(outer, PL_TAG_RECORD, i, &len);
-    PL_RETURN_IF(pl_reader_status(outer));
-    pl_reader_open(&r, "a contributor of SUBMIT", record, len);
+    pl_reader_enter(&r, "a contributor of SUBMIT", outer, PL_TAG_RECORD, i);
     read_contributor(&r, c);
     c->token = pl_get_u64(&r, PL_TAG_TOKEN, 0);
     return pl_reader_status(&r);

@@ -20,16 +20,6 @@ struct pl_import {
 };
 
 /* ---- where things are ---- */
-static void folder_of(const char *path, char out[PL_PATH_MAX])
-{
-    pl_copy_text(out, PL_PATH_MAX, path);
-    char *slash = strrchr(out, '/');
-    if (slash)
-        slash[slash == out] = '\0';
-    else
-        pl_copy_text(out, PL_PATH_MAX, ".");
-}
-
 static pl_status read_config(pl_import *m)
 {
     char path[PL_PATH_MAX];
@@ -245,7 +235,7 @@ static pl_status open_model(const char *path, pl_import *m)
     if (is_folder)
         pl_copy_text(m->folder, sizeof m->folder, path);
     else
-        folder_of(path, m->folder);
+        pl_path_above(m->folder, path);
     PL_RETURN_IF(read_config(m));
     PL_RETURN_IF(open_files(m, path, is_folder));
     if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))

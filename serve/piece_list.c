@@ -47,10 +47,7 @@ static const uint8_t *take_bytes(message *m, uint64_t len)
 static uint64_t take_fixed(message *m, size_t len)
 {
     const uint8_t *bytes = take_bytes(m, len);
-    uint64_t value = 0;
-    for (size_t i = len; bytes && i-- > 0;)
-        value = value << 8 | bytes[i];
-    return value;
+    return bytes ? pl_le_get(bytes, len) : 0;
 }
 
 /* false at the end, or where nothing sensible goes on. */

@@ -167,12 +167,10 @@ static pl_status check_metadata(const safetensors *f)
 
 static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
 {
-    uint64_t n = 0;
     if (len < LENGTH_BYTES)
         return pl_fail(PL_ERR_DATA, "%s has %zu bytes and is no safetensors file",
                        f->name, len);
-    for (int i = LENGTH_BYTES; i-- > 0;)
-        n = n << 8 | bytes[i];
+    const uint64_t n = pl_le_get(bytes, LENGTH_BYTES);
     if (n > len - LENGTH_BYTES || n > SAFETENSORS_HEADER_MAX)
         return pl_fail(PL_ERR_DATA,
                        "%s: its header of %llu bytes does not fit the %zu bytes of the "

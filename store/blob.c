@@ -6,6 +6,7 @@
  * A chunk verifies alone, so a part of a blob can be read and trusted. Counts of
  * references go up at once and are looked at again only before the commit, so that a
  * transaction may let go of a blob and take it up again. */
+#include "store/bulk.h"
 #include "store/parts.h"
 #include <string.h>
 
@@ -28,8 +29,7 @@ void blob_name(const blob_record *blob, pl_hash *out)
 {
     pl_hasher hasher;
     uint8_t length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)(blob->bytes >> (8 * i));
+    pl_le_put(length, blob->bytes, sizeof length);
     pl_hasher_init(&hasher, "blob");
     pl_hasher_add(&hasher, length, sizeof length);
     if (blob->chunks.len)
@@ -37,28 +37,82 @@ void blob_name(const blob_record *blob, pl_hash *out)
     pl_hasher_end(&hasher, out);
 }
 
-enum { TOGETHER = 4 }; /* chunks that are hashed at once */
+enum {
+    TOGETHER = 8, /* chunks that are hashed at once */
+    GROUP_BYTES = TOGETHER * PL_CHUNK_BYTES,
+    THREADS_MAX = 4
+};
+
+static size_t blob_chunks(const blob_record *blob)
+{
+    return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
+}
+
+/* Hashes of up to TOGETHER chunks from `at` on; how many they are. */
+static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
+                         pl_hash hashes[TOGETHER])
+{
+    pl_piece pieces[TOGETHER];
+    size_t n = 0;
+    for (uint64_t end = at; n < TOGETHER && end < bytes; end += pieces[n++].len)
+        pieces[n] = (pl_piece){data + end, chunk_bytes_at(bytes, end)};
+    pl_hash_many("chunk", pieces, n, hashes);
+    return n;
+}
 
 /* Hashes of up to TOGETHER chunks from `at` on; how many bytes they have. */
 static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
                             pl_buf *out)
 {
-    pl_piece pieces[TOGETHER];
     pl_hash hashes[TOGETHER];
-    uint64_t end = at;
-    size_t n = 0;
-    for (; n < TOGETHER && end < bytes; end += pieces[n++].len)
-        pieces[n] = (pl_piece){data + end, chunk_bytes_at(bytes, end)};
-    pl_hash_many("chunk", pieces, n, hashes);
+    size_t n = hash_group(data, at, bytes, hashes);
     pl_buf_append(out, hashes, n * sizeof *hashes);
-    return end - at;
+    return bytes - at < GROUP_BYTES ? bytes - at : GROUP_BYTES;
+}
+
+typedef struct hash_work {
+    const uint8_t *data;
+    const blob_record *blob;
+    pl_hash *out; /* of each chunk */
+} hash_work;
+
+static pl_status hash_item(void *context, size_t item, int thread)
+{
+    const hash_work *w = context;
+    (void)thread;
+    (void)hash_group(w->data, item * GROUP_BYTES, w->blob->bytes,
+                     w->out + item * TOGETHER);
+    return PL_OK;
+}
+
+static int hash_threads(void)
+{
+    int n = pl_cpu_count();
+    return n < THREADS_MAX ? n : THREADS_MAX;
+}
+
+/* Large ones on several processors; false if threads cannot be had. */
+static bool hash_beside(const uint8_t *data, blob_record *blob)
+{
+    size_t n = blob_chunks(blob);
+    size_t n_groups = (n + TOGETHER - 1) / TOGETHER;
+    int threads = hash_threads();
+    if (threads < 2 || n_groups < 2)
+        return false;
+    hash_work work = {data, blob, pl_alloc(n * sizeof *work.out)};
+    bool done = pl_parallel(threads, n_groups, hash_item, &work) == PL_OK;
+    if (done)
+        pl_buf_append(&blob->chunks, work.out, n * sizeof *work.out);
+    pl_free(work.out);
+    return done;
 }
 
 /* Appends the hashes of its chunks, and gives the blob's name. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
-    for (uint64_t at = 0; at < blob->bytes;)
-        at += hash_chunks(data, at, blob->bytes, &blob->chunks);
+    if (!hash_beside(data, blob))
+        for (uint64_t at = 0; at < blob->bytes;)
+            at += hash_chunks(data, at, blob->bytes, &blob->chunks);
     blob_name(blob, out);
 }
 
@@ -71,9 +125,8 @@ void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out)
 
 void pl_blob_hash_some(pl_blob_hashing *h, const void *data, uint64_t there)
 {
-    const uint64_t group = (uint64_t)TOGETHER * PL_CHUNK_BYTES;
-    while (there - h->hashed >= group)
-        h->hashed += hash_chunks(data, h->hashed, h->hashed + group, &h->chunks);
+    while (there - h->hashed >= GROUP_BYTES)
+        h->hashed += hash_chunks(data, h->hashed, h->hashed + GROUP_BYTES, &h->chunks);
 }
 
 void pl_blob_hash_end(pl_blob_hashing *h, const void *data, uint64_t bytes,
@@ -240,6 +293,32 @@ static pl_status read_item(void *context, size_t item, int thread)
     return read_named(f->range, f->first + item, f->id, true);
 }
 
+/* A group of chunks in one go; where that fails, each alone tells which it is. */
+static pl_status read_group(const blob_range *r, const pl_hash *id, size_t first,
+                            size_t end)
+{
+    if (end - first > 1 && read_some(r, first, end - first))
+        return PL_OK;
+    for (size_t i = first; i < end; i++)
+        PL_RETURN_IF(read_named(r, i, id, true));
+    return PL_OK;
+}
+
+typedef struct near_read {
+    const blob_range *range;
+    const pl_hash *id;
+    size_t first, end;
+} near_read;
+
+static pl_status group_item(void *context, size_t item, int thread)
+{
+    const near_read *n = context;
+    size_t first = n->first + item * TOGETHER;
+    size_t end = first + TOGETHER < n->end ? first + TOGETHER : n->end;
+    (void)thread;
+    return read_group(n->range, n->id, first, end);
+}
+
 static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked)
 {
     char text[PL_HASH_TEXT];
@@ -254,14 +333,14 @@ static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked
     far_read far = {r, id, (size_t)(r->offset / PL_CHUNK_BYTES)};
     if (r->store->remote)
         return pl_parallel(ENGINE_THREADS, end - far.first, read_item, &far);
-    for (size_t i = far.first, n; i < end; i += n) {
-        n = end - i < TOGETHER ? end - i : TOGETHER;
-        if (checked && n > 1 && read_some(r, i, n))
-            continue;
-        n = 1;
-        PL_RETURN_IF(read_named(r, i, id, checked));
+    if (!checked) {
+        for (size_t i = far.first; i < end; i++)
+            PL_RETURN_IF(read_named(r, i, id, false));
+        return PL_OK;
     }
-    return PL_OK;
+    near_read near = {r, id, far.first, end};
+    return pl_parallel(hash_threads(), (end - far.first + TOGETHER - 1) / TOGETHER,
+                       group_item, &near);
 }
 
 static pl_status read_once(const pl_hash *blob, blob_range range, bool checked)
@@ -330,10 +409,41 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found) {
         chunk = (chunk_record){.bytes = len};
-        chunk_place(txn, id, &chunk, data, len);
+        PL_RETURN_IF(chunk_place(txn, id, &chunk, data, len));
     }
     chunk.refs++;
     chunk_write(txn->batch, id, &chunk);
+    return PL_OK;
+}
+
+/* Bytes of chunks, as far as their names are known, that are not there yet; of equal
+ * ones in a row the first. */
+static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (size_t i = 0; i < blob->chunks.len / PL_HASH_BYTES; i++) {
+        chunk_record chunk;
+        bool found = false;
+        pl_hash id = blob_chunk(blob, i);
+        const pl_hash before = i > 0 ? blob_chunk(blob, i - 1) : (pl_hash){{0}};
+        if (i > 0 && pl_hash_equal(&id, &before))
+            continue;
+        PL_RETURN_IF(chunk_read(txn_source(txn), &id, &chunk, &found));
+        *bytes += found ? 0 : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+    }
+    return PL_OK;
+}
+
+/* From the first on as far as their names are known. */
+static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
+                            size_t first)
+{
+    for (size_t i = first; i < blob->chunks.len / PL_HASH_BYTES; i++) {
+        uint64_t at = (uint64_t)i * PL_CHUNK_BYTES;
+        pl_hash chunk = blob_chunk(blob, i);
+        PL_RETURN_IF(
+            put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
+    }
     return PL_OK;
 }
 
@@ -341,41 +451,126 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
 {
-    for (uint64_t at = 0, i = 0; at < blob->bytes; at += PL_CHUNK_BYTES, i++) {
-        pl_hash chunk = blob_chunk(blob, (size_t)i);
-        PL_RETURN_IF(
-            put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
-    }
+    uint64_t new_bytes = 0;
+    PL_RETURN_IF(count_new(txn, blob, &new_bytes));
+    PL_RETURN_IF(bulk_begin(txn, new_bytes));
+    PL_RETURN_IF(put_chunks(txn, data, blob, 0));
+    PL_RETURN_IF(bulk_end(txn));
     blob_write(txn->batch, id, blob);
     note_loose(txn, id);
     return PL_OK;
 }
 
+/* ---- large ones: a group of chunks is put while the next one is hashed ---- */
+typedef struct blob_flow {
+    pl_txn *txn;
+    const uint8_t *data;
+    blob_record *blob;
+    pl_hash next[TOGETHER];
+    size_t n_next;
+} blob_flow;
+
+static pl_status flow_item(void *context, size_t item, int thread)
+{
+    enum { PUT, HASH };
+    blob_flow *f = context;
+    size_t known = f->blob->chunks.len / PL_HASH_BYTES;
+    (void)thread;
+    if (item == PUT)
+        return put_chunks(f->txn, f->data, f->blob, known - TOGETHER);
+    f->n_next =
+        hash_group(f->data, (uint64_t)known * PL_CHUNK_BYTES, f->blob->bytes, f->next);
+    return PL_OK;
+}
+
+/* The names of the first group are known; at the end those of all. */
+static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
+{
+    blob_flow f = {.txn = txn, .data = data, .blob = blob};
+    size_t known = TOGETHER, n = blob_chunks(blob);
+    for (; known < n; known += f.n_next) {
+        PL_RETURN_IF(pl_parallel(2, 2, flow_item, &f));
+        pl_buf_append(&blob->chunks, f.next, f.n_next * sizeof *f.next);
+    }
+    return put_chunks(txn, data, blob, known - f.n_next);
+}
+
+/* Whether none of the first group is there, so that the blob is taken for a new one:
+ * its name is only known when all of it has been hashed. */
+static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
+                       bool *out)
+{
+    uint64_t new_bytes = 0;
+    *out = !txn->store->remote && blob->bytes >= txn->store->bulk_bytes &&
+           blob->bytes >= 2 * GROUP_BYTES;
+    if (!*out)
+        return PL_OK;
+    hash_chunks(data, 0, blob->bytes, &blob->chunks);
+    pl_status status = count_new(txn, blob, &new_bytes);
+    *out = status == PL_OK && new_bytes == GROUP_BYTES;
+    if (!*out)
+        pl_buf_clear(&blob->chunks);
+    return status;
+}
+
+static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob,
+                             pl_hash *out)
+{
+    char text[PL_HASH_TEXT];
+    blob_record old;
+    bool found = false;
+    PL_RETURN_IF(bulk_begin(txn, blob->bytes));
+    PL_RETURN_IF(flow(txn, data, blob));
+    PL_RETURN_IF(bulk_end(txn));
+    blob_name(blob, out);
+    PL_RETURN_IF(blob_read(txn_source(txn), out, &old, &found));
+    pl_buf_destroy(&old.chunks);
+    if (found)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "blob %s is in the store, but the rows of its first chunks are "
+                       "not; look at it with store fsck",
+                       short_hash(out, text));
+    blob_write(txn->batch, out, blob);
+    note_loose(txn, out);
+    return PL_OK;
+}
+
+/* ---- */
 /* RocksDB's batches, and the log entries that they become, end at 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
 
+static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
+{
+    uint64_t there = kv_batch_bytes(txn->batch) + txn->staged_bytes;
+    if (bytes <= COMMIT_BYTES_MAX && there <= COMMIT_BYTES_MAX - bytes)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "one commit holds at most %llu bytes; this blob of %llu is too "
+                   "much, use smaller modules",
+                   (unsigned long long)COMMIT_BYTES_MAX, (unsigned long long)bytes);
+}
+
+static pl_status put_known(pl_txn *txn, const uint8_t *data, blob_record *blob,
+                           pl_hash *out)
+{
+    blob_record old = {0};
+    bool found = false;
+    identify(data, blob, out);
+    PL_RETURN_IF(blob_read(txn_source(txn), out, &old, &found));
+    pl_buf_destroy(&old.chunks);
+    return found ? PL_OK : txn_spoil(txn, put_new_blob(txn, out, data, blob));
+}
+
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
-    bool found = false;
-    blob_record blob = {.bytes = bytes}, old = {0};
-    identify(data, &blob, out);
-    pl_status status = PL_OK;
-    if (bytes > COMMIT_BYTES_MAX ||
-        kv_batch_bytes(txn->batch) + txn->staged_bytes > COMMIT_BYTES_MAX - bytes)
-        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
-                       "one commit holds at most %llu bytes; this blob of %llu is too "
-                       "much, use smaller modules",
-                       (unsigned long long)COMMIT_BYTES_MAX,
-                       (unsigned long long)bytes));
-    PL_TRY(blob_read(txn_source(txn), out, &old, &found));
-    if (!found) {
-        status = put_new_blob(txn, out, data, &blob);
-        if (status != PL_OK)
-            txn->spoiled = status;
-    }
-done:
+    bool flowing = false;
+    blob_record blob = {.bytes = bytes};
+    PL_RETURN_IF(check_fits(txn, bytes));
+    pl_status status = flows(txn, data, &blob, &flowing);
+    if (status == PL_OK)
+        status = flowing ? txn_spoil(txn, put_flowing(txn, data, &blob, out))
+                         : put_known(txn, data, &blob, out);
     pl_buf_destroy(&blob.chunks);
-    pl_buf_destroy(&old.chunks);
     return status;
 }
 

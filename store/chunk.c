@@ -1,4 +1,5 @@
 /* Chunks, whatever they lie as and wherever they lie. */
+#include "store/bulk.h"
 #include "store/chunk.h"
 #include "store/delta.h"
 #include "store/remote.h"
@@ -169,10 +170,10 @@ void chunk_close(chunk_view *view)
 }
 
 /* ---- in a transaction ---- */
-/* In the database the bytes go straight into the batch; they are copied there and
- * nowhere else. */
-void chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk, const void *data,
-                 size_t len)
+/* In the database the bytes go straight into the batch, where they are copied and
+ * nowhere else, or into a file. */
+pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
+                      const void *data, size_t len)
 {
     chunk->pack = txn->sequence;
     chunk->number = txn->n_chunks++;
@@ -182,17 +183,22 @@ void chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk, const void
         chunk->epoch = txn->store->epoch;
         remote_stage(&txn->work, id, chunk, data, len);
         txn->staged_bytes += len;
-        return;
+        return PL_OK;
     }
     row_key key = key_of_pack(chunk->pack, chunk->number);
+    if (bulk_takes(txn))
+        return bulk_put(txn, &key, data, len);
     kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
+    return PL_OK;
 }
 
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk)
 {
     row_key key = key_of_pack(chunk->pack, chunk->number);
-    if (txn->store->remote)
+    if (txn->store->remote) {
         remote_release(&txn->work, id, chunk, chunk->pack == txn->sequence);
-    else
-        kv_delete(txn->batch, KV_PACK, key_slice(&key));
+        return;
+    }
+    kv_delete(txn->batch, KV_PACK, key_slice(&key));
+    bulk_let_go(txn, chunk);
 }

@@ -42,8 +42,8 @@ void chunk_close(chunk_view *view); /* accepts an empty one */
 /* In a transaction: gives the chunk a place of its own in this commit's pack and writes
  * the bytes there; or lets go of the place that the record names. Its row is the
  * caller's to write. */
-void chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk, const void *data,
-                 size_t len);
+PL_MUST_CHECK pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
+                                    const void *data, size_t len);
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);
 
 #endif

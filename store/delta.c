@@ -94,8 +94,7 @@ static void predict(const uint8_t *a, const uint8_t *b, size_t n, uint32_t *pred
 static void put_length(pl_buf *out, size_t length)
 {
     uint8_t bytes[LENGTH_BYTES];
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        bytes[i] = (uint8_t)(length >> (8 * i));
+    pl_le_put(bytes, length, sizeof bytes);
     pl_buf_append(out, bytes, sizeof bytes);
 }
 
@@ -117,11 +116,9 @@ typedef struct cursor {
 
 static pl_status take_plane(cursor *c, size_t n, pl_buf *out)
 {
-    size_t length = 0;
     if (c->left < LENGTH_BYTES)
         return pl_fail(PL_ERR_DAMAGED, "its coded bytes are cut off");
-    for (int i = LENGTH_BYTES; i-- > 0;)
-        length = length << 8 | c->at[i];
+    const size_t length = (size_t)pl_le_get(c->at, LENGTH_BYTES);
     if (length > n || length > c->left - LENGTH_BYTES)
         return pl_fail(PL_ERR_DAMAGED, "a length in its coded bytes is wrong");
     const uint8_t *plane = c->at + LENGTH_BYTES;

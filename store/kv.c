@@ -4,6 +4,7 @@
  * destroyed before the database is closed (it asserts, and Debian builds it with
  * assertions), and an error is a text that must be freed with its own function. */
 #include "store/kv.h"
+#include "store/kv_file.h"
 #include <rocksdb/c.h>
 #include <string.h>
 
@@ -171,6 +172,7 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
 {
     pl_status status;
     *out = NULL;
+    pl_keep_blocks();
     kv *db = pl_alloc(sizeof *db);
     db->mode = mode;
     pl_copy_text(db->path, sizeof db->path, path);
@@ -339,12 +341,6 @@ kv_slice kv_batch_kept(const kv_batch *batch)
     return (kv_slice){batch->kept.data, batch->kept.len};
 }
 
-static void put_u32(uint8_t out[4], size_t value)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* Chunk bytes are left out: records of chunks and blobs name them by hash. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
@@ -352,8 +348,8 @@ static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
     uint8_t head[10] = {kind, FAMILIES[family].id};
     if (family == KV_PACK)
         return;
-    put_u32(head + 2, key.len);
-    put_u32(head + 6, value.len);
+    pl_le_put(head + 2, key.len, 4);
+    pl_le_put(head + 6, value.len, 4);
     pl_hasher_add(&batch->digest, head, sizeof head);
     pl_hasher_add(&batch->digest, key.data, key.len);
     pl_hasher_add(&batch->digest, value.data, value.len);
@@ -420,6 +416,64 @@ pl_status kv_commit(kv *db, kv_batch *batch)
     PL_RETURN_IF(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
     return error ? failed("write", db->path, error) : pl_failpoint("kv.commit.after");
+}
+
+/* ---- table files ---- */
+pl_status kv_file_create(const char *path, kv_table **out)
+{
+    char *error = NULL;
+    *out = kv_table_open(path, &error);
+    return error ? failed("write", path, error) : PL_OK;
+}
+
+pl_status kv_file_put(kv_table *file, const char *path, kv_slice key, kv_slice value)
+{
+    char *error = NULL;
+    kv_table_put(file, key.data, key.len, value.data, value.len, &error);
+    return error ? failed("write", path, error) : PL_OK;
+}
+
+pl_status kv_file_end(kv_table *file, const char *path)
+{
+    char *error = NULL;
+    kv_table_end(file, &error);
+    return error ? failed("write", path, error) : PL_OK;
+}
+
+pl_status kv_file_finish(kv_table **file, const char *path)
+{
+    char *error = NULL;
+    PL_RETURN_IF(pl_failpoint("kv.file.before"));
+    kv_table_finish(*file, &error);
+    kv_file_drop(file);
+    return error ? failed("write", path, error) : pl_failpoint("kv.file.after");
+}
+
+void kv_file_drop(kv_table **file)
+{
+    kv_table_free(*file);
+    *file = NULL;
+}
+
+pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n)
+{
+    char *error = NULL;
+    PL_RETURN_IF(pl_failpoint("kv.take_in.before"));
+    rocksdb_ingestexternalfileoptions_t *options =
+        rocksdb_ingestexternalfileoptions_create();
+    rocksdb_ingestexternalfileoptions_set_move_files(options, 1);
+    rocksdb_ingest_external_file_cf(db->db, db->families[family], paths, n, options,
+                                    &error);
+    rocksdb_ingestexternalfileoptions_destroy(options);
+    return error ? failed("write", db->path, error) : pl_failpoint("kv.take_in.after");
+}
+
+pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
+{
+    char *error = NULL;
+    rocksdb_delete_file_in_range_cf(db->db, db->families[family], first.data, first.len,
+                                    last.data, last.len, &error);
+    return error ? failed("write", db->path, error) : PL_OK;
 }
 
 /* Memory first: what was deleted there never reaches a file. */

@@ -112,6 +112,27 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* One atomic, synced write. After a failure the database must not be written again. */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
+
+/* ---- table files that are made beside the database ---- */
+typedef struct kv_table kv_table;
+PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_table **out);
+/* Keys rise. */
+PL_MUST_CHECK pl_status kv_file_put(kv_table *file, const char *path, kv_slice key,
+                                    kv_slice value);
+/* No key comes any more: it is made durable meanwhile. */
+PL_MUST_CHECK pl_status kv_file_end(kv_table *file, const char *path);
+/* Waits until it is durable. */
+PL_MUST_CHECK pl_status kv_file_finish(kv_table **file, const char *path);
+void kv_file_drop(kv_table **file); /* accepts NULL; what was written stays */
+/* All of them, finished, become part of the family at once, durably, and leave their
+ * places. No key may be there already, in them or in the family. After a failure the
+ * database must not be written again. */
+PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
+                                   size_t n);
+/* Drops files whose keys all lie from `first` to `last`: rows that are deleted. */
+PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
+                                      kv_slice last);
+
 /* Gives the space of deleted rows back to the disk; reads and writes the whole family.
  */
 PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);

@@ -4,12 +4,15 @@
  * process that is killed leaves the target as it was, but for bytes that the next call
  * finds there. Everything else goes in one last batch, with what has to go: the target
  * is the old state or the new one. Chunks lie under keys that are written once, so
- * where the target is an earlier state of the source a key that is there needs no look.
+ * where the target is an earlier state of the source, or a later one, a key of a commit
+ * that both have needs no look. A target that went another way has other bytes there:
+ * it is replaced as a whole (mirror_set.c).
  *
  * A source whose chunks lie in an engine has no pack rows; the target gets those that
  * the source's chunk records would have. */
+#include "store/mirror.h"
+#include "store/rebase.h"
 #include "store/store_format.h"
-#include "store/parts.h"
 #include "store/tally.h"
 #include <string.h>
 #include <unistd.h>
@@ -20,12 +23,18 @@ typedef struct mirror {
     pl_store *from;
     kv *to;
     kv_batch *batch;
-    bool same_line; /* the target is an earlier state of the source */
-    bool marked;    /* the target says that chunks are being brought */
-    tally places;   /* of a source with an engine: what its chunk records name */
+    bool same_line;  /* the target is an earlier state of the source */
+    bool later;      /* or a later one */
+    uint64_t common; /* the newest commit that both have */
+    bool marked;     /* the target says that chunks are being brought */
+    tally places;    /* of a source with an engine: what its chunk records name */
+    pl_buf *left;    /* of a copy in two steps: what the last batch would do */
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
+
+/* What is left to do, as a record. */
+enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
 typedef struct side {
@@ -103,11 +112,19 @@ static void mark_begin(mirror *m)
     row_write(m->batch, KV_META, &key, &fields);
 }
 
+/* What both committed is the same. Later keys may hold what a process left that ended
+ * before its commit: nothing needs it, and over a later state it must not go. */
+static bool is_sure(const mirror *m, uint64_t pack)
+{
+    return pack <= m->common || (m->later && pack > m->from->sequence);
+}
+
 /* A cursor sees the state of its opening, so commits meanwhile do not disturb it. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
-    if (order > 0 || (order == 0 && (m->same_line || same_value(from, to))))
+    if (order > 0 || (order == 0 && (is_sure(m, store_key_number(to->key.data, 8)) ||
+                                     same_value(from, to))))
         return PL_OK;
     mark_begin(m);
     if (order == 0)
@@ -171,7 +188,7 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
     pl_hash place = place_at(key_slice(&key));
     tally_add(&m->places, &place);
     PL_RETURN_IF(has_pack(m, key_slice(&key), &there));
-    if (there && m->same_line)
+    if (there && is_sure(m, chunk.pack))
         return PL_OK;
     PL_RETURN_IF(fetch_chunk(m, &id, &chunk, key_slice(&key), there));
     return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
@@ -194,8 +211,11 @@ static pl_status drop_chunk(mirror *m, kv_family family, const side *from,
     if (order <= 0)
         return PL_OK;
     pl_hash place = place_at(to->key);
-    if (!m->from->remote || tally_count(&m->places, &place) == 0)
-        kv_delete(m->batch, family, to->key);
+    if (m->from->remote && tally_count(&m->places, &place) > 0)
+        return PL_OK;
+    kv_delete(m->batch, family, to->key);
+    if (m->left)
+        pl_put_bytes(m->left, LEFT_CHUNK, to->key.data, to->key.len);
     return PL_OK;
 }
 
@@ -229,31 +249,74 @@ static pl_status bring_record(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-/* A mark that is ahead of what the last batch leaves would say that commits were lost;
- * none at all is made anew. */
-static pl_status bring_records(mirror *m, const char *folder)
+static pl_status gather_records(mirror *m)
 {
-    char path[PL_PATH_MAX];
+    row_key key = key_of_name("epoch");
+    pl_buf fields = {0};
     for (int f = KV_META; f < KV_PACK; f++)
         PL_RETURN_IF(each_pair(m, (kv_family)f, bring_record));
-    PL_RETURN_IF(each_pair(m, KV_PACK, drop_chunk));
-    pl_join(path, folder, "HWM");
-    if (m->to_sequence > m->from->sequence || !m->same_line)
-        PL_RETURN_IF(pl_remove_tree(path));
-    return flush_batch(m);
+    if (m->to_epoch <= m->from->epoch)
+        return PL_OK;
+    pl_put_u64(&fields, 1, m->to_epoch); /* also where the copy is made elsewhere */
+    row_write(m->batch, KV_META, &key, &fields);
+    return PL_OK;
 }
 
-static pl_status set_mark(const mirror *m, const char *folder)
+/* A mark that is ahead of what the last batch leaves would say that commits were lost:
+ * it is lowered before that, to a commit that both states have. */
+static bool needs_new_mark(const mirror *m)
 {
-    char path[PL_PATH_MAX];
-    watermark_file file;
+    return m->later;
+}
+
+static watermark mark_of(const mirror *m)
+{
     watermark mark = {m->from->sequence, m->from->epoch, m->from->log_hash};
     if (m->to_epoch > mark.epoch)
         mark.epoch = m->to_epoch;
-    PL_RETURN_IF(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
-    pl_status status = watermark_set(&file, &mark);
+    return mark;
+}
+
+static pl_status make_mark(const watermark *mark, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    return watermark_make(pl_join(path, folder, "HWM"), mark);
+}
+
+static pl_status set_mark(const watermark *mark, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    watermark_file file;
+    PL_RETURN_IF(watermark_open(pl_join(path, folder, "HWM"), mark, &file));
+    pl_status status = watermark_set(&file, mark);
     watermark_close(&file);
     return status;
+}
+
+static pl_status bring_records(mirror *m, const char *folder)
+{
+    watermark mark = mark_of(m);
+    PL_RETURN_IF(gather_records(m));
+    PL_RETURN_IF(each_pair(m, KV_PACK, drop_chunk));
+    if (needs_new_mark(m))
+        PL_RETURN_IF(make_mark(&mark, folder));
+    PL_RETURN_IF(flush_batch(m));
+    return set_mark(&mark, folder);
+}
+
+/* The same as bytes; the batch itself goes. */
+static pl_status leave_records(mirror *m)
+{
+    watermark mark = mark_of(m);
+    kv_batch_keep(m->batch);
+    PL_RETURN_IF(gather_records(m));
+    kv_slice rows = kv_batch_kept(m->batch);
+    pl_put_u64(m->left, LEFT_SEQUENCE, mark.sequence);
+    pl_put_u64(m->left, LEFT_EPOCH, mark.epoch);
+    pl_put_hash(m->left, LEFT_LOG, &mark.log);
+    pl_put_u64(m->left, LEFT_NEW_MARK, needs_new_mark(m));
+    pl_put_bytes(m->left, LEFT_ROWS, rows.data, rows.len);
+    return each_pair(m, KV_PACK, drop_chunk);
 }
 
 /* ---- the target ---- */
@@ -279,8 +342,23 @@ static bool same_row(const mirror *m, kv_family family, row_key key)
     return same;
 }
 
-/* What the target is: empty, an earlier state of the source, or something else. */
-static pl_status compare_target(mirror *m, const char *folder, bool force)
+/* Bits of features go up before anything is written that needs them, and not down
+ * before the last of it is gone. */
+static bool same_format(const mirror *m, const char *folder)
+{
+    char path[PL_PATH_MAX];
+    pl_buf a = {0}, b = {0};
+    bool same = pl_read_file(pl_join(path, m->from->folder, "FORMAT"), &a) == PL_OK &&
+                pl_read_file(pl_join(path, folder, "FORMAT"), &b) == PL_OK &&
+                a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+    pl_buf_destroy(&a);
+    pl_buf_destroy(&b);
+    return same;
+}
+
+/* What the target is: empty, an earlier or later state of the source, or something
+ * else. */
+static pl_status compare_target(mirror *m, mirror_target *to)
 {
     pl_buf last = {0};
     row_view row;
@@ -297,13 +375,20 @@ static pl_status compare_target(mirror *m, const char *folder, bool force)
     m->same_line =
         m->to_sequence == 0 || same_row(m, KV_LOG, key_of_number(m->to_sequence));
     bool same_store = m->to_epoch == 0 || same_row(m, KV_META, birth);
-    if (!force && !(same_store && m->same_line))
+    m->later = !m->same_line && same_store && m->from->sequence > 0 &&
+               same_row(m, KV_LOG, key_of_number(m->from->sequence)) &&
+               (m->from->remote || same_format(m, to->folder));
+    m->common = m->same_line ? m->to_sequence : m->later ? m->from->sequence : 0;
+    to->beside = !m->same_line && !m->later;
+    if (!to->force && !(same_store && m->same_line))
         status = pl_fail(PL_ERR_EXISTS,
                          "%s holds %s; name an empty folder, or say --force to replace "
                          "it",
-                         folder,
+                         to->folder,
                          same_store ? "a later or another state of this store"
                                     : "another store");
+    m->to_epoch = m->to_epoch > to->epoch ? m->to_epoch : to->epoch;
+    to->epoch = m->to_epoch;
 done:
     pl_buf_destroy(&last);
     return status;
@@ -325,9 +410,10 @@ static pl_status set_format(const pl_store *from, const char *folder)
     return status;
 }
 
-static pl_status open_target(mirror *m, const char *folder, bool force)
+static pl_status open_target(mirror *m, mirror_target *to)
 {
     char path[PL_PATH_MAX];
+    const char *folder = to->folder;
     uint64_t incompat = 0;
     pl_status status = store_format_check(folder, true, &incompat);
     if (status == PL_ERR_NOT_FOUND)
@@ -340,32 +426,86 @@ static pl_status open_target(mirror *m, const char *folder, bool force)
             "restore to a folder of its own, then use it or push from it",
             folder);
     PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
-    PL_RETURN_IF(compare_target(m, folder, force));
-    return set_format(m->from, folder);
+    PL_RETURN_IF(compare_target(m, to));
+    return to->beside ? PL_OK : set_format(m->from, folder);
 }
 
-pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
-                          pl_mirror_report *out)
+static pl_status copy(mirror *m, mirror_target *to)
 {
-    PL_RETURN_IF(parts_refuse(from, "copying"));
-    int lock = -1;
-    mirror m = {.from = from, .report = out};
     pl_status status = PL_OK;
-    *out = (pl_mirror_report){0};
+    PL_TRY(open_target(m, to));
+    if (to->beside)
+        goto done;
+    m->batch = kv_batch_create(m->to);
+    PL_TRY(bring_chunks(m));
+    PL_TRY(flush_batch(m));
+    status = m->left ? leave_records(m) : bring_records(m, to->folder);
+done:
+    kv_batch_destroy(&m->batch);
+    kv_close(&m->to, false);
+    tally_destroy(&m->places);
+    return status;
+}
+
+pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
+                      pl_mirror_report *report)
+{
+    mirror m = {.from = from, .report = report, .left = left};
+    *report = (pl_mirror_report){0};
+    to->beside = false;
+    if (left)
+        pl_buf_clear(left);
     if (from->mode != PL_STORE_READ)
         return pl_fail(PL_ERR_ARG, "a store is copied by a reader");
-    PL_RETURN_IF(pl_make_folders(folder));
-    PL_RETURN_IF(pl_lock_folder(folder, &lock));
-    PL_TRY(open_target(&m, folder, force));
-    m.batch = kv_batch_create(m.to);
-    PL_TRY(bring_chunks(&m));
-    PL_TRY(flush_batch(&m));
-    PL_TRY(bring_records(&m, folder));
-    PL_TRY(set_mark(&m, folder));
+    PL_RETURN_IF(pl_make_folders(to->folder));
+    return copy(&m, to);
+}
+
+/* ---- what was left ---- */
+
+static pl_status fill_batch(kv_batch *batch, pl_reader *r)
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(r, LEFT_ROWS, 0, &len);
+    kv_slice rows = {bytes, len};
+    PL_RETURN_IF(pl_reader_status(r));
+    while (rows.len > 0) {
+        row_operation one;
+        PL_RETURN_IF(rebase_next(&rows, &one));
+        if (one.puts)
+            kv_put(batch, one.family, one.key, one.value);
+        else
+            kv_delete(batch, one.family, one.key);
+    }
+    size_t n = pl_field_count(r, LEFT_CHUNK);
+    for (size_t i = 0; i < n; i++) {
+        bytes = pl_get_bytes(r, LEFT_CHUNK, i, &len);
+        kv_delete(batch, KV_PACK, (kv_slice){bytes, len});
+    }
+    return pl_reader_status(r);
+}
+
+pl_status mirror_finish(const char *folder, const pl_buf *left)
+{
+    char path[PL_PATH_MAX];
+    pl_reader r;
+    kv *to = NULL;
+    kv_batch *batch = NULL;
+    pl_status status = PL_OK;
+    pl_reader_open(&r, "what is left of a copy", left->data, left->len);
+    watermark mark = {pl_get_u64(&r, LEFT_SEQUENCE, 0), pl_get_u64(&r, LEFT_EPOCH, 0),
+                      pl_get_hash(&r, LEFT_LOG, 0)};
+    bool is_new = pl_get_u64(&r, LEFT_NEW_MARK, 0) != 0;
+    PL_TRY(pl_reader_status(&r));
+    PL_TRY(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &to));
+    batch = kv_batch_create(to);
+    PL_TRY(fill_batch(batch, &r));
+    if (is_new)
+        PL_TRY(make_mark(&mark, folder));
+    PL_TRY(kv_commit(to, batch));
+    PL_TRY(set_mark(&mark, folder));
 done:
-    kv_batch_destroy(&m.batch);
-    kv_close(&m.to, false);
-    tally_destroy(&m.places);
-    pl_unlock_folder(&lock);
+    kv_batch_destroy(&batch);
+    kv_close(&to, false);
     return status;
 }

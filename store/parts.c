@@ -1,9 +1,12 @@
 #include "store/parts.h"
+#include "store/mirror.h"
+#include "store/rollback.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char FIRST_LINE[] = "pathloom parts 1", GROWN_LINE[] = "pathloom parts 2";
 
@@ -24,7 +27,8 @@ static bool read_counts(const char *text, pl_parts *out)
     long n = strtol(text + len + 1, &end, 10), begun = n;
     if (grown)
         begun = *end == ' ' ? strtol(end + 1, &end, 10) : 0;
-    if (n < 1 || n > PL_PARTS_MAX || begun < 1 || begun > n || strcmp(end, "\n") != 0)
+    if (n < 1 || n > PL_PARTS_MAX || begun < 1 || begun > PL_PARTS_MAX ||
+        strcmp(end, "\n") != 0)
         return false;
     *out = (pl_parts){(int)n, (int)begun};
     return true;
@@ -46,7 +50,8 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
 {
     char next[PL_PATH_MAX];
     if (parts->n == PL_PARTS_MAX ||
-        !pl_path_exists(pl_store_part(folder, parts->n, next)))
+        !pl_path_exists(pl_store_part(folder, parts->n, next)) ||
+        parts_is_removed(folder, parts->n))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "%s/PARTS counts %d parts, but %s is there; write the right number "
@@ -70,6 +75,7 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     *out = (pl_parts){0, 0};
+    PL_RETURN_IF(mirror_check_parts(folder));
     if (is_half_divided(folder))
         return pl_fail(PL_ERR_DAMAGED,
                        "the store %s was being divided when that was ended: half of it "
@@ -93,7 +99,7 @@ pl_status pl_store_parts(const char *folder, int *n)
     return status;
 }
 
-static pl_status write_counts(const char *folder, const pl_parts *parts)
+pl_status parts_write_counts(const char *folder, const pl_parts *parts)
 {
     char path[PL_PATH_MAX], text[64];
     int len = parts->n == parts->begun
@@ -114,7 +120,7 @@ pl_status pl_store_make_parts(const char *folder, int n)
         return pl_fail(PL_ERR_EXISTS, "the store %s has %d part%s, not %d", folder,
                        there > 0 ? there : 1, there > 1 ? "s" : "", n);
     PL_RETURN_IF(pl_make_folders(folder));
-    return write_counts(folder, &(pl_parts){n, n});
+    return parts_write_counts(folder, &(pl_parts){n, n});
 }
 
 pl_status pl_store_grow_parts(const char *folder, int n)
@@ -128,8 +134,12 @@ pl_status pl_store_grow_parts(const char *folder, int n)
                        "the store %s has %d parts: the next number is %d, not %d (at "
                        "most %d)",
                        folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
+    PL_RETURN_IF(parts_clear_removed(folder, n - 1));
+    if (n <= parts.begun)
+        PL_RETURN_IF(parts_make_again(folder, n - 1));
     parts.n = n;
-    return write_counts(folder, &parts);
+    PL_RETURN_IF(parts_write_counts(folder, &parts));
+    return parts_unmark(folder, n - 1);
 }
 
 static pl_status move_into(const char *folder, const char *part, const char *name)
@@ -159,7 +169,7 @@ pl_status pl_store_divide(const char *folder)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         PL_RETURN_IF(move_into(folder, part, names[i]));
     PL_RETURN_IF(pl_sync_folder(part));
-    return write_counts(folder, &(pl_parts){2, 1});
+    return parts_write_counts(folder, &(pl_parts){2, 1});
 }
 
 pl_status pl_store_end_division(const char *folder)
@@ -167,7 +177,7 @@ pl_status pl_store_end_division(const char *folder)
     return is_half_divided(folder) ? pl_store_divide(folder) : PL_OK;
 }
 
-static bool is_made(const char *folder, int part)
+bool pl_store_has_part(const char *folder, int part)
 {
     char path[PL_PATH_MAX], format[PL_PATH_MAX];
     return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
@@ -186,7 +196,8 @@ pl_status parts_open(pl_store *store, int n)
     PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
     for (; store->n_parts < n; store->n_parts++)
-        if (store->n_parts >= counted.begun && !is_made(store->folder, store->n_parts))
+        if (store->n_parts >= counted.begun &&
+            !pl_store_has_part(store->folder, store->n_parts))
             break; /* a home that has not begun yet */
         else
             PL_RETURN_IF(
@@ -234,7 +245,7 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
 
 /* A name is in its next part before it leaves the one before; read the other way round
  * it would be in none. Once nothing has moved between two looks, none is missed. */
-pl_status parts_refresh(pl_store *store)
+static pl_status refresh_notes(pl_store *store)
 {
     enum { LOOKS_MAX = 16 };
     pl_buf before = {0}, after = {0};
@@ -253,6 +264,68 @@ pl_status parts_refresh(pl_store *store)
     pl_buf_destroy(&before);
     pl_buf_destroy(&after);
     return status;
+}
+
+/* PARTS is made anew by each copy into the folder, after its parts. */
+typedef struct parts_stamp {
+    bool copying;
+    struct stat parts;
+} parts_stamp;
+
+static parts_stamp stamp_of(const pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    parts_stamp stamp = {.copying = mirror_check_parts(store->folder) != PL_OK};
+    if (stat(pl_join(path, store->folder, "PARTS"), &stamp.parts) != 0)
+        stamp.copying = true;
+    return stamp;
+}
+
+static bool same_stamp(const parts_stamp *a, const parts_stamp *b)
+{
+    return !a->copying && !b->copying && a->parts.st_ino == b->parts.st_ino &&
+           a->parts.st_mtim.tv_sec == b->parts.st_mtim.tv_sec &&
+           a->parts.st_mtim.tv_nsec == b->parts.st_mtim.tv_nsec;
+}
+
+/* A rollback, or a copy into the folder, is seen in all parts or in none: one that is
+ * being made is waited for. Of parts that were restored each by itself nothing better
+ * will come. */
+pl_status parts_refresh(pl_store *store)
+{
+    enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
+    rollback_view view = ROLLBACK_MIXED;
+    bool copied = false;
+    int64_t end_ms = pl_now_ms() + PATIENCE_MS;
+    for (;;) {
+        parts_stamp before = stamp_of(store);
+        PL_RETURN_IF(refresh_notes(store));
+        PL_RETURN_IF(rollback_look(store, &view));
+        parts_stamp after = stamp_of(store);
+        copied = !same_stamp(&before, &after);
+        if ((view == ROLLBACK_WHOLE && !copied) || pl_now_ms() > end_ms)
+            break;
+        pl_sleep_ms(WAIT_MS);
+    }
+    if (copied)
+        return mirror_check_parts(store->folder);
+    if (view != ROLLBACK_HALF)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "a rollback of the store %s was ended half-way, and is in some of "
+                   "its %d homes only; `pathloom train` on its run, or the same "
+                   "rollback again, ends it",
+                   store->folder, store->n_parts);
+}
+
+uint64_t pl_store_part_sequence(const pl_store *store, int part)
+{
+    return store->parts[part]->sequence;
+}
+
+int pl_store_n_parts(const pl_store *store)
+{
+    return store->n_parts;
 }
 
 /* The part that owns a name that moved: what the note with the highest stamp says.
@@ -277,6 +350,18 @@ static pl_store *owner_of(const pl_store *store, const char *name)
         pl_buf_destroy(&target);
     }
     return owner;
+}
+
+/* What its notes say, else the first that knows it. */
+int pl_store_part_of(pl_store *store, const char *name)
+{
+    if (store->n_parts == 0)
+        return pl_store_has_name(store, name) ? 0 : -1;
+    const pl_store *owner = owner_of(store, name);
+    for (int i = 0; i < store->n_parts; i++)
+        if (owner ? store->parts[i] == owner : pl_store_has_name(store->parts[i], name))
+            return i;
+    return -1;
 }
 
 pl_status parts_refuse(const pl_store *store, const char *what)

@@ -20,6 +20,15 @@
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
+PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
+/* What is left of a part that was taken away; to be cleared before there is one again.
+ */
+bool parts_is_removed(const char *folder, int part);
+PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
+/* One of those that there were at the beginning, and that were taken away: it must be
+ * there when it is counted. It bears the mark until then. */
+PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
+PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 /* ERR_UNSUPPORTED for a store in parts: `what` works on a part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 

@@ -11,19 +11,10 @@ bool rebase_is_due(const remote_head *head)
 }
 
 /* ---- operations ---- */
-static size_t read_u32(const uint8_t *bytes)
-{
-    size_t value = 0;
-    for (int i = 3; i >= 0; i--)
-        value = value << 8 | bytes[i];
-    return value;
-}
-
 static void write_u32(pl_buf *out, size_t value)
 {
     uint8_t bytes[4];
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
+    pl_le_put(bytes, value, sizeof bytes);
     pl_buf_append(out, bytes, sizeof bytes);
 }
 
@@ -44,7 +35,7 @@ pl_status rebase_next(kv_slice *rest, row_operation *out)
     if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 ||
         !family_of(at[1], &out->family))
         return pl_fail(PL_ERR_DAMAGED, "a row operation cannot be read");
-    size_t key = read_u32(at + 2), value = read_u32(at + 6);
+    size_t key = (size_t)pl_le_get(at + 2, 4), value = (size_t)pl_le_get(at + 6, 4);
     size_t len = rest->len - OPERATION_HEAD;
     if (key > len || value > len - key)
         return pl_fail(PL_ERR_DAMAGED, "a row operation is cut off");

@@ -148,7 +148,7 @@ static pl_status replace(pl_txn *txn, const chunk_work *w)
     chunk_record next = w->record;
     next.coding = pl_hash_none(&w->bases[0]) ? CHUNK_PLANES : CHUNK_DELTA;
     memcpy(next.bases, w->bases, sizeof next.bases);
-    chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len);
+    PL_RETURN_IF(chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len));
     chunk_displace(txn, &w->id, &w->record);
     chunk_write(txn->batch, &w->id, &next);
     for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
@@ -304,6 +304,7 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     if (!store->may_code || store->recoded_at == store->sequence)
         return PL_OK;
     PL_TRY(pl_txn_begin(store, &r.txn));
+    r.txn->tidies = true;
     PL_TRY(recode_modules(&r, more));
     if (*more)
         PL_TRY(pl_txn_commit(&r.txn));

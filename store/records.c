@@ -44,6 +44,23 @@ static void contribution_fields(const pl_contribution *c, pl_buf *fields)
     pl_put_u64(fields, 16, c->update_bytes);
     if (c->split)
         pl_put_u64(fields, 17, 1);
+    if (c->seed == 0)
+        return;
+    pl_put_u64(fields, 18, c->seed);
+    pl_put_bytes(fields, 19, c->likeness, sizeof c->likeness);
+}
+
+static void likeness_get(pl_reader *fields, pl_contribution *out)
+{
+    size_t len = 0;
+    const uint8_t *bytes;
+    if (pl_field_count(fields, 18) == 0 || pl_field_count(fields, 19) == 0)
+        return;
+    bytes = pl_get_bytes(fields, 19, 0, &len);
+    if (len != sizeof out->likeness)
+        return;
+    memcpy(out->likeness, bytes, len);
+    out->seed = pl_get_u64(fields, 18, 0);
 }
 
 /* Shared by the rows of pending and the nested ones; its caller checks the reader. */
@@ -67,6 +84,7 @@ static void contribution_get(pl_reader *fields, pl_contribution *out)
     out->update = get_hash_if(fields, 15);
     out->update_bytes = pl_get_u64(fields, 16, 0);
     out->split = pl_get_u64_or(fields, 17, 0) != 0;
+    likeness_get(fields, out);
 }
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)
@@ -149,10 +167,8 @@ static pl_status contributions_get(row_view *row, pl_version *out)
         return row_damaged(row, "too many contributions");
     out->contributions = pl_alloc((count + 1) * sizeof *out->contributions);
     for (size_t i = 0; i < count; i++) {
-        size_t len;
         pl_reader nested;
-        const uint8_t *bytes = pl_get_bytes(&row->fields, 15, i, &len);
-        pl_reader_open(&nested, "contribution", bytes, len);
+        pl_reader_enter(&nested, "contribution", &row->fields, 15, i);
         contribution_get(&nested, &out->contributions[i]);
         if (pl_reader_status(&nested) != PL_OK)
             return row_damaged(row, "a contribution does not decode");

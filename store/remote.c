@@ -52,7 +52,7 @@ static pl_status place_of(const char *folder, const char *place,
     if (strcmp(place, "rocksdb") == 0)
         return PL_OK;
     PL_RETURN_IF(engine_url_parse(place, &url));
-    PL_RETURN_IF(pl_store_parts(pl_join(above, folder, ".."), &n));
+    PL_RETURN_IF(pl_store_parts(pl_path_above(above, folder), &n));
     const char *name = strrchr(folder, '/');
     if (n > 0 && name)
         return engine_url_part(place, name + 1, out);
@@ -71,12 +71,12 @@ pl_status remote_write_place(const char *folder, const char *url)
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
+    PL_RETURN_IF(pl_make_folders(folder)); /* so that FOLDER/.. is there, too */
     PL_RETURN_IF(place_of(folder, wanted, place));
     if (pl_path_exists(pl_join(path, folder, "FORMAT")))
         return check_same(folder, place);
     if (!*place)
         return PL_OK;
-    PL_RETURN_IF(pl_make_folders(folder));
     PL_RETURN_IF(remote_write_place(folder, place));
     return store_format_write(folder, FORMAT_ENGINE);
 }

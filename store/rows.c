@@ -126,8 +126,7 @@ static uint64_t envelope_checksum(kv_family family, kv_slice key, const uint8_t 
 {
     pl_buf place = {0};
     uint8_t head[5] = {kv_family_id(family)};
-    for (int i = 0; i < 4; i++)
-        head[i + 1] = (uint8_t)(key.len >> (8 * i));
+    pl_le_put(head + 1, key.len, 4);
     pl_buf_append(&place, head, sizeof head);
     pl_buf_append(&place, key.data, key.len);
     pl_buf_append(&place, body, len);
@@ -145,8 +144,7 @@ void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *
     pl_buf_append(out, fields->data, fields->len);
     uint64_t checksum =
         envelope_checksum(family, key, out->data + start, out->len - start);
-    for (int i = 0; i < ROW_CHECKSUM_BYTES; i++)
-        tail[i] = (uint8_t)(checksum >> (8 * i));
+    pl_le_put(tail, checksum, sizeof tail);
     pl_buf_append(out, tail, sizeof tail);
 }
 
@@ -177,11 +175,9 @@ pl_status row_damaged(const row_view *row, const char *how)
 /* `len` is at least the version byte and the checksum. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
-    uint64_t stored = 0;
     size_t body = len - ROW_CHECKSUM_BYTES;
-    for (int i = ROW_CHECKSUM_BYTES; i-- > 0;)
-        stored = stored << 8 | bytes[body + (size_t)i];
-    return stored == envelope_checksum(row->family, key_slice(&row->key), bytes, body);
+    return pl_le_get(bytes + body, ROW_CHECKSUM_BYTES) ==
+           envelope_checksum(row->family, key_slice(&row->key), bytes, body);
 }
 
 pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out)

@@ -51,14 +51,24 @@ enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
                                        int *n); /* 0: none; ERR_DAMAGED */
+/* Of a reader: the part (from 0) whose a module, path or object is; -1: nobody's yet.
+ */
+int pl_store_part_of(pl_store *store, const char *name);
 /* A job that was given homes more has more parts than it began with; the last of them
  * may not have been made yet. */
 typedef struct pl_parts {
     int n, begun;
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
+/* Whether that part (from 0) has been made; a home more may not have begun. */
+bool pl_store_has_part(const char *folder, int part);
 /* One part more: `n` is the number then. Again is fine. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
+/* ERR_UNSUPPORTED where part n's chunks lie in a storage engine: it stays. */
+PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
+/* One part less, the last: `n` is the number then, at least 2. Nobody has any part
+ * open, and nothing in the last is needed. Again is fine. */
+PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
 /* Makes a store in one piece, which nobody has open, the first of two parts. Killed
  * half-way, the store does not open until it is called again, or the other, which does
  * nothing to a store that nobody has begun to divide. */
@@ -75,12 +85,16 @@ PL_MUST_CHECK pl_status pl_store_check_engine(const char *place); /* its spellin
 /* What was wrong with the log that opening for writing has mended: the tail that a
  * power cut leaves of commits that nobody was told of. NULL if nothing was. */
 const char *pl_store_mended(const pl_store *store);
+/* What was asked of the rollback over several parts that opening this part for writing
+ * has ended. NULL: none was under way. */
+const char *pl_store_resumed(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 PL_MUST_CHECK pl_status
 pl_store_refresh(pl_store *store); /* READ: catch up with the writer */
 
 /* ---- what is stored ---- */
+enum { PL_CONTRIBUTION_CELLS = 128 };
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
@@ -96,6 +110,10 @@ typedef struct pl_contribution {
     pl_hash update;                   /* blob */
     uint64_t update_bytes;            /* encoded */
     bool split; /* its mate came too late, so both went on alone (noloco) */
+    /* What its home noted for an audit by another kind of device (outer/likeness.h);
+     * seed 0: nothing. */
+    uint64_t seed;
+    float likeness[PL_CONTRIBUTION_CELLS];
 } pl_contribution;
 
 /* Whether the update blobs that a version names are in the store. */
@@ -257,10 +275,25 @@ typedef struct pl_mirror_report {
 } pl_mirror_report;
 /* Makes the store in `folder` the state that `from` (READ) shows, row by row; only what
  * it lacks is brought. A folder that does not exist is made. One that holds something
- * else than an earlier state of the same store is ERR_EXISTS, unless `force`. May be
- * killed at any time: the folder then holds its old state. */
+ * else than an earlier state of the same store is ERR_EXISTS, unless `force`: then what
+ * is neither that nor a later one is copied as a whole, in FOLDER/new at first. May be
+ * killed at any time: the folder then holds its old state, or refuses to open
+ * (ERR_BUSY) until this or pl_store_end_copy has done the rest. */
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
+
+/* The same of all parts of a store, as they were when it was opened or last refreshed:
+ * the folder becomes a store of as many. Killed as above. A store in one piece is
+ * copied as above. */
+PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
+                                              bool force, pl_mirror_report *out);
+/* Does the rest of a copy into this folder that was decided; nothing if there is none.
+ */
+PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
+/* How many commits part `part` (from 0) of a reader shows. */
+uint64_t pl_store_part_sequence(const pl_store *store, int part);
+int pl_store_n_parts(
+    const pl_store *store); /* that a reader has open; 0: in one piece */
 
 /* ---- rebuilding ---- */
 typedef struct pl_rebuild_report {
@@ -337,6 +370,42 @@ PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
  * it again is fine. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
+
+/* ---- going back: in all parts of a store, or in none ---- */
+/* A store in one piece, or all parts of one, opened for writing (ERR_BUSY if anybody
+ * has one of them). What was decided and not made everywhere is made. */
+typedef struct pl_writers pl_writers;
+PL_MUST_CHECK pl_status pl_writers_open(const char *folder, pl_writers **out);
+void pl_writers_close(pl_writers **writers);
+int pl_writers_count(const pl_writers *writers);
+pl_store *pl_writers_part(pl_writers *writers, int part); /* from 0; the writers' own */
+/* All of it as it was when it was opened; the writers' own. */
+pl_store *pl_writers_view(pl_writers *writers);
+/* What was asked of a rollback that was ended by opening; NULL. */
+const char *pl_writers_resumed(const pl_writers *writers);
+
+typedef struct pl_rollback_module {
+    char name[PL_MODULE_NAME_MAX];
+    uint64_t source, last; /* versions from head + 1 to `last` get these parameters */
+    int part;
+} pl_rollback_module;
+typedef struct pl_rollback_path {
+    char name[PL_MODULE_NAME_MAX];
+    uint64_t samples; /* data cursor */
+    int part;
+} pl_rollback_path;
+typedef struct pl_rollback {
+    char words[PL_TEXT_MAX]; /* what was asked for */
+    int64_t phase; /* that the paths move on to, and pending updates go; -1: neither */
+    pl_rollback_module *modules;
+    pl_rollback_path *paths;
+    size_t n_modules, n_paths;
+} pl_rollback;
+/* Appends versions; once for each opening. Killed at any moment nothing of it is there,
+ * or all of it when the parts are opened for writing again. ERR_NOT_FOUND: parameters
+ * were collected. */
+PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
+                                             const pl_rollback *plan);
 
 /* ---- a name's rows, on their way to another store ---- */
 /* Everything that belongs to a module, path or object: versions, pending updates, the

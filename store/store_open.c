@@ -5,7 +5,10 @@
  * mark, the space that recovery needs, RocksDB's recovery, the chain of commits, the
  * comparison with the mark, and last the new epoch, the first write. A reader skips
  * what belongs to writing: it takes no lock, checks no chain and changes nothing. */
+#include "store/bulk.h"
+#include "store/mirror.h"
 #include "store/parts.h"
+#include "store/rollback.h"
 #include "store/store_format.h"
 #include "store/store_parts.h"
 #include <dirent.h>
@@ -21,7 +24,8 @@ enum {
     CHAIN_CHECK_ROWS = 65536,
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
-    OPEN_TRIES = 5
+    OPEN_TRIES = 5,
+    BULK_BYTES = 4 << 20 /* measured: docs/results/store.md */
 };
 
 row_source store_source(const pl_store *store)
@@ -265,6 +269,16 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
+/* A part of a copy that is decided and not yet made whole: what was brought into it
+ * lies above its old state, where an opening would clear it away. */
+static pl_status refuse_half_copy(const pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(path, store->folder, "LEFT")))
+        return PL_OK;
+    return mirror_check_parts(pl_path_above(path, store->folder));
+}
+
 /* A store with a mark has had commits: then a missing database is damage, and not made
  * anew. */
 static pl_status open_writer(pl_store *store)
@@ -273,6 +287,7 @@ static pl_status open_writer(pl_store *store)
     watermark mark;
     bool marked = false;
     PL_RETURN_IF(lock(store));
+    PL_RETURN_IF(refuse_half_copy(store));
     PL_RETURN_IF(check_format(store));
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
@@ -282,50 +297,69 @@ static pl_status open_writer(pl_store *store)
         status = mend_log(store, database, &mark);
     PL_RETURN_IF(status);
     PL_RETURN_IF(check_state(store, marked, &mark));
+    PL_RETURN_IF(bulk_clean(store));
     PL_RETURN_IF(remote_open(store->folder, true, &store->remote));
-    if (!store->remote)
-        return raise_epoch(store);
-    PL_RETURN_IF(remote_check(store));
+    if (store->remote)
+        PL_RETURN_IF(remote_check(store));
     PL_RETURN_IF(raise_epoch(store));
-    return remote_claim(store);
+    if (store->remote)
+        PL_RETURN_IF(remote_claim(store));
+    return rollback_resume(store);
 }
 
 /* ---- readers ---- */
-static pl_status make_scratch(pl_store *store)
-{
-    const char *root = getenv("TMPDIR");
-    char path[PL_PATH_MAX];
-    pl_join(path, root && *root ? root : "/tmp", "pathloom-read-XXXXXX");
-    if (!*path || !mkdtemp(path))
-        return pl_fail(PL_ERR_IO,
-                       "cannot make a temporary folder under %s: %s; set TMPDIR",
-                       root && *root ? root : "/tmp", strerror(errno));
-    pl_copy_text(store->scratch, sizeof store->scratch, path);
-    return PL_OK;
-}
-
 /* A follower may see the families of a commit at different times while the writer
- * changes files: what it has seen once, or knows from the mark, it waits for. */
+ * changes files: what it has seen once, or knows from the mark, it waits for. It looks
+ * at files first and at the log afterwards, so a commit that it sees for the first time
+ * may name files (bulk.h) that it has not seen: it looks until nothing is new. */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
+    uint64_t before = sequence;
     PL_RETURN_IF(load_state(store));
-    for (int i = 0;
-         i < CATCH_UP_TRIES && (store->sequence < sequence || store->epoch < epoch);
-         i++) {
-        pl_sleep_ms(i);
+    for (int i = 0; i < CATCH_UP_TRIES; i++) {
+        bool behind = store->sequence < sequence || store->epoch < epoch;
+        if (!behind && store->sequence == before)
+            break;
+        before = store->sequence;
+        if (behind)
+            pl_sleep_ms(i);
         PL_RETURN_IF(kv_refresh(store->db));
         PL_RETURN_IF(load_state(store));
     }
     return PL_OK;
 }
 
+static ino_t folder_number(const char *folder)
+{
+    struct stat info;
+    return stat(folder, &info) == 0 ? info.st_ino : 0;
+}
+
+/* A copy of another line took the store's place (mirror_set.c). */
+static bool is_replaced(const pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    ino_t now = folder_number(pl_join(path, store->folder, "db"));
+    return now != 0 && now != store->database;
+}
+
 /* Nobody may have mended the log since the power went: then what lies before the damage
  * is shown, which the mark proves to be enough, and nothing can follow. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
-    pl_status status = kv_open(database, KV_FOLLOW, store->scratch, &store->db);
-    store->frozen = status == PL_ERR_DAMAGED;
-    return store->frozen ? kv_open(database, KV_LOOK, NULL, &store->db) : status;
+    kv *fresh = NULL;
+    ino_t number = folder_number(database);
+    pl_status status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
+    bool frozen = status == PL_ERR_DAMAGED;
+    if (frozen)
+        status = kv_open(database, KV_LOOK, NULL, &fresh);
+    if (status != PL_OK)
+        return status; /* what was open stays, and can be read */
+    kv_close(&store->db, false);
+    store->db = fresh;
+    store->database = number;
+    store->frozen = frozen;
+    return PL_OK;
 }
 
 /* The mark was read before the database, so the database must reach it. One that was
@@ -334,7 +368,6 @@ static pl_status open_at_mark(pl_store *store, const char *database,
                               const watermark *mark)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
-        kv_close(&store->db, false);
         PL_RETURN_IF(open_follower(store, database));
         PL_RETURN_IF(follow(store, mark->sequence, mark->epoch));
         if (check_mark(store, mark) == PL_OK)
@@ -362,7 +395,7 @@ static pl_status open_reader(pl_store *store)
 {
     uint64_t incompat;
     PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
-    PL_RETURN_IF(make_scratch(store));
+    PL_RETURN_IF(scratch_make(&store->own));
     PL_RETURN_IF(show_newest(store));
     return remote_open(store->folder, false, &store->remote);
 }
@@ -373,7 +406,10 @@ pl_status pl_store_refresh(pl_store *store)
         return PL_OK;
     if (store->n_parts > 0)
         return parts_refresh(store);
-    if (store->frozen)
+    bool replaced = is_replaced(store);
+    if (replaced)
+        PL_RETURN_IF(mirror_check_parts(store->folder));
+    if (store->frozen || replaced)
         return show_newest(store);
     uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_RETURN_IF(kv_refresh(store->db));
@@ -386,6 +422,7 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
     pl_store *store = pl_alloc(sizeof *store);
     store->mode = mode;
     store->lock = store->mark.fd = -1;
+    store->bulk_bytes = BULK_BYTES;
     pl_status status = PL_OK;
     int n_parts = 0;
     if (strlen(folder) > PL_PATH_MAX - 32 || !*folder)
@@ -414,6 +451,7 @@ void pl_store_close(pl_store **handle)
         return;
     bool abandon = store->refusal != PL_OK;
     parts_close(store);
+    bulk_settle(store);
     kv_close(&store->db, abandon);
     if (store->remote && !abandon)
         remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
@@ -421,7 +459,6 @@ void pl_store_close(pl_store **handle)
     watermark_close(&store->mark);
     if (!abandon)
         pl_unlock_folder(&store->lock);
-    if (store->scratch[0] && pl_remove_tree(store->scratch) != PL_OK)
-        store->scratch[0] = 0; /* a leftover in the temporary folder harms nobody */
+    scratch_drop(&store->own);
     pl_free(store);
 }

@@ -4,7 +4,9 @@
 #include "store/chunk.h"
 #include "store/records.h"
 #include "store/remote.h"
+#include "store/scratch.h"
 #include "store/watermark.h"
+#include <sys/types.h>
 
 struct pl_store {
     kv *db;             /* NULL with parts */
@@ -14,20 +16,29 @@ struct pl_store {
     pl_store *whole; /* of a part: the store that it was opened with; else NULL */
     pl_store_mode mode;
     char folder[PL_PATH_MAX];
-    char scratch[PL_PATH_MAX]; /* READ: the follower's own folder; "" if none */
-    int lock;                  /* writer: the locked folder; -1 if none */
-    watermark_file mark;       /* writer */
-    bool frozen;               /* reader: of a log that nobody has mended yet */
+    scratch own;         /* READ: the follower's folder */
+    int lock;            /* writer: the locked folder; -1 if none */
+    watermark_file mark; /* writer */
+    bool frozen;         /* reader: of a log that nobody has mended yet */
+    ino_t database;      /* reader: the folder that it follows */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* of row `sequence`; none at 0 */
     bool in_txn;
     bool may_code;       /* FORMAT allows coded chunks */
     uint64_t recoded_at; /* sequence at which nothing was left to code */
-    pl_status refusal;   /* not OK after a failed write, for good */
+    uint64_t bulk_bytes; /* a blob with so many new ones has a file of its own */
+    struct bulk_dropping *dropping; /* files that died, or NULL (bulk.h) */
+    uint64_t n_bulk;                /* such files since the opening: their names */
+    pl_status refusal;              /* not OK after a failed write, for good */
     char refusal_text[512];
     char
         mended[512]; /* what was wrong with the log when it was opened; "" if nothing */
+    char resumed[PL_TEXT_MAX]; /* the rollback that opening it has ended; "" if none */
 };
+
+typedef struct bulk_file bulk_file;
+typedef struct bulk_dropping bulk_dropping;
+typedef struct bulk_place bulk_place;
 
 /* Blobs that the transaction left without references are found among `loose`. */
 struct pl_txn {
@@ -37,6 +48,11 @@ struct pl_txn {
     uint32_t n_chunks; /* in that pack */
     remote_work work;  /* what goes to the engine, if there is one */
     uint64_t staged_bytes;
+    bulk_file *files; /* newest first (bulk.h) */
+    bool in_file;     /* chunks go into the newest */
+    bool tidies;      /* there is time to look for files that died bit by bit */
+    bulk_place *gone; /* places that chunks were let go of */
+    size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
     pl_status spoiled; /* a step failed half-way: commit refuses */
@@ -55,6 +71,8 @@ uint64_t store_key_number(const uint8_t *key, size_t len);
 PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
                                          uint64_t expected, pl_hash *previous);
 
+/* Free space that a commit leaves. */
+#define STORE_SPARE_BYTES ((uint64_t)64 << 20)
 /* The space check of PROTOCOL 4.7: ERR_NOSPACE with both numbers. `purpose` is "the
  * commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,

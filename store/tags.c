@@ -37,10 +37,8 @@ void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out)
 
 static pl_status decode_item(pl_reader *r, size_t i, pl_snapshot_item *out)
 {
-    size_t len;
     pl_reader item;
-    const uint8_t *bytes = pl_get_bytes(r, TAG_ITEM, i, &len);
-    pl_reader_open(&item, "an entry of a tag", bytes, len);
+    pl_reader_enter(&item, "an entry of a tag", r, TAG_ITEM, i);
     pl_get_text(&item, ITEM_MODULE, 0, out->module, sizeof out->module);
     out->number = pl_get_u64(&item, ITEM_NUMBER, 0);
     out->params = pl_get_hash(&item, ITEM_PARAMS, 0);

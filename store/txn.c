@@ -7,11 +7,10 @@
  *
  * Reading inside a transaction goes through the batch, so a blob that was just put can
  * be named, and an update that was just accepted can be merged. */
+#include "store/bulk.h"
 #include "store/store_parts.h"
 #include <stdio.h>
 #include <string.h>
-
-static const uint64_t SPARE_BYTES = 64 << 20;
 
 row_source txn_source(const pl_txn *txn)
 {
@@ -52,6 +51,7 @@ void pl_txn_abort(pl_txn **handle)
         return;
     txn->store->in_txn = false;
     kv_batch_destroy(&txn->batch);
+    bulk_clear(txn);
     remote_work_clear(&txn->work);
     pl_free(txn->loose);
     pl_free(txn);
@@ -131,11 +131,16 @@ pl_status pl_txn_commit(pl_txn **handle)
     if (kv_batch_count(txn->batch) == 0)
         goto done;
     PL_TRY(store_check_space(store, "the commit",
-                             2 * kv_batch_bytes(txn->batch) + SPARE_BYTES));
+                             2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
     put_log(txn, &after.log);
     if (store->remote)
         PL_TRY(remote_bring(txn, &after.log));
+    PL_TRY(bulk_finish(txn)); /* nothing has been written yet */
+    status = bulk_take_in(txn);
+    if (status != PL_OK)
+        PL_TRY(refuse(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
+    bulk_drop(txn);
     if (store->remote) {
         status = remote_advance(txn);
         if (status != PL_OK)

@@ -15,37 +15,23 @@ enum {
 };
 static const uint8_t MAGIC[8] = {'P', 'L', 'H', 'W', 'M', '\r', '\n', 0x1a};
 
-static void put_u64(uint8_t *out, uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_u64(const uint8_t *in)
-{
-    uint64_t value = 0;
-    for (int i = 8; i-- > 0;)
-        value = value << 8 | in[i];
-    return value;
-}
-
 static void slot_encode(const watermark *mark, uint8_t out[SLOT_BYTES])
 {
     memset(out, 0, SLOT_BYTES);
     memcpy(out, MAGIC, sizeof MAGIC);
-    put_u64(out + AT_SEQUENCE, mark->sequence);
-    put_u64(out + AT_EPOCH, mark->epoch);
+    pl_le_put(out + AT_SEQUENCE, mark->sequence, 8);
+    pl_le_put(out + AT_EPOCH, mark->epoch, 8);
     memcpy(out + AT_LOG, mark->log.bytes, sizeof mark->log.bytes);
-    put_u64(out + AT_CHECKSUM, pl_checksum(out, AT_CHECKSUM));
+    pl_le_put(out + AT_CHECKSUM, pl_checksum(out, AT_CHECKSUM), 8);
 }
 
 static bool slot_decode(const uint8_t in[SLOT_BYTES], watermark *out)
 {
     if (memcmp(in, MAGIC, sizeof MAGIC) != 0 ||
-        get_u64(in + AT_CHECKSUM) != pl_checksum(in, AT_CHECKSUM))
+        pl_le_get(in + AT_CHECKSUM, 8) != pl_checksum(in, AT_CHECKSUM))
         return false;
-    out->sequence = get_u64(in + AT_SEQUENCE);
-    out->epoch = get_u64(in + AT_EPOCH);
+    out->sequence = pl_le_get(in + AT_SEQUENCE, 8);
+    out->epoch = pl_le_get(in + AT_EPOCH, 8);
     memcpy(out->log.bytes, in + AT_LOG, sizeof out->log.bytes);
     return true;
 }
@@ -90,7 +76,7 @@ pl_status watermark_load(const char *path, watermark *out, bool *found)
     return *found ? read_newest(path, out, &slot) : PL_OK;
 }
 
-static pl_status make_file(const char *path, const watermark *first)
+pl_status watermark_make(const char *path, const watermark *first)
 {
     uint8_t slots[SLOTS * SLOT_BYTES] = {0};
     slot_encode(first, slots);
@@ -103,7 +89,7 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     out->fd = -1;
     pl_copy_text(out->path, sizeof out->path, path);
     if (!pl_path_exists(path))
-        PL_RETURN_IF(make_file(path, first));
+        PL_RETURN_IF(watermark_make(path, first));
     PL_RETURN_IF(read_newest(path, &mark, &out->slot));
     out->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (out->fd < 0)

@@ -21,6 +21,8 @@ typedef struct watermark_file {
  * there is one without a valid slot. */
 PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
 
+/* The file with this mark alone, lower or not, in place of any other. */
+PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
 /* Opens the file for writing; makes it, with `first` in it, if it is not there. */
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);

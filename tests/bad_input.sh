@@ -263,6 +263,12 @@ refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/buffer|4 and 0.5' \
     outer.method=delayed-nesterov outer.spread=0.5
 refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=topk
+for method in noloco eager; do
+    refuse_outer "rounded behind others" "others have seen of $method|goes with streaming" \
+        outer.method=$method outer.own=bf16
+done
+refuse_outer "small ones rounded away" 'codec.residual=i8|topk|bf16' \
+    codec.name=topk codec.residual=i8
 refuse_outer "versions for mates" 'noloco|take no versions|codec.down must be f32' \
     outer.method=noloco codec.down=i8
 refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \

@@ -21,6 +21,7 @@ cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
 work=
 keeper=
+. tests/job.sh
 
 say() {
     echo "ceph: $*"
@@ -88,7 +89,7 @@ tests=$(dirname "$pathloom")/tests
 # ---- a Ceph of our own ----
 work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-ceph.XXXXXX") || fail "no temporary folder"
 work=$(readlink -f "$work")
-mkdir "$work/mon" "$work/osd" "$work/rgw" "$work/corpus" "$work/tmp"
+mkdir "$work/mon" "$work/osd" "$work/rgw" "$work/tmp"
 export TMPDIR="$work/tmp"
 [ "$(df -Pk "$work" | awk 'NR == 2 { print $4 }')" -gt 6000000 ] ||
     skip "less than 6 GB free in $work"
@@ -190,45 +191,17 @@ store_tests rados "$(at tests)" remote_store test_store_kill test_store_recode \
     test_store_collect
 
 # ---- training ----
-for folder in base modules outer workers docs; do
-    mkdir -p "$work/corpus/$folder"
-    cp "$folder"/*.[chm]* "$work/corpus/$folder/"
-done
+make_corpus base modules outer workers docs
 
-train() { # run, options
+train() { # run, options; in a subshell or in the background
     run=$1
     shift
-    "$pathloom" train --corpus "$work/corpus" --out "$work/$run" --workers 2 \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set train.tau=60 --set train.phases=8 \
-        --set train.base_steps=10 --set router.prefix=16 --set eval.baselines=none \
-        --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@" \
+    small_job "$run" --set train.tau=60 --set train.phases=8 --set train.base_steps=10 "$@" \
         >"$work/$run.out" 2>&1
 }
 
-versions() { # run
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
-}
-
-store() { # verb, options
-    verb=$1
-    shift
-    "$pathloom" store "$verb" "$@" >"$work/verb.out" 2>&1 || fail "store $verb $*"
-}
-
-refused() { # exit code, words that the sentence has, command
-    code=$1 words=$2
-    shift 2
-    "$@" >"$work/refused.out" 2>&1
-    got=$?
-    [ $got -eq "$code" ] || fail "exit code $got instead of $code: $*"
-    grep -q "$words" "$work/refused.out" || fail "no \`$words\`: $*"
-}
-
 same_versions() { # run, what
-    versions "$1" | cmp - "$work/plain.versions" || fail "$2: other versions"
+    versions --run "$work/$1" | cmp - "$work/plain.versions" || fail "$2: other versions"
 }
 
 kill_home() { # run
@@ -241,19 +214,14 @@ is_running() {
     kill -0 "$job" 2>/dev/null
 }
 
-train plain || fail "training on RocksDB"
-versions plain >"$work/plain.versions"
+(train plain) || fail "training on RocksDB"
+versions --run "$work/plain" >"$work/plain.versions"
 [ "$(wc -l <"$work/plain.versions")" -gt 12 ] || fail "too few modules"
 
 train ceph --set "store.engine=$(at ceph)" &
 job=$!
 n_kills=0
-i=0
-until grep -qs 'arm.added arm=mix' "$work/ceph/log/hub.log" || ! is_running; do
-    i=$((i + 1))
-    [ $i -lt 1200 ] || fail "training does not begin"
-    sleep 0.1
-done
+training_begins ceph
 kill_home ceph
 sleep 2
 is_running || fail "training ended before anything happened to it"
@@ -353,12 +321,7 @@ store_tests s3 "$(s3 tests)" remote_store test_store_collect
 n_kills=0
 train s3 --set "store.engine=$(s3 run)" &
 job=$!
-i=0
-until grep -qs 'arm.added arm=mix' "$work/s3/log/hub.log" || ! is_running; do
-    i=$((i + 1))
-    [ $i -lt 1200 ] || fail "training on S3 does not begin"
-    sleep 0.1
-done
+training_begins s3
 kill_home s3
 sleep 3
 kill_home s3

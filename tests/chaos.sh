@@ -45,10 +45,8 @@ done
 pathloom=${pathloom:-$build/pathloom}
 ledger=${ledger:-$build/tests/chaos_ledger}
 work=${work:-$build/chaos}
-case $work in /*) ;; *) work=$PWD/$work ;; esac
-rm -rf "$work"
-mkdir -p "$work"
 . tests/chaos_job.sh
+own_folder "$work"
 first_seed=$seed
 ttl=500
 started=$(date +%s)
@@ -269,7 +267,7 @@ report() {
 }
 
 echo "seed $first_seed"
-make_corpus
+make_corpus base modules docs
 (job_of calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too little in its store"
 fsck_is_clean calm || fail "fsck of the undisturbed run"

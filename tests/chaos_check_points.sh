@@ -28,7 +28,7 @@ find $folders -name '*.c' | LC_ALL=C sort | xargs awk '
     }
     /^\{$/ { in_function = 1; n_calls = 0; has_point = 0 }
     in_function && /pl_failpoint\(/ { has_point = 1 }
-    in_function && /(^|[^A-Za-z0-9_."])(p?writev?|fsync|fdatasync|sync_file_range|renameat2?|rename|ftruncate|fwrite|fputs|zmq_send|zmq_msg_send|rocksdb_write|rocksdb_write_writebatch_wi|rocksdb_ingest_external_file|rocksdb_flush_wal|rocksdb_checkpoint_create|archive_write_data)\(/ &&
+    in_function && /(^|[^A-Za-z0-9_."])(p?writev?|fsync|fdatasync|sync_file_range|renameat2?|rename|ftruncate|fwrite|fputs|zmq_send|zmq_msg_send|rocksdb_write|rocksdb_write_writebatch_wi|rocksdb_ingest_external_file_cf|kv_table_finish|rocksdb_flush_wal|rocksdb_checkpoint_create|archive_write_data)\(/ &&
         !/^ *(\*|\/\*)/ && !/stdout|stderr/ { call[++n_calls] = FNR }
     /^\}/ && in_function {
         in_function = 0

@@ -1,14 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Sourced by the scripts that run whole jobs under faults. They set pathloom, ledger,
-# work (a folder that is theirs) and seed, and stand in the project's root.
-
-# Real text, the same for all runs: this project's own sources.
-make_corpus() {
-    for folder in base modules docs; do
-        mkdir -p "$work/corpus/$folder"
-        cp "$folder"/*.[chm]* "$work/corpus/$folder/"
-    done
-}
+# Sourced by the scripts that run whole jobs under faults. They set pathloom, ledger and
+# seed, and stand in the project's root.
+. tests/job.sh
 
 # A mixture 2x2 of a very small model: about a second undisturbed. Becomes the launcher,
 # so call it in a subshell or in the background.
@@ -49,19 +42,6 @@ fsck_is_clean() { # folder
     "$pathloom" store fsck --run "$work/$1" >"$work/$1.fsck" 2>&1
 }
 
-# Sets `value` below $1, from a generator that the seed fixes.
-random() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    value=$(((seed / 65536) % $1))
-}
-
-# Sets `choice` to one of the words.
-pick() {
-    random $#
-    shift "$value"
-    choice=$1
-}
-
 # The launcher's processes of a role.
 members() { # launcher pid, role
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
@@ -79,6 +59,43 @@ nobody_is_left() { # folder
         waits=$((waits + 1))
     done
     [ -z "$(left_behind "$1")" ]
+}
+
+# Stops the worker that has the first task of the mixture's second phase; sets name and
+# stopped.
+stop_in_second_phase() { # folder
+    log=$work/$1/log/hub.log
+    tries=1200
+    until grep -qs 'lease.granted task=mix.* phase=1 ' "$log"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no task of the second phase begins"
+        sleep 0.05
+    done
+    name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
+        head -n 1)
+    stop_worker "$name"
+}
+
+stop_worker() { # name; sets stopped
+    stopped=$(pgrep -P "$job" -f "worker .*--name $1( |\$)" | head -n 1)
+    [ -n "$stopped" ] || fail "no process of $1"
+    kill -STOP "$stopped" || fail "$1 cannot be stopped"
+}
+
+# How many paths of the mixture this worker holds: its lease is the last of each.
+held_by() { # folder, name
+    sed -n 's/.*lease.granted task=\(mix[^ ]*\) .* worker=\([^ ]*\) .*/\1 \2/p' \
+        "$work/$1/log/hub.log" | awk -v name="$2" '{ last[$1] = $2 }
+            END { for (p in last) n += last[p] == name; print n + 0 }'
+}
+
+# How many paths of the mixture have finished so many phases, as the job tells.
+finished() { # folder, phases
+    "$pathloom" status --run "$work/$1" --json 2>/dev/null | tr '{' '\n' |
+        awk -F '"phase":' -v least="$2" '
+            /"arm":"/ { mix = index($0, "\"arm\":\"mix\"") }
+            mix && /"path":"/ && $2 + 0 >= least { n++ }
+            END { print n + 0 }'
 }
 
 now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs

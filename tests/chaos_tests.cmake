@@ -57,6 +57,8 @@ pl_job_test(fault_io "fault;store" fault_io.sh ${tools} $<TARGET_FILE:interpose>
 if(TARGET pl_workers)
   add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/retrain_check.c)
   target_link_libraries(retrain_check pl_workers)
+  add_executable(audit_distance ${CMAKE_CURRENT_SOURCE_DIR}/audit_distance.c)
+  target_link_libraries(audit_distance pl_workers)
   pl_script_test(retrain "integration;workers" 300 retrain.sh $<TARGET_FILE:pathloom>
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()

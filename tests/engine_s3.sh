@@ -6,17 +6,10 @@
 set -u
 pathloom=$1
 tests=$2
-work=$3
-rm -rf "$work"
-mkdir -p "$work"
+. tests/job.sh
+own_folder "$3"
 AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=secret-that-nobody-sees
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-
-fail() {
-    echo "FAILED: $1"
-    tail -n 5 "$work"/*.out
-    exit 1
-}
 
 # A server lives as long as somebody holds its pipe.
 serve() { # name, words
@@ -32,15 +25,6 @@ serve() { # name, words
         sleep 0.05
     done
     url="s3://bucket/$name?endpoint=http://127.0.0.1:$(cat "$work/$name.port")"
-}
-
-refused() { # exit code, words that the sentence has, command
-    code=$1 words=$2
-    shift 2
-    "$@" >"$work/refused.out" 2>&1
-    got=$?
-    [ $got -eq "$code" ] || fail "exit code $got instead of $code: $*"
-    grep -q "$words" "$work/refused.out" || fail "no \`$words\`: $*"
 }
 
 store_on() { # name
@@ -67,6 +51,12 @@ refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/first"
 AWS_ACCESS_KEY_ID=stranger
 refused 77 'refuses these keys' "$pathloom" store pack --store "$work/again"
 AWS_ACCESS_KEY_ID=tester
+make_corpus base
+(small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
+    --set store.homes=2 --set store.engine="s3://bucket/run?${url#*\?}" >"$work/run.out" 2>&1) ||
+    fail "a run on it"
+refused 69 'keeps the homes that it has' "$pathloom" homes add --run "$work/run"
+refused 69 'keeps the homes that it has' "$pathloom" homes remove 2 --run "$work/run"
 echo "an S3 keeps what it promises, a store is rebuilt and fenced"
 
 serve lossy lose=7

@@ -9,15 +9,14 @@
 # 3. a fourth worker makes one wrong update (fail point worker.update.wrong), while hub
 #    and home are killed: it is fenced, says why, may not come back; the others end the
 #    job, and its versions are listed
+# 4. one of the job's own workers makes one
+# 5. three workers of three kinds of devices: honest ones agree, by tolerance; one that
+#    flips the signs of an update is fenced by the other two
 set -u
 pathloom=$1
 ledger=$2
-work=$3
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work"
 . tests/chaos_job.sh
-job=
+own_folder "$3"
 odd=
 
 fail() {
@@ -37,7 +36,7 @@ count() { # pattern, folder
     cat "$work/$2"/log/hub.log | grep -c "$1"
 }
 
-make_corpus
+make_corpus base modules docs
 echo "1. without audits"
 (run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "its record"
@@ -116,4 +115,50 @@ mkdir "$work/once"
 [ "$(grep -c 'worker.fenced worker=worker-' "$work/own/log/hub.log")" -eq 1 ] ||
     fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
+
+# Processors round alike with one thread and with two or not; `ref` does otherwise.
+others=
+kinds_job() { # folder: the job with one worker, and two of other kinds beside it
+    take_data calm "$1"
+    tiny_job "$1" --workers 1 --set train.tau=20 --set train.phases=12 \
+        --set fleet.audit=1 --set workers.backend=cpu --set workers.precision=f32 \
+        >"$work/$1.out" 2>&1 &
+    job=$!
+    tries=600
+    until [ -s "$work/$1/proc/hub.address" ] && [ -s "$work/$1/run.yaml" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no hub"
+        sleep 0.05
+    done
+    "$pathloom" worker --run "$work/$1" --name of-ref --backend ref \
+        >"$work/$1-ref.out" 2>&1 &
+    others=$!
+    PATHLOOM_FAILPOINT=$2 "$pathloom" worker --run "$work/$1" --name of-two --threads 2 \
+        >"$work/$1-two.out" 2>&1 &
+    odd=$!
+    wait "$job" || fail "the job $1"
+    job=
+    kill "$others" "$odd" 2>/dev/null
+    wait "$others" "$odd"
+    odd=
+}
+
+echo "5. three kinds of devices"
+kinds_job kinds ""
+across=$(count 'audit.closed .*verdict=agreed .*tolerance=0.25' kinds)
+[ "$across" -gt 0 ] || fail "no audit between kinds"
+[ "$(count 'audit.differs\|worker.fenced' kinds)" -eq 0 ] || fail "honest kinds differ"
+echo "$across tasks were done again by another kind, all within the tolerance;" \
+    "farthest $(sed -n 's/.*audit.closed .*distance=\([^ ]*\) tolerance=0.25.*/\1/p' \
+        "$work/kinds/log/hub.log" | sort -n | tail -n 1)"
+kinds_job liar worker.update.flipped:error:9
+[ "$(count 'worker.fenced worker=of-two' liar)" -gt 0 ] || fail "the liar is not fenced"
+[ "$(cat "$work/liar/log/hub.log" "$work/liar/log/home.log" |
+    grep 'worker.fenced' | grep -vc 'worker=of-two')" -eq 0 ] ||
+    fail "an honest worker of another kind is fenced"
+grep -q 'worker of-two is fenced' "$work/liar-two.out" || fail "its owner is not told why"
+"$pathloom" audit --run "$work/liar" >"$work/audit.out" 2>&1 || fail "pathloom audit"
+grep -q 'away from it (0.25 is allowed)' "$work/audit.out" ||
+    fail "pathloom audit names no distance"
+echo "flipped signs were found: $(grep 'is allowed' "$work/audit.out" | head -n 1)"
 rm -rf "$work"

@@ -209,7 +209,7 @@ told_to_end() {
     check_facts
 }
 
-make_corpus
+make_corpus base modules docs
 begin "the undisturbed run"
 (tiny_job calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
 facts calm || fail "it has too little in its store"

@@ -10,42 +10,19 @@
 # Then: every module's version and hash are equal, and no process is left behind.
 set -u
 pathloom=$1
-work=$2
 kills=${3:-20}
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work"
 seed=$(date +%s)
 echo "seed $seed"
 . tests/chaos_job.sh
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 15 "$log"
-    done
-    exit 1
-}
+own_folder "$2"
 
 # Real text, the same for all runs: this project's own sources.
 cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
-mkdir "$work/corpus"
-for folder in base modules outer store workers; do
-    mkdir "$work/corpus/$folder"
-    cp "$folder"/*.[ch] "$work/corpus/$folder/"
-done
-cp -r docs "$work/corpus/docs"
+make_corpus base modules outer store workers docs docs/results
 
 run_job() { # folder; in a subshell, which becomes the launcher
-    out=$1
-    shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set train.tau=25 --set train.phases=20 \
-        --set train.base_steps=50 --set router.prefix=16 --set eval.baselines=diloco \
-        --set eval.max_tokens=2000 --set eval.sample_tokens=0 "$@"
+    small_job "$@" --workers 3 --set train.tau=25 --set train.phases=20 \
+        --set train.base_steps=50 --set eval.baselines=diloco --set eval.max_tokens=2000
 }
 
 hashes() { # folder

@@ -15,13 +15,11 @@ work=$2
 kills=${3:-4}
 [ $# -gt 3 ] && shift 3 || set --
 names=" $* "
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work"
 seed=$(date +%s)
 echo "seed $seed"
 n_cases=0
 . tests/chaos_job.sh
+own_folder "$work"
 
 fail() {
     echo "FAILED: $case: $1"
@@ -32,11 +30,7 @@ fail() {
     exit 1
 }
 
-# Real text, the same for all runs: this project's own sources.
-for folder in base modules outer workers docs; do
-    mkdir -p "$work/corpus/$folder"
-    cp "$folder"/*.[chm]* "$work/corpus/$folder/"
-done
+make_corpus base modules outer workers docs
 
 run_job() { # folder, options; in a subshell, which becomes the launcher
     out=$1
@@ -45,25 +39,8 @@ run_job() { # folder, options; in a subshell, which becomes the launcher
         mkdir "$work/$out"
         cp -r "$work/data" "$work/$out/"
     fi
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set train.tau=15 --set train.phases=6 \
-        --set train.base_steps=15 --set router.prefix=16 --set eval.baselines=none \
-        --set eval.max_tokens=500 --set eval.sample_tokens=0 \
-        --set workers.ttl_ms=1000 "$@"
-}
-
-# What must be equal: a module, its version and hash; a path, its phase, samples, state.
-facts() { # folder
-    for what in "" --paths; do
-        # shellcheck disable=SC2086 # no word, or one
-        "$pathloom" store ls --run "$work/$1" $what --json >"$work/ls" ||
-            fail "store ls of $1"
-        sed -n 's/.*"\(module\|path\)":"\([^"]*\)","\(version\|phase\)":\([0-9]*\).*"\(hash\|moments\)":"\([^"]*\)".*/\2 \4 \6/p' \
-            "$work/ls"
-    done | sort >"$work/$1.facts"
-    [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
+    small_job "$out" --workers 3 --set train.tau=15 --set train.phases=6 \
+        --set train.base_steps=15 --set workers.ttl_ms=1000 "$@"
 }
 
 shoot() { # launcher pid
@@ -93,8 +70,8 @@ run_both() { # options
     shoot "$job"
     wait "$job" || fail "the run under fire"
     [ "$shots" -ge "$kills" ] || fail "only $shots kills, $kills are asked for"
-    facts "$case.calm"
-    facts "$case.shot"
+    facts_of_run "$case.calm"
+    facts_of_run "$case.shot"
     n_cases=$((n_cases + 1))
 }
 
@@ -166,13 +143,18 @@ agrees noloco-deadline --set outer.method=noloco --set outer.deadline_s=0.05
 agrees noloco-deadline-two --set outer.method=noloco --set outer.deadline_s=0.2 \
     --set outer.consensus=0.3 --set topology.levels=3x1
 same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
-for codec in i8 i4 topk i8-shared sketch16 tagc; do
+for codec in bf16 i8 i4 topk i8-shared sketch16 tagc; do
     same "$codec" --set codec.name="$codec"
 done
-same co2-i4 --set outer.method=co2 --set codec.name=i4
-same eager-sketch16 --set outer.method=eager --set codec.name=sketch16
+same co2-i4 --set outer.method=co2 --set codec.name=i4 --set codec.residual=i8
+same eager-sketch16 --set outer.method=eager --set codec.name=sketch16 \
+    --set codec.residual=bf16
 same streaming-i4 --set outer.method=streaming --set outer.fragments=3 \
     --set outer.overlap=2 --set codec.name=i4
+same streaming-kept --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=i4 --set codec.residual=i8 --set outer.own=bf16
+same streaming-topk --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=topk --set outer.own=f24
 same noloco-i8 --set outer.method=noloco --set codec.name=i8
 same diloco-down --set codec.down=i8 --set codec.name=i4
 same co2-down --set outer.method=co2 --set codec.down=i4

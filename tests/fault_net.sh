@@ -25,12 +25,9 @@ if [ "${1-}" != --inside ]; then
 fi
 pathloom=$2
 ledger=$3
-work=$4
 mode=${5:-all}
-case $work in /*) ;; *) work=$PWD/$work ;; esac
-rm -rf "$work"
-mkdir -p "$work"
 . tests/chaos_job.sh
+own_folder "$4"
 seed=$(date +%s)
 job="" name="" skipped="" n_cases=0
 trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null' EXIT
@@ -86,7 +83,7 @@ end() {
 port_of() { sed 's/.*://; s/#.*//' "$work/shot/proc/$1.address"; }
 
 ip link set lo up || exit 77
-make_corpus
+make_corpus base modules docs
 name="the undisturbed run"
 (job_of calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
 facts calm || fail "it has too little in its store"

@@ -10,9 +10,9 @@ enum { PREFIX = 1 + WIRE_HEADER_BYTES + 4 };
 static void forge(uint8_t header[WIRE_HEADER_BYTES], const uint8_t *body,
                   size_t body_len, const uint8_t *data, size_t data_len)
 {
-    put_le(header + AT_BODY_LEN, body_len, 4);
-    put_le(header + AT_DATA_LEN, data_len, 4);
-    put_le(header + AT_CHECKSUM, sum_of(header, body, body_len, data, data_len), 8);
+    pl_le_put(header + AT_BODY_LEN, body_len, 4);
+    pl_le_put(header + AT_DATA_LEN, data_len, 4);
+    pl_le_put(header + AT_CHECKSUM, sum_of(header, body, body_len, data, data_len), 8);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
@@ -58,7 +58,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
             pl_buf_append(&m.data, "bulk bytes", 10);
         mode = (uint8_t)(i & 2 ? mode & 1 : mode | 2);
         wire_header_encode(&m, header);
-        put_le(body_len, m.body.len, 4);
+        pl_le_put(body_len, m.body.len, 4);
         pl_buf_clear(&seed);
         pl_buf_append(&seed, &mode, 1);
         pl_buf_append(&seed, header, sizeof header);

@@ -2,27 +2,36 @@
 # The engine on a GPU: every kernel against the reference, rates on real sizes beside
 # PyTorch's on the same GPU, then the sanitizer's tools on the same tests.
 #
-#   sh tests/gpu.sh [build folder]        (default: build/gpu)
+#   sh tests/gpu.sh [--parts "build checks rates ..."] [build folder]
+#
+# The parts, in the order in which they are worth most, and the default, all of them:
+#
+#   build      modules alone, for this GPU
+#   checks     every operation and every model against the reference
+#   rates      steps and decoding at 150M and 1.3B, attention at context 4096, fp8, int8
+#   rivals     torch_step.py at 150M and 1.3B, where PyTorch sees the GPU
+#   sanitizer  memcheck, racecheck, synccheck, initcheck, where compute-sanitizer is
+#   accel      steps and codecs of outer/cuda, where all of packages.txt is
 #
 # Needs the CUDA toolkit, a C and a C++ compiler and CMake; nothing else of packages.txt.
-# PyTorch and compute-sanitizer are used where they are installed, and steps and codecs
-# (outer/cuda) are checked and measured where all of packages.txt is. The table goes to
-# stdout and to gpu.md in the folder that OUT names, else to docs/results; beside it lies
-# gpu.log with what every command said.
+# Several calls with the same build folder (default: build/gpu) add to one table: where a
+# call may last ten minutes, "build checks rates", then "rivals", then "sanitizer accel".
+# A call that builds begins the table anew.
 #
-# What is worth most comes first, each command has its own limit, and all together end
-# after GPU_SECONDS (default 540): what was left out then is named. The table is written
-# anew after each row, so that a run that is cut off leaves what it had.
+# The table goes to stdout and to gpu.md in the folder that OUT names, else to
+# docs/results; beside it lies gpu.log with what this call's commands said. Both are
+# written as the rows come, so that a run that is cut off leaves what it had. Each
+# command has its own limit, and all together end after GPU_SECONDS (default 540): what
+# was left out then is named.
 #
-# Exit code: 0; 1 if a check failed; 77 if this machine has no GPU or no toolkit.
+# Exit code: 0; 1 if a check failed; 64 for words that it does not know; 77 if this
+# machine has no GPU or no toolkit.
 set -u
 cd "$(dirname "$0")/.." || exit 70
-build=${1:-build/gpu}
-out=${OUT:-docs/results}
-PATH=$PATH:/usr/local/cuda/bin
-failed=0
+parts="build checks rates rivals sanitizer accel"
 start=$(date +%s)
 seconds=${GPU_SECONDS:-540}
+failed=0
 
 say() {
     echo "gpu: $(($(date +%s) - start)) s: $*"
@@ -33,11 +42,52 @@ lack() {
     exit 77
 }
 
-for tool in nvcc cmake c++ nvidia-smi; do
+misuse() {
+    echo "gpu: $*; the head of $0 says what there is" >&2
+    exit 64
+}
+
+known=" $parts "
+build=build/gpu
+while [ $# -gt 0 ]; do
+    case $1 in
+    --parts)
+        [ $# -gt 1 ] || misuse "--parts needs a list"
+        parts=$2
+        shift
+        ;;
+    -*) misuse "unknown option $1" ;;
+    *) build=$1 ;;
+    esac
+    shift
+done
+[ -n "$parts" ] || misuse "--parts is empty"
+for part in $parts; do
+    case $known in
+    *" $part "*) ;;
+    *) misuse "there is no part \"$part\"" ;;
+    esac
+done
+case $seconds in
+'' | *[!0-9]*) misuse "GPU_SECONDS is \"$seconds\", not a number of seconds" ;;
+esac
+out=${OUT:-docs/results}
+
+# ---- what the machine has ----
+
+# The toolkit and the driver's tools are not on every PATH.
+for folder in /usr/local/cuda/bin /usr/local/nvidia/bin; do
+    [ ! -d "$folder" ] || PATH=$PATH:$folder
+done
+for tool in nvcc cmake c++ timeout; do
     command -v "$tool" >/dev/null || lack "$tool is missing: see the head of $0"
 done
-gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader |
-    head -n 1)
+gpu=
+if command -v nvidia-smi >/dev/null; then
+    gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader |
+        head -n 1)
+fi
+[ -n "$gpu" ] || lack "nvidia-smi names no GPU"
 capability=$(printf '%s' "${gpu##*, }" | tr -d '.')
 case $capability in
 '' | *[!0-9]*) lack "nvidia-smi names no GPU with a compute capability: \"$gpu\"" ;;
@@ -45,10 +95,28 @@ esac
 [ "$capability" -ge 80 ] || lack "$gpu: the kernels need compute capability 8.0"
 mkdir -p "$build" "$out" || exit 70
 out=$(cd "$out" && pwd)
+build=$(cd "$build" && pwd)
 log=$out/gpu.log
-table=$out/gpu.md
+rows=$build/gpu.rows
 : >"$log" || exit 70
 say "$gpu"
+
+# cuBLAS may lie with Python's packages instead of the toolkit: its headers for the
+# build, its library for the programs.
+toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+python=$(command -v python3)
+if [ ! -f "$toolkit/include/cublasLt.h" ] && [ -n "$python" ]; then
+    for header in $("$python" -c 'import site, sys
+for p in site.getsitepackages() + sys.path: print(p)' | sort -u |
+        while read -r p; do ls "$p"/nvidia/*/include/cublasLt.h 2>/dev/null; done); do
+        include=$(dirname "$header")
+        say "cuBLAS is taken from $(dirname "$include")"
+        CPATH=$include${CPATH:+:$CPATH}
+        LD_LIBRARY_PATH=${include%/*}/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+        export CPATH LD_LIBRARY_PATH
+        break
+    done
+fi
 
 # limited SECONDS NAME COMMAND...: runs it within its limit and what is left of all;
 # its words go to the log and to $build/NAME.out. 124: it ran past its limit, which for a
@@ -66,36 +134,25 @@ limited() {
     return "$code"
 }
 
-# ---- build: modules alone, for this GPU ----
-
-generator=
-command -v ninja >/dev/null && generator=-GNinja
-build_fails() {
-    say "$1 failed; the end of it:"
-    tail -n 40 "$build/$1.out"
-    exit 1
-}
-limited 60 configure cmake -S . -B "$build" $generator -DCMAKE_BUILD_TYPE=Release \
-    -DPL_ONLY_MODULES=ON -DPL_CUDA=ON -DPL_CUDA_ARCHITECTURES="$capability" \
-    -DPL_WERROR=OFF || build_fails configure
-limited 240 build cmake --build "$build" --target test_ops_gpu test_model_gpu bench_ops \
-    --parallel "$(nproc)" || build_fails build
-say "built"
-
 # ---- the table ----
 
-{
-    echo "# The engine on a GPU"
-    echo
-    echo "$gpu; $(nvcc --version | sed -n 's/.*release //p'); $(date -u +%Y-%m-%d)."
-    echo "Made by \`sh tests/gpu.sh\`."
-    echo
-    echo '```'
-} >"$table"
+tell() {
+    {
+        echo "# The engine on a GPU"
+        echo
+        echo "$gpu; $(nvcc --version | sed -n 's/.*release //p'); $(date -u +%Y-%m-%d)."
+        echo "Made by \`sh tests/gpu.sh\`."
+        echo
+        echo '```'
+        cat "$rows"
+        echo '```'
+    } >"$out/gpu.md"
+}
 
 row() {
     say "$*"
-    echo "$*" >>"$table"
+    echo "$*" >>"$rows"
+    tell
 }
 
 # check SECONDS NAME COMMAND...: passes if the command does and did not leave the GPU out.
@@ -106,6 +163,8 @@ check() {
         row "$2: left out, no time"
     elif [ "$code" = 0 ] && ! grep -q 'not on this machine' "$build/$2.out"; then
         row "$2: ok"
+    elif grep -q 'Device not supported' "$build/$2.out"; then
+        row "$2: left out, the tool does not know this device"
     else
         row "$2: FAILED (exit $code)"
         tail -n 20 "$build/$2.out"
@@ -119,64 +178,171 @@ measure() {
     code=$?
     case $code:$2 in
     0:*) row "-- $2" ;;
-    125:*) row "-- $2: left out" ;;
-    *:torch-*) row "-- $2: did not run (exit $code)" ;;
+    125:*) row "-- $2: left out, no time" ;;
+    *:torch-*) row "-- $2: did not end well (exit $code)" ;;
     *)
         row "-- $2: FAILED (exit $code)"
         failed=1
         ;;
     esac
-    tail -n 60 "$build/$2.out" | tee -a "$table"
+    tail -n 60 "$build/$2.out" | tee -a "$rows"
+    tell
 }
 
-check 110 ops "$build/tests/test_ops_gpu"
-check 60 model "$build/tests/test_model_gpu"
+# ---- build: modules alone, for this GPU ----
+
+part_build() {
+    generator=
+    command -v ninja >/dev/null && generator=-GNinja
+    : >"$rows"
+    for step in configure build; do
+        case $step in
+        configure)
+            limited 60 configure cmake -S . -B "$build" $generator \
+                -DCMAKE_BUILD_TYPE=Release -DPL_ONLY_MODULES=ON -DPL_CUDA=ON \
+                -DPL_CUDA_ARCHITECTURES="$capability" -DPL_WERROR=OFF
+            ;;
+        build)
+            limited 300 build cmake --build "$build" --parallel "$(nproc)" \
+                --target test_ops_gpu test_model_gpu bench_ops
+            ;;
+        esac
+        code=$?
+        [ "$code" = 0 ] && continue
+        row "$step: FAILED (exit $code)"
+        tail -n 40 "$build/$step.out"
+        exit 1
+    done
+    row "built for sm_$capability in $(($(date +%s) - start)) s"
+}
+
+has_build() {
+    [ -x "$build/tests/test_ops_gpu" ] && [ -x "$build/bench/bench_ops" ] && return
+    echo "gpu: $build holds no build: begin with --parts build" >&2
+    exit 1
+}
+
+part_checks() {
+    check 150 ops "$build/tests/test_ops_gpu"
+    check 90 model "$build/tests/test_model_gpu"
+}
 
 # ---- rates ----
 
-# The last line of bench_ops has the step; PyTorch's is one JSON line.
-rates() { # NAME BATCH CONTEXT WIDTH BLOCKS HEADS FFN
-    measure 60 "pathloom-$1" "$build/bench/bench_ops" backend=cuda precision=bf16 \
-        batch="$2" context="$3" width="$4" blocks="$5" heads="$6" ffn="$7" vocab=32000
-    python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
-        { row "-- torch-$1: no PyTorch that sees the GPU"; return; }
-    measure 110 "torch-$1" python3 bench/rivals/torch_step.py --device cuda \
-        --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
-        --context "$3" --width "$4" --blocks "$5" --heads "$6" --ffn "$7"
+# of SIZE: the words that name a model, for bench_ops
+shape() {
+    case $1 in
+    150M) echo width=896 blocks=12 heads=14 ffn=2368 vocab=32000 context=1024 ;;
+    1.3B) echo width=2048 blocks=24 heads=16 ffn=5504 vocab=32000 context=1024 ;;
+    esac
 }
 
-rates 150M 16 1024 896 12 14 2368
-rates 1.3B 8 1024 2048 24 16 5504
-# attention at head 64 and context 4096: the rows "attention" of one block
-measure 60 attention-4096 "$build/bench/bench_ops" backend=cuda precision=bf16 batch=4 \
-    context=4096 width=896 blocks=1 heads=14 ffn=2368 vocab=32000
+# steps SIZE BATCH PRECISION; the last lines of bench_ops have the step
+steps() {
+    measure 75 "step-$1-$3" "$build/bench/bench_ops" backend=cuda precision="$3" \
+        batch="$2" $(shape "$1")
+}
+
+decoding() { # SIZE PRECISION
+    measure 60 "decode-$1-$2" "$build/bench/bench_ops" mode=decode backend=cuda \
+        precision="$2" $(shape "$1")
+}
+
+part_rates() {
+    steps 150M 16 bf16
+    decoding 150M bf16
+    steps 1.3B 8 bf16
+    # the rows "attention" of one block, at head 64 and 128
+    for heads in 14 7; do
+        measure 45 "attention-4096-$((896 / heads))" "$build/bench/bench_ops" \
+            backend=cuda precision=bf16 batch=4 context=4096 width=896 blocks=1 \
+            heads="$heads" ffn=2368 vocab=32000
+    done
+    decoding 1.3B bf16
+    decoding 1.3B int8
+    steps 1.3B 8 fp8
+    steps 150M 16 fp8
+}
+
+# ---- rivals ----
+
+# of a file of bench_ops, and of one of torch_step.py: tokens/s
+our_rate() {
+    sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1
+}
+
+rival_rate() {
+    sed -n 's/.*"tokens_per_s": \([0-9]*\).*/\1/p' "$1" 2>/dev/null | sort -n | tail -n 1
+}
+
+# rival SIZE BATCH WIDTH BLOCKS HEADS FFN; fp32 parameters first, as ours are
+rival() {
+    measure 200 "torch-$1" "$python" bench/rivals/torch_step.py --device cuda \
+        --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
+        --context 1024 --width "$3" --blocks "$4" --heads "$5" --ffn "$6"
+    ours=$(our_rate "$build/step-$1-bf16.out")
+    theirs=$(rival_rate "$build/torch-$1.out")
+    [ -z "$ours" ] || [ -z "$theirs" ] ||
+        row "-- $1: pathloom $ours tokens/s, PyTorch's best $theirs: $(awk \
+            "BEGIN { printf \"%.2f\", $ours / $theirs }") times"
+}
+
+part_rivals() {
+    if [ -z "$python" ] || ! "$python" -c 'import torch
+assert torch.cuda.is_available()' >/dev/null 2>&1; then
+        row "-- torch: no PyTorch that sees the GPU"
+        return
+    fi
+    rival 150M 16 896 12 14 2368
+    rival 1.3B 8 2048 24 16 5504
+}
 
 # ---- the sanitizer ----
 
-if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck initcheck synccheck; do
-        check 110 "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 \
+# initcheck finds what cuBLAS reads of its own workspace: our kernels' names end alike.
+part_sanitizer() {
+    if ! command -v compute-sanitizer >/dev/null; then
+        row "compute-sanitizer: not installed, left out"
+        return
+    fi
+    ours=
+    ! compute-sanitizer --help 2>&1 | grep -q -e '--kernel-name ' ||
+        ours="--kernel-name kernel_substring=_kernel"
+    for tool in memcheck racecheck synccheck initcheck; do
+        check 130 "$tool" compute-sanitizer --tool "$tool" $ours --error-exitcode 1 \
             "$build/tests/test_ops_gpu"
     done
-else
-    row "compute-sanitizer: not installed, left out"
-fi
+}
 
 # ---- steps and codecs on the GPU ----
 
-if limited 60 configure-all cmake -S . -B "$build/all" $generator -DPL_CUDA=ON \
-    -DCMAKE_BUILD_TYPE=Release -DPL_CUDA_ARCHITECTURES="$capability" -DPL_WERROR=OFF &&
-    limited 240 build-all cmake --build "$build/all" --parallel "$(nproc)" \
-        --target pathloom test_accel_step_gpu test_accel_codec_gpu; then
-    for name in step codec; do
-        check 60 "accel-$name" "$(find "$build/all" -name "test_accel_${name}_gpu" -type f)"
-    done
-    measure 60 outer "$build/all/pathloom" bench outer --device cuda
-    measure 60 codec "$build/all/pathloom" bench codec --device cuda
-else
-    row "steps and codecs: left out (the whole of packages.txt is needed; gpu.log says more)"
-fi
+part_accel() {
+    if limited 60 configure-all cmake -S . -B "$build/all" -DPL_CUDA=ON \
+        -DCMAKE_BUILD_TYPE=Release -DPL_CUDA_ARCHITECTURES="$capability" -DPL_WERROR=OFF &&
+        limited 300 build-all cmake --build "$build/all" --parallel "$(nproc)" \
+            --target pathloom test_accel_step_gpu test_accel_codec_gpu \
+            test_accel_arith_gpu; then
+        for name in step codec arith; do
+            check 60 "accel-$name" \
+                "$(find "$build/all" -name "test_accel_${name}_gpu" -type f)"
+        done
+        measure 60 outer "$build/all/pathloom" bench outer --device cuda
+        measure 60 codec "$build/all/pathloom" bench codec --device cuda
+    else
+        row "steps and codecs: left out (the whole of packages.txt is needed; gpu.log says more)"
+    fi
+}
 
-echo '```' >>"$table"
-say "checks failed: $failed; table in $table, all words in $log"
+for part in $parts; do
+    [ "$part" = build ] || has_build
+    case $part in
+    build) part_build ;;
+    checks) part_checks ;;
+    rates) part_rates ;;
+    rivals) part_rivals ;;
+    sanitizer) part_sanitizer ;;
+    accel) part_accel ;;
+    esac
+done
+say "checks failed: $failed; table in $out/gpu.md, all words in $log"
 exit "$failed"

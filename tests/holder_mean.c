@@ -49,10 +49,9 @@ static pl_status add_holder(look *l, int slot, int path, int replica, double *su
     pl_path_layout layout = pl_path_layout_of(&l->arm);
     size_t all = pl_topology_path_params(l->topology);
     const pl_slot *place = pl_topology_slot(l->topology, slot);
-    uint64_t own = (uint64_t)(layout.n_vectors - 2) * all * sizeof *values;
-    uint64_t at =
-        pl_path_state_bytes(&l->arm, all) - own +
-        ((uint64_t)(layout.params - 2) * all + place->offset) * sizeof *values;
+    uint64_t at = place->offset * sizeof *values;
+    for (int v = 0; v < layout.params; v++)
+        at += pl_path_vector_bytes(&l->arm, v, all);
     pl_arm_path_name(&l->arm, l->topology, path, replica, name);
     PL_TRY(pl_store_get_path(l->store, name, &state));
     PL_TRY(

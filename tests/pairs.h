@@ -43,6 +43,30 @@ static inline pl_backend *open_side(const char *name, const char *precision,
     return be;
 }
 
+/* One path, without any choice of modules. */
+static inline pl_topology *one_path(const pl_shape *shape)
+{
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_topology *t;
+    assert_int_equal(pl_topology_create(shape, &spec, &t), PL_OK);
+    return t;
+}
+
+/* A model of it with the parameters that training begins with. */
+static inline pl_model *fresh_model(const pl_topology *t, pl_backend *be,
+                                    const pl_model_options *options)
+{
+    pl_model *model;
+    float *params = calloc(pl_topology_path_params(t), sizeof *params);
+    if (pl_model_create(be, t, options, &model) != PL_OK)
+        fail_msg("%s", pl_last_error());
+    for (int s = 0; s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
+    assert_int_equal(pl_model_load(model, params), PL_OK);
+    free(params);
+    return model;
+}
+
 /* Runs `check` for every backend, or for the one that PAIRS_OF names; those the machine
  * lacks are named and left out. */
 static inline void for_each_backend(void (*check)(const pair *p))

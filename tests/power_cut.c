@@ -30,6 +30,7 @@ enum {
     SMALL = 3000,
     MIDDLE = 40000,
     LARGE = 1200000,
+    BULK = 20000, /* a blob of so many bytes goes past the log */
     REOPEN_EVERY = 13,
     AGAIN_EVERY = 8, /* one cut in so many is followed by others while it is opened */
     AGAIN = 3,
@@ -54,6 +55,14 @@ typedef struct recorder {
     int acks;
     uint64_t seed, n, acked;
 } recorder;
+
+/* Small files, so that there are many of them. */
+static pl_status open_store(const char *root, pl_store_mode mode, pl_store **out)
+{
+    PL_RETURN_IF(pl_store_open(store_of(root), mode, out));
+    (*out)->bulk_bytes = BULK;
+    return PL_OK;
+}
 
 static uint32_t choose(recorder *r, uint64_t what, uint32_t below)
 {
@@ -177,7 +186,7 @@ static int record(const char *root, uint64_t n, uint64_t seed)
     recorder r = {.seed = seed};
     pl_status status = PL_OK;
     r.acks = open(pl_join(acks, root, "ACKS"), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    PL_TRY(pl_store_open(store_of(root), PL_STORE_CREATE, &r.store));
+    PL_TRY(open_store(root, PL_STORE_CREATE, &r.store));
     for (; r.n < n; r.n++) {
         PL_TRY(commit_some(&r));
         PL_TRY(acknowledge(&r));
@@ -186,7 +195,7 @@ static int record(const char *root, uint64_t n, uint64_t seed)
         if (r.n % REOPEN_EVERY != REOPEN_EVERY - 1)
             continue;
         pl_store_close(&r.store);
-        PL_TRY(pl_store_open(store_of(root), PL_STORE_WRITE, &r.store));
+        PL_TRY(open_store(root, PL_STORE_WRITE, &r.store));
     }
 done:
     pl_store_close(&r.store);
@@ -244,7 +253,7 @@ static pl_status look_first(const char *root, uint64_t acked, const pl_buf *all)
 static pl_status open_again(const char *root, pl_store_mode mode, pl_store **out,
                             bool *mended)
 {
-    PL_RETURN_IF(pl_store_open(store_of(root), mode, out));
+    PL_RETURN_IF(open_store(root, mode, out));
     *mended = *mended || (*out)->mended[0];
     return PL_OK;
 }

@@ -358,6 +358,9 @@ void power_model_step(power_model *m)
     case POWER_RENAME:
         play_rename(m, text, text + strlen(text) + 1);
         break;
+    case POWER_LINK:
+        name_it(m, text + strlen(text) + 1, find(m, text), false);
+        break;
     case POWER_REMOVE:
         name_it(m, text, NULL, false);
         break;

@@ -139,18 +139,28 @@ int fdatasync(int fd)
     return flush(SYS_fdatasync, fd);
 }
 
-int rename(const char *from, const char *to)
+static int two_paths(long call, power_kind kind, const char *from, const char *to)
 {
     char both[2 * PATH_MAX];
     pthread_mutex_lock(&lock);
-    int got = (int)syscall(SYS_rename, from, to);
+    int got = (int)syscall(call, from, to);
     if (got == 0 && under_root(from) && under_root(to)) {
         size_t len = strlen(under_root(from)) + 1;
         snprintf(both, sizeof both, "%s%c%s", under_root(from), 0, under_root(to));
-        note(POWER_RENAME, -1, 0, both, len + strlen(under_root(to)));
+        note(kind, -1, 0, both, len + strlen(under_root(to)));
     }
     pthread_mutex_unlock(&lock);
     return got;
+}
+
+int rename(const char *from, const char *to)
+{
+    return two_paths(SYS_rename, POWER_RENAME, from, to);
+}
+
+int link(const char *from, const char *to)
+{
+    return two_paths(SYS_link, POWER_LINK, from, to);
 }
 
 static int remove_path(long call, const char *path)

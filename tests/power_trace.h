@@ -11,7 +11,8 @@ typedef enum power_kind {
     POWER_SYNC,      /* fd */
     POWER_RENAME,    /* text: from, 0, to */
     POWER_REMOVE,    /* text: path of a file or folder */
-    POWER_FOLDER     /* text: path of a new folder */
+    POWER_FOLDER,    /* text: path of a new folder */
+    POWER_LINK       /* text: from, 0, to: a second name */
 } power_kind;
 
 /* Paths begin behind POWER_ROOT and its slash; the root itself is "". */

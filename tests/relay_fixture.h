@@ -2,106 +2,10 @@
  * killed, and threads, for a worker waits until its update is taken. */
 #ifndef PL_TESTS_RELAY_FIXTURE_H
 #define PL_TESTS_RELAY_FIXTURE_H
-#include "outer/outer.h"
-#include "tests/tiny_arm.h"
+#include "tests/home_fixture.h"
 
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { PATHS = 4, WAIT_LONG_MS = 60000, PATIENCE_MS = 15000 };
-enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
+enum { WAIT_LONG_MS = 60000 };
 static const char embed[] = "mix/embed.E0";
-
-static volatile sig_atomic_t child_stop;
-
-static inline void on_term(int number)
-{
-    (void)number;
-    child_stop = 1;
-}
-
-/* ---- this program started again, as a home or a relay ---- */
-typedef struct child {
-    char kind[8], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
-    char target[PL_PATH_MAX]; /* a home's store, a relay's home */
-    char wait_ms[16], expect[16];
-    pid_t pid;
-} child;
-
-static inline pl_status run_home(char **argv)
-{
-    pl_home_options o = {.store = argv[2],
-                         .bind = argv[3],
-                         .ready_file = argv[4],
-                         .keep_updates = true,
-                         .staging_bytes = 64 << 20,
-                         .stop = &child_stop};
-    return pl_home_run(&o);
-}
-
-static inline pl_status run_relay(char **argv)
-{
-    pl_relay_report report;
-    pl_relay_options o = {.home = argv[2],
-                          .bind = argv[3],
-                          .ready_file = argv[4],
-                          .wait_ms = atoi(argv[5]),
-                          .expect = atoi(argv[6]),
-                          .patience_ms = PATIENCE_MS,
-                          .staging_bytes = 64 << 20,
-                          .stop = &child_stop};
-    return pl_relay_run(&o, &report);
-}
-
-static inline int run_child(char **argv)
-{
-    signal(SIGTERM, on_term);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pl_log_open(argv[1], PL_LOG_ERROR, false);
-    pl_status status = strcmp(argv[1], "home") == 0 ? run_home(argv) : run_relay(argv);
-    if (status != PL_OK)
-        fprintf(stderr, "%s: %s\n", argv[1], pl_last_error());
-    return pl_status_exit_code(status);
-}
-
-static inline void start_child(child *c)
-{
-    pl_buf text = {0};
-    const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
-    c->pid = fork();
-    if (c->pid == 0) {
-        execl("/proc/self/exe", "test_relay", c->kind, c->target, bind, c->ready,
-              c->wait_ms, c->expect, (char *)NULL);
-        _exit(71);
-    }
-    for (int i = 0; i < 1000 && !pl_path_exists(c->ready); i++)
-        pl_sleep_ms(10);
-    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
-    pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
-    pl_buf_destroy(&text);
-}
-
-static inline void kill_child(child *c, int how)
-{
-    int status = 0;
-    if (c->pid <= 0)
-        return;
-    kill(c->pid, how);
-    waitpid(c->pid, &status, 0);
-    c->pid = 0;
-    if (how == SIGTERM)
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 /* ---- a job ---- */
 typedef struct fixture {
@@ -114,70 +18,15 @@ typedef struct fixture {
 
 static inline void define_arm(fixture *f, const char *codec)
 {
-    pl_arm *arm = &f->arm;
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(2);
-    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm->inner = (pl_inner){.batch = 2,
-                            .context = 16,
-                            .tau = 2,
-                            .phases = 5,
-                            .lr = 1e-3,
-                            .beta1 = 0.9,
-                            .beta2 = 0.95,
-                            .eps = 1e-8,
-                            .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        arm->outer.lr[c] = 0.7;
-        arm->outer.momentum[c] = 0.9;
-    }
-    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
-    arm->outer.codec.small = 256; /* these tensors are no larger */
-    tiny_shards(arm, PATHS);
-    for (int p = 0; p < PATHS; p++)
-        arm->weights[p] = 1;
-    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &f->topology), PL_OK);
+    define_grid(&f->arm, codec);
+    f->arm.outer.codec.small = 256; /* these tensors are no larger */
+    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
+                     PL_OK);
 }
 
 static inline void publish(fixture *f)
 {
-    char name[96];
-    pl_buf bytes = {0};
-    pl_hash blob;
-    float *start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *start);
-    for (int m = 0; m < pl_topology_n_modules(f->topology); m++) {
-        int slot = pl_topology_module_slot(f->topology, m);
-        const pl_slot *s = pl_topology_slot(f->topology, slot);
-        pl_topology_init(f->topology, slot, 1, start);
-        pl_arm_module_name(&f->arm, f->topology, m, name);
-        assert_int_equal(pl_client_create_module(f->client, name, start, s->n_params,
-                                                 &f->arm.config),
-                         PL_OK);
-    }
-    pl_arm_encode(&f->arm, &bytes);
-    assert_int_equal(
-        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
-        PL_OK);
-    pl_buf_destroy(&bytes);
-    pl_free(start);
-}
-
-static inline pl_client *open_client(const char *address)
-{
-    pl_client *out = NULL;
-    pl_client_options options = {
-        .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &out), PL_OK);
-    return out;
-}
-
-static inline void name_child(fixture *f, child *c, const char *kind, const char *file)
-{
-    memset(c, 0, sizeof *c);
-    pl_copy_text(c->kind, sizeof c->kind, kind);
-    pl_join(c->ready, f->dir, file);
+    publish_arm(f->client, &f->arm, f->topology);
 }
 
 static inline void open_job(fixture *f, const char *codec)
@@ -186,9 +35,9 @@ static inline void open_job(fixture *f, const char *codec)
     memset(f, 0, sizeof *f);
     assert_non_null(mkdtemp(name));
     pl_copy_text(f->dir, sizeof f->dir, name);
-    name_child(f, &f->home, "home", "home.address");
-    name_child(f, &f->relay, "relay", "relay.address");
-    name_child(f, &f->second, "relay", "second.address");
+    name_child(&f->home, f->dir, "home", "home.address");
+    name_child(&f->relay, f->dir, "relay", "relay.address");
+    name_child(&f->second, f->dir, "relay", "second.address");
     pl_join(f->home.target, f->dir, "store");
     define_arm(f, codec);
     start_child(&f->home);

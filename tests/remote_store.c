@@ -129,10 +129,10 @@ static bool live_until(const char *folder, const char *point)
 
 static void a_kill_between_any_two_writes_loses_nothing(void **state)
 {
-    static const char *const points[] = {"engine.put.before",  "engine.put.after",
-                                         "engine.swap.before", "engine.swap.after",
-                                         "engine.drop.before", "kv.commit.before",
-                                         "kv.commit.after",    "mark.flush.after"};
+    static const char *const points[] = {
+        "engine.put.before", "engine.put.after",   "engine.swap.before",
+        "engine.swap.after", "engine.drop.before", "kv.commit.before",
+        "kv.commit.after",   "mark.flush.after",   "engine.get.before"};
     int n_kills = 0, n_deaths = getenv("PL_TEST_SHORT") ? 2 : 5;
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
         for (int nth = 1; nth <= n_deaths; nth++) {

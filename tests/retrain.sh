@@ -7,13 +7,10 @@
 set -u
 pathloom=$1
 check=$2
-work=$3
-case $work in /*) ;; *) work=$PWD/$work ;; esac
-rm -rf "$work"
-mkdir -p "$work"
 seed=1
 . tests/chaos_job.sh
-make_corpus
+own_folder "$3"
+make_corpus base modules docs
 n_same=0
 
 fail() {
@@ -51,7 +48,7 @@ unknown() { # WORD, NAME, OPTIONS
 }
 
 same plain
-same coded --set codec.name=i4 --set train.state=bf16
+same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2

@@ -72,8 +72,8 @@ wait_for_version() {
     [ "$(versions)" -ge "$1" ] || fail "version $1 of mix/L1.E0 does not come"
 }
 
-# ---- while it trains ----
-(train) >"$work/train.log" 2>&1 &
+# ---- while it trains, no faster than this script ----
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 5
 store 0 tag early 3 --note "for the test"

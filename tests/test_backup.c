@@ -218,25 +218,116 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_false(finds(f, 2, 20000));
 }
 
+/* The first path's; false: the worker has and had no lease of it. */
+static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
+{
+    const plan_said said = {.phase = phase, .token = token, .worker = worker};
+    return plan_say_done(&f->paths[0], &said, now_ms, TTL) != NULL;
+}
+
+static bool settles(fixture *f, int *other, uint64_t *lost)
+{
+    plan_said by;
+    return plan_settle(&f->h.tasks, &f->paths[0], &by, other, lost);
+}
+
+/* What its worker says and what the homes say may come in any order. */
 static void whoever_comes_first_stops_the_other(void **state)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
-    for (int won = 0; won < 2; won++) {
+    for (int i = 0; i < 4; i++) {
+        int won = i % 2, other = -1;
+        bool says_first = i >= 2;
         uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
         int64_t phase = f->paths[0].phase;
-        int other = -1;
+        uint64_t won_before = p->n_backups_won;
+        if (says_first)
+            assert_true(say(f, phase, tokens[won], won, 9400));
+        assert_false(settles(f, &other, &lost));
+        assert_true(f->paths[0].lease.active);
+        assert_true(f->paths[0].backup.active);
         plan_finish(&f->paths[0], phase + 1, 9500);
         assert_false(f->paths[0].lease.active);
         assert_false(f->paths[0].backup.active);
-        assert_true(plan_settle(p, &f->paths[0], phase, tokens[won], &other, &lost));
+        if (!says_first) {
+            assert_false(settles(f, &other, &lost));
+            assert_true(say(f, phase, tokens[won], won, 9500));
+        }
+        assert_true(settles(f, &other, &lost));
         assert_int_equal(other, !won);
         assert_true(lost == tokens[!won]);
-        assert_int_equal(p->n_backups_won, won);
+        assert_int_equal(p->n_backups_won - won_before, won);
         /* said once */
-        assert_false(plan_settle(p, &f->paths[0], phase, tokens[won], &other, &lost));
+        assert_false(say(f, phase, tokens[won], won, 9500));
+        assert_false(settles(f, &other, &lost));
         assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
     }
+}
+
+/* ---- DONE before the homes' own news ---- */
+static void what_only_the_worker_says_finishes_nothing(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    plan_path *path = &f->paths[0];
+    plan_task task;
+    uint64_t token = begin(f, 0)->token, lost = 0;
+    int other = -1;
+    assert_false(say(f, 0, token, 1, 1000)); /* not its lease */
+    assert_true(say(f, 0, token, 0, 1000));
+    assert_false(settles(f, &other, &lost));
+    assert_int_equal(path->phase, 0);
+    assert_false(finds(f, 1, 1000 + TTL / 2)); /* no backup of what may be there */
+    /* neither renewing nor saying it again holds it longer than its time to live */
+    assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
+    assert_true(say(f, 0, token, 0, TTL));
+    assert_int_equal(plan_expire(p, TTL + 999), 0);
+    assert_int_equal(plan_expire(p, TTL + 1000), 1);
+    assert_false(plan_renew(p, path, 0, token, 0, TTL + 1000, TTL));
+    for (int m = 0; m < pl_topology_n_modules(p->arms[0].topology); m++)
+        p->arms[0].versions[m] = 0;
+    for (int i = 1; i < 4; i++)
+        plan_grant(p, (plan_task){0, i}, 2, TTL + 1000, 10 * TTL);
+    assert_false(plan_choose(p, 0, TTL + 1000, &task));
+    assert_true(plan_leaves_out(p, 0, TTL + 1000));
+    assert_false(plan_leaves_out(p, 1, TTL + 1000));
+    assert_true(plan_choose(p, 1, TTL + 1000, &task));
+    assert_int_equal(task.index, 0);
+    assert_true(plan_choose(p, 0, 3 * TTL + 1001, &task)); /* where nobody else is */
+    assert_int_equal(task.index, 0);
+}
+
+/* Another does the task then, and its delivery is its own. */
+static void lie_is_not_confirmed_by_anothers_delivery(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    plan_said by;
+    uint64_t lie = begin(f, 0)->token, lost = 0;
+    int other = 7;
+    assert_true(say(f, 0, lie, 0, 1000));
+    assert_int_equal(plan_expire(p, TTL + 1000), 1);
+    uint64_t token = begin(f, 1)->token;
+    plan_finish(&f->paths[0], 1, TTL + 2000);
+    assert_false(settles(f, &other, &lost));
+    assert_true(say(f, 0, token, 1, TTL + 2000));
+    assert_true(plan_settle(p, &f->paths[0], &by, &other, &lost));
+    assert_int_equal(by.worker, 1);
+    assert_int_equal(other, -1);
+}
+
+/* A lease that went on into a phase whose beginning never arrived. */
+static void lease_does_not_live_on_in_the_next_phase(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t token = begin(f, 0)->token;
+    plan_extend(p, f->first, 1000, TTL);
+    assert_true(say(f, 0, token, 0, 2000));
+    assert_true(plan_renew(p, &f->paths[0], 1, token, 0, TTL, TTL));
+    assert_int_equal(plan_expire(p, TTL + 2000), 1);
+    assert_false(f->paths[0].lease.active);
 }
 
 static void holder_that_went_on_is_left_alone(void **state)
@@ -247,7 +338,8 @@ static void holder_that_went_on_is_left_alone(void **state)
     plan_extend(&f->h.tasks, f->first, 9400, TTL);
     plan_finish(&f->paths[0], 1, 9500);
     assert_true(f->paths[0].lease.active);
-    assert_true(plan_settle(&f->h.tasks, &f->paths[0], 0, quick, &other, &lost));
+    assert_true(say(f, 0, quick, 1, 9500));
+    assert_true(settles(f, &other, &lost));
     assert_int_equal(other, -1);
     assert_true(plan_renew(&f->h.tasks, &f->paths[0], 1, slow, 0, 9600, TTL));
 }
@@ -274,7 +366,7 @@ static void failure_of_a_backup_is_not_the_holders(void **state)
     begin(f, 0);
     for (int i = 0; i < 2; i++) {
         assert_true(finds(f, 1, 9000 + 100 * i));
-        plan_release(p, &f->paths[0], back_up(f, 1)->token, true);
+        plan_release(p, &f->paths[0], back_up(f, 1)->token, 1, true);
     }
     assert_int_equal(f->paths[0].lease.failures, 0);
     assert_true(f->paths[0].lease.active);
@@ -306,6 +398,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
         cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(lease_does_not_live_on_in_the_next_phase, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(holder_that_went_on_is_left_alone, setup,
                                         teardown),

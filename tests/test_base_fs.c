@@ -162,6 +162,18 @@ static void joined_paths_that_do_not_fit_are_empty(void **state)
     assert_string_equal(pl_join(out, "a", name), "");
 }
 
+static void folder_above_a_path_is_known_by_its_text(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"a", "."},      {"a/", "."},       {"/a", "/"},   {"/", "/"},
+        {"a/b", "a"},    {"/a/b/", "/a"},   {"a//", "."},  {".", "./.."},
+        {"..", "../.."}, {"a/.", "a/./.."}, {"../a", ".."}};
+    char out[PL_PATH_MAX];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(pl_path_above(out, cases[i][0]), cases[i][1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +186,7 @@ int main(void)
         cmocka_unit_test(a_locked_folder_is_busy_until_its_holder_ends),
         cmocka_unit_test(a_writable_folder_is_told_from_an_absent_one),
         cmocka_unit_test(joined_paths_that_do_not_fit_are_empty),
+        cmocka_unit_test(folder_above_a_path_is_known_by_its_text),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

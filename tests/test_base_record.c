@@ -193,6 +193,31 @@ static void a_long_list_reads_in_any_order(void **state)
     pl_buf_destroy(&record);
 }
 
+static void a_record_inside_another_is_read_like_any(void **state)
+{
+    (void)state;
+    pl_buf inner = {0}, outer = {0};
+    pl_reader all, one;
+    pl_put_u64(&inner, 1, 7);
+    pl_put_bytes(&outer, 2, inner.data, inner.len);
+    pl_put_bytes(&outer, 2, "x", 1);
+    pl_reader_open(&all, "all", outer.data, outer.len);
+    pl_reader_enter(&one, "the first", &all, 2, 0);
+    assert_int_equal(pl_get_u64(&one, 1, 0), 7);
+    assert_int_equal(pl_reader_status(&one), PL_OK);
+    pl_reader_enter(&one, "the second", &all, 2, 1);
+    assert_int_equal(pl_get_u64(&one, 1, 0), 0);
+    assert_string_equal(pl_last_error(), "the second: the record is cut off at byte 0");
+    assert_int_equal(pl_reader_status(&one), PL_ERR_PROTO);
+    assert_int_equal(pl_reader_status(&all), PL_OK);
+    pl_reader_enter(&one, "the third", &all, 2, 2);
+    assert_int_equal(pl_get_u64(&one, 1, 0), 0);
+    assert_string_equal(pl_last_error(), "all: field 2 is missing");
+    assert_int_equal(pl_reader_status(&one), PL_ERR_PROTO);
+    pl_buf_destroy(&inner);
+    pl_buf_destroy(&outer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +230,7 @@ int main(void)
         cmocka_unit_test(the_first_failure_sticks),
         cmocka_unit_test(text_that_does_not_fit_or_hides_a_nul_is_refused),
         cmocka_unit_test(a_long_list_reads_in_any_order),
+        cmocka_unit_test(a_record_inside_another_is_read_like_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,30 @@ static void an_empty_queue_gives_null_after_its_timeout(void **state)
     pl_queue_destroy(&queue);
 }
 
+static int n_calls;
+
+static void count_call(void)
+{
+    pl_sleep_ms(20); /* so that the others come meanwhile */
+    n_calls++;
+}
+
+static pl_status ask_once(void *context, size_t item, int thread)
+{
+    (void)item;
+    (void)thread;
+    pl_once(context, count_call);
+    return n_calls == 1 ? PL_OK : PL_ERR_INTERNAL;
+}
+
+static void what_is_done_once_is_done_before_anybody_goes_on(void **state)
+{
+    (void)state;
+    bool done = false;
+    assert_int_equal(pl_parallel(4, 16, ask_once, &done), PL_OK);
+    assert_int_equal(n_calls, 1);
+}
+
 static void there_is_at_least_one_processor(void **state)
 {
     (void)state;
@@ -142,6 +166,7 @@ int main(void)
         cmocka_unit_test(a_queue_keeps_order_across_threads),
         cmocka_unit_test(the_descriptor_is_readable_exactly_while_something_waits),
         cmocka_unit_test(an_empty_queue_gives_null_after_its_timeout),
+        cmocka_unit_test(what_is_done_once_is_done_before_anybody_goes_on),
         cmocka_unit_test(there_is_at_least_one_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

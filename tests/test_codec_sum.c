@@ -355,7 +355,7 @@ static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
         uint64_t at = key_of(seed, i);
         bitmap[at / 8] |= (uint8_t)(1u << at % 8);
     }
-    bool ok = sketch_peel(&s, seed, bitmap, cells, &codes) == PL_OK;
+    bool ok = sketch_peel(NULL, &s, seed, bitmap, cells, &codes) == PL_OK;
     assert_true(!ok || codes.len == 2 * n_keys);
     pl_buf_destroy(&codes);
     pl_free(cells);
@@ -368,13 +368,17 @@ static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
     uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);
     bool *gone = pl_alloc(n_keys), moved = true;
     size_t left = n_keys;
-    for (size_t i = 0; i < n_keys; i++)
+    for (size_t i = 0; i < n_keys; i++) {
+        sketch_cells at;
+        sketch_find(seed, key_of(seed, i), third, &at);
         for (int j = 0; j < 3; j++)
-            degrees[sketch_find(seed, key_of(seed, i), third).cell[j]]++;
+            degrees[at.cell[j]]++;
+    }
     while (moved) {
         moved = false;
         for (size_t i = 0; i < n_keys; i++) {
-            sketch_cells at = sketch_find(seed, key_of(seed, i), third);
+            sketch_cells at;
+            sketch_find(seed, key_of(seed, i), third, &at);
             bool alone = degrees[at.cell[0]] == 1 || degrees[at.cell[1]] == 1 ||
                          degrees[at.cell[2]] == 1;
             for (int j = 0; j < 3 && alone && !gone[i]; j++)

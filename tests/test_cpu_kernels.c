@@ -298,9 +298,11 @@ static void check_attention_shape(pl_backend *be, pl_backend *ref, extents e)
 
 static void check_attention(pl_backend *be, pl_backend *ref)
 {
-    const extents shapes[] = {{1, 1, 1, 1, 16},   {2, 33, 4, 2, 16},
-                              {1, 64, 2, 1, 64},  {1, 150, 2, 2, 24},
-                              {1, 257, 1, 1, 32}, {1, 100, 3, 1, 128}};
+    const extents shapes[] = {
+        {1, 1, 1, 1, 16},   {2, 33, 4, 2, 16},  {1, 64, 2, 1, 64},
+        {1, 150, 2, 2, 24}, {1, 257, 1, 1, 32}, {1, 100, 3, 1, 128},
+        {2, 129, 6, 2, 48}, {1, 191, 4, 1, 80}, {1, 95, 2, 2, 96},
+        {1, 321, 3, 3, 64}, {1, 63, 1, 1, 2},   {1, 130, 2, 1, 34}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_attention_shape(be, ref, shapes[i]);
 }
@@ -586,6 +588,19 @@ static void wrong_options_are_refused(void **state)
     assert_int_equal(cpu_backend_create_isa(&options, "mmx", &be), PL_ERR_UNSUPPORTED);
 }
 
+static void the_library_runs_kernels_of_this_machine(void **state)
+{
+    (void)state;
+    static const char *const old[] = {"Prescott", "Core2", "Penryn", "Nehalem"};
+    const variant v = {"avx2", "f32"};
+    pl_backend *be = open_variant(&v, 1);
+    if (be == NULL)
+        skip();
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        assert_null(strstr(be->device, old[i]));
+    cpu_backend_destroy(&be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +616,7 @@ int main(void)
         cmocka_unit_test(adamw_matches_and_clears_the_gradient),
         cmocka_unit_test(rows_that_fill_no_vector_match_and_rope_inverts),
         cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(the_library_runs_kernels_of_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -578,6 +578,50 @@ static void a_finding_is_the_devices_error(void **)
     cudaFree(out);
 }
 
+static void a_stream_of_another_device_is_found(void **)
+{
+    int *out = zeros<int>(64);
+    cudaStream_t stream;
+    setenv("EMULATION_DEVICES", "2", 1);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaStreamCreate(&stream), cudaSuccess);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    PL_LAUNCH(number_kernel, 1, 64, 0, stream, out, 64);
+    expect_finding("a stream of device 1", "whose device is 0");
+    cudaStreamDestroy(stream);
+    setenv("EMULATION_DEVICES", "1", 1);
+    cudaFree(out);
+}
+
+static void wait_for_device(void *)
+{
+    (void)cudaDeviceSynchronize();
+}
+
+/* What one thread captures another one's waiting does not spoil, unless asked for. */
+static void other_threads_spoil_global_captures_only(void **)
+{
+    for (int global = 0; global < 2; global++) {
+        cudaStream_t stream;
+        cudaGraph_t graph;
+        pl_thread *other;
+        assert_int_equal(cudaStreamCreate(&stream), cudaSuccess);
+        assert_int_equal(
+            cudaStreamBeginCapture(stream, global ? cudaStreamCaptureModeGlobal
+                                                  : cudaStreamCaptureModeThreadLocal),
+            cudaSuccess);
+        assert_int_equal(pl_thread_start("waits", wait_for_device, NULL, &other),
+                         PL_OK);
+        pl_thread_join(&other);
+        assert_int_equal(cudaStreamEndCapture(stream, &graph),
+                         global ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+        if (!global)
+            cudaGraphDestroy(graph);
+        cudaStreamDestroy(stream);
+        (void)cudaGetLastError();
+    }
+}
+
 /* The result depends on who comes first: no race, since atomics are ordered, but not
  * the same bytes in every order. */
 static __global__ void ticket_kernel(unsigned *next, unsigned *ticket)
@@ -638,6 +682,8 @@ int main(void)
         cmocka_unit_test(launches_that_a_device_refuses_are_found),
         cmocka_unit_test(copies_past_an_allocation_are_found),
         cmocka_unit_test(a_finding_is_the_devices_error),
+        cmocka_unit_test(a_stream_of_another_device_is_found),
+        cmocka_unit_test(other_threads_spoil_global_captures_only),
         cmocka_unit_test(orders_differ_where_results_depend_on_them),
         cmocka_unit_test(kernels_that_ran_are_listed_once),
     };

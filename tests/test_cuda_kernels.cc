@@ -1,82 +1,19 @@
 /* folder: modules; label: unit */
 /* The cuda backend, emulated: the order in which threads run changes no byte of a
  * training, and no kernel of modules/cuda escapes the tests. */
-#include "modules/modules.h"
-#include "tests/emulation/emulation.h"
 #include <algorithm>
 #include <dirent.h>
 #include <fstream>
-#include <math.h>
 #include <regex>
 #include <set>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <string>
-#include <vector>
-extern "C" {
-#include <cmocka.h>
-}
 
-enum {
-    SEQUENCES = 2,
-    TOKENS = 70,
-    ROWS = SEQUENCES * TOKENS,
-    VOCABULARY = 41,
-    STEPS = 2
-};
+#include "tests/cuda_model.h" /* ends with cmocka, which must be the last */
 
 /* What a training and a reading leave behind. */
 struct outcome {
     std::vector<float> params, moments, features, logits;
     double loss;
 };
-
-static pl_topology *new_topology(const pl_shape *shape)
-{
-    pl_topology_spec spec = {};
-    spec.n_levels = 1;
-    spec.experts[0] = 1;
-    spec.replicas = 1;
-    pl_topology *t;
-    if (pl_topology_create(shape, &spec, &t) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    return t;
-}
-
-/* Widths that fit no vector and no tile. */
-static pl_topology *odd_topology(void)
-{
-    const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,  35,
-                            2,          TOKENS, true, 10000.0, 1e-5};
-    return new_topology(&shape);
-}
-
-/* Widths as models have them. */
-static pl_topology *even_topology(void)
-{
-    const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,  200,
-                            2,          TOKENS, true, 10000.0, 1e-5};
-    return new_topology(&shape);
-}
-
-static void check(pl_status status)
-{
-    if (status != PL_OK)
-        fail_msg("%s", pl_last_error());
-}
-
-static void make_batch(std::vector<int32_t> *tokens, std::vector<int32_t> *targets)
-{
-    tokens->resize(ROWS);
-    targets->resize(ROWS);
-    for (int n = 0; n < ROWS; n++) {
-        (*tokens)[(size_t)n] =
-            (int32_t)(pl_random_u32(3, 3, (uint64_t)n) % (uint32_t)VOCABULARY);
-        (*targets)[(size_t)n] = n % 11 == 0 ? -1 : (n * 5 + 1) % VOCABULARY;
-    }
-}
 
 static void train(pl_model *model, const pl_topology *t, outcome *out)
 {
@@ -91,7 +28,7 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
     out->loss = result.loss;
     out->params.resize(pl_topology_path_params(t));
     out->moments.resize(2 * out->params.size());
-    out->features.resize(SEQUENCES * 24);
+    out->features.resize((size_t)SEQUENCES * (size_t)pl_topology_shape(t)->width);
     check(pl_model_save(model, out->params.data()));
     check(pl_model_save_moments(model, out->moments.data(),
                                 out->moments.data() + out->params.size()));
@@ -99,42 +36,40 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
                             out->features.data()));
 }
 
+/* A prompt in two parts, of which the second has more rows than one launch takes; then
+ * steps of two sequences, from the second on a graph. */
 static void read_along(pl_model *model, outcome *out)
 {
-    const int32_t tokens[] = {3, 1, 4, 1, 5, 9};
+    enum { FIRST = 5, SECOND = 65 };
+    const int32_t slots[] = {1, 0};
+    std::vector<int32_t> tokens(FIRST + SECOND);
     pl_decoder *decoder;
-    out->logits.resize(VOCABULARY);
-    check(pl_decoder_create(model, &decoder));
-    check(pl_decoder_feed(decoder, tokens, 4, out->logits.data()));
-    check(pl_decoder_feed(decoder, tokens + 4, 2, out->logits.data()));
+    for (size_t i = 0; i < tokens.size(); i++)
+        tokens[i] = (int32_t)(i * i + 3) % VOCABULARY;
+    out->logits.resize(2 * VOCABULARY);
+    check(pl_decoder_create_slots(model, 2, &decoder));
+    check(pl_decoder_prefill(decoder, 0, tokens.data(), FIRST, out->logits.data()));
+    check(pl_decoder_prefill(decoder, 0, tokens.data() + FIRST, SECOND,
+                             out->logits.data()));
+    pl_decoder_clear(decoder, 0);
+    check(
+        pl_decoder_prefill(decoder, 0, tokens.data(), TOKENS - 4, out->logits.data()));
+    check(pl_decoder_prefill(decoder, 1, tokens.data(), 1, out->logits.data()));
+    for (int i = 0; i < 4; i++)
+        check(
+            pl_decoder_step(decoder, slots, &tokens[(size_t)i], 2, out->logits.data()));
     pl_decoder_destroy(&decoder);
 }
 
-static pl_model *open_model(const pl_topology *t, const char *backend, pl_backend **be)
-{
-    pl_model *model;
-    pl_backend_options options = {};
-    options.name = backend;
-    options.n_threads = 1;
-    options.precision = "auto";
-    const pl_model_options extents = {SEQUENCES, TOKENS, true, false};
-    std::vector<float> params(pl_topology_path_params(t));
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
-    check(pl_backend_open(&options, be));
-    check(pl_model_create(*be, t, &extents, &model));
-    check(pl_model_load(model, params.data()));
-    return model;
-}
-
-static outcome run_in_order(emulation_order order, uint64_t seed)
+static outcome run_in_order(const char *precision, emulation_order order, uint64_t seed)
 {
     outcome out = {};
     pl_backend *be;
-    pl_topology *t = odd_topology();
+    pl_topology *t = strcmp(precision, "bf16") == 0 ? odd_topology() : even_topology();
     emulation_set_order(order, seed);
-    pl_model *model = open_model(t, "cuda", &be);
-    train(model, t, &out);
+    pl_model *model = open_model(t, "cuda", precision, &be);
+    if (!be->decode_only)
+        train(model, t, &out);
     read_along(model, &out);
     pl_model_destroy(&model);
     pl_backend_close(&be);
@@ -143,23 +78,28 @@ static outcome run_in_order(emulation_order order, uint64_t seed)
     return out;
 }
 
-static void expect_equal(const std::vector<float> &a, const std::vector<float> &b)
+static void expect_order_free(const char *precision)
 {
-    assert_int_equal(a.size(), b.size());
-    assert_memory_equal(a.data(), b.data(), a.size() * sizeof a[0]);
-}
-
-static void the_order_of_threads_changes_no_byte(void **)
-{
-    const outcome first = run_in_order(EMULATION_FORWARD, 0);
+    const outcome first = run_in_order(precision, EMULATION_FORWARD, 0);
     for (int order = EMULATION_REVERSE; order < EMULATION_ORDERS; order++) {
-        const outcome other = run_in_order((emulation_order)order, 17);
+        const outcome other = run_in_order(precision, (emulation_order)order, 17);
         assert_true(other.loss == first.loss);
         expect_equal(first.params, other.params);
         expect_equal(first.moments, other.moments);
         expect_equal(first.features, other.features);
         expect_equal(first.logits, other.logits);
     }
+}
+
+static void the_order_of_threads_changes_no_byte(void **)
+{
+    expect_order_free("bf16");
+}
+
+static void nor_with_bytes_in_products(void **)
+{
+    expect_order_free("fp8");
+    expect_order_free("int8");
 }
 
 /* ---- accuracy ---- */
@@ -170,7 +110,7 @@ static std::vector<float> gradients_of(const pl_topology *t, const char *backend
     pl_step_result result;
     std::vector<int32_t> tokens, targets;
     std::vector<float> grads(pl_topology_path_params(t));
-    pl_model *model = open_model(t, backend, &be);
+    pl_model *model = open_model(t, backend, "auto", &be);
     make_batch(&tokens, &targets);
     check(pl_model_gradients(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
                              &result));
@@ -178,17 +118,6 @@ static std::vector<float> gradients_of(const pl_topology *t, const char *backend
     pl_model_destroy(&model);
     pl_backend_close(&be);
     return grads;
-}
-
-static double error_of(const float *got, const float *want, size_t n)
-{
-    double wrong = 0.0, all = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = (double)got[i] - (double)want[i];
-        wrong += d * d;
-        all += (double)want[i] * (double)want[i];
-    }
-    return wrong / all;
 }
 
 static void every_tensors_gradient_is_near_the_references(void **)
@@ -231,7 +160,7 @@ static outcome train_unevenly(bool with_graphs, std::string *remark)
     std::vector<float> losses(ROWS);
     pl_step_result result;
     emulation_refuse_captures(!with_graphs);
-    pl_model *model = open_model(t, "cuda", &be);
+    pl_model *model = open_model(t, "cuda", "auto", &be);
     make_batch(&tokens, &targets);
     for (int step = 1; step <= 6; step++) {
         pl_adamw adam = {1e-2f / (float)step, 0.9f, 0.95f, 1e-8f, 0.1f, step};
@@ -275,7 +204,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
 {
     pl_backend *be;
     pl_topology *t = odd_topology();
-    pl_model *model = open_model(t, "cuda", &be);
+    pl_model *model = open_model(t, "cuda", "auto", &be);
     const size_t n = pl_topology_path_params(t);
     std::vector<float> params(n), after(n), m(n), v(n), grads(n);
     std::vector<int32_t> tokens, targets;
@@ -488,6 +417,51 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
         names->insert((*i)[1]);
 }
 
+/* A thread begins with device 0, whoever opened the backend. */
+struct errand {
+    pl_backend *be;
+    pl_status status;
+};
+
+static void use_backend(void *context)
+{
+    errand *e = static_cast<errand *>(context);
+    const float ones[64] = {1.0f};
+    void *floats = NULL, *acts = NULL;
+    e->status = e->be->ops->alloc(e->be, sizeof ones, "floats", &floats);
+    if (e->status == PL_OK)
+        e->status = e->be->ops->alloc(e->be, sizeof ones, "activations", &acts);
+    if (e->status != PL_OK)
+        return;
+    e->be->ops->upload(e->be, floats, ones, sizeof ones);
+    e->be->ops->act_from_float(e->be, static_cast<pl_act *>(acts),
+                               static_cast<const float *>(floats), 64);
+    e->status = e->be->ops->sync(e->be);
+    e->be->ops->release(e->be, floats);
+    e->be->ops->release(e->be, acts);
+}
+
+static void a_second_device_is_used_by_whichever_thread(void **)
+{
+    pl_backend_options options = {};
+    pl_thread *thread;
+    errand e = {};
+    setenv("EMULATION_DEVICES", "2", 1);
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    options.device = 1;
+    check(pl_backend_open(&options, &e.be));
+    check(pl_thread_start("trainer", use_backend, &e, &thread));
+    pl_thread_join(&thread);
+    pl_backend_close(&e.be);
+    setenv("EMULATION_DEVICES", "1", 1);
+    const char *finding = emulation_take_finding();
+    if (finding)
+        fail_msg("%s", finding);
+    assert_int_equal(e.status, PL_OK);
+}
+
 /* By the tests above. */
 static void every_kernel_was_executed(void **)
 {
@@ -514,10 +488,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_threads_changes_no_byte),
+        cmocka_unit_test(nor_with_bytes_in_products),
         cmocka_unit_test(every_tensors_gradient_is_near_the_references),
         cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
         cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),
         cmocka_unit_test(every_kernel_was_executed),
     };

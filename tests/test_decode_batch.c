@@ -18,24 +18,13 @@ static pl_topology *small_topology(void)
                             .tied = true,
                             .rope_theta = 10000.0,
                             .norm_eps = 1e-5};
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    pl_topology *t;
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    return t;
+    return one_path(&shape);
 }
 
 static pl_model *small_model(const pl_topology *t, pl_backend *be)
 {
-    pl_model *model;
-    float *params = calloc(pl_topology_path_params(t), sizeof *params);
-    pl_model_options options = {.batch = 1, .context = CONTEXT};
-    if (pl_model_create(be, t, &options, &model) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
-    free(params);
-    return model;
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    return fresh_model(t, be, &options);
 }
 
 /* Word k of sequence i. */
@@ -168,7 +157,7 @@ static void weights_of_one_byte_move_logits_by_little(void **state)
     pl_backend_close(&be[1]);
 }
 
-static void int8_is_for_decoding_on_the_cpu_alone(void **state)
+static void int8_is_for_decoding_and_not_for_ref(void **state)
 {
     (void)state;
     pl_backend *be = NULL;
@@ -228,7 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_has_the_same_bytes_in_any_company),
         cmocka_unit_test(weights_of_one_byte_move_logits_by_little),
-        cmocka_unit_test(int8_is_for_decoding_on_the_cpu_alone),
+        cmocka_unit_test(int8_is_for_decoding_and_not_for_ref),
         cmocka_unit_test(what_is_no_step_is_refused_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,14 @@ static void a_point_acts_at_its_nth_passage_as_it_was_told(void **state)
     assert_lives(live_with("b.before:error:3", NULL, "home"), 1);
 }
 
+static void a_point_that_sleeps_does_at_every_passage(void **state)
+{
+    (void)state;
+    int64_t start = pl_now_ms();
+    assert_lives(live_with("a.after:sleep:40,b.before:error:3", NULL, "home"), 1);
+    assert_true(pl_now_ms() - start >= 5 * 40);
+}
+
 static void points_that_are_not_reached_do_nothing(void **state)
 {
     (void)state;
@@ -138,6 +146,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_acts_at_its_nth_passage_as_it_was_told),
+        cmocka_unit_test(a_point_that_sleeps_does_at_every_passage),
         cmocka_unit_test(points_that_are_not_reached_do_nothing),
         cmocka_unit_test(several_points_act_each_by_itself),
         cmocka_unit_test(a_point_with_a_role_acts_in_that_role_only),

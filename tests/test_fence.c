@@ -157,6 +157,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
     };
     if (argc > 1)
-        return run_child(argv);
+        return run_child(argv, (pl_home_options){.keep_updates = true});
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,135 +2,19 @@
  *
  * A real home process and its client: what is acknowledged is there after kill -9, an
  * update counts once however often it is sent, and nothing wrong gets in. */
-#include "outer/outer.h"
 #include "tests/codec_support.h"
-#include "tests/tiny_arm.h"
+#include "tests/home_fixture.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 typedef struct fixture {
-    char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
-    pid_t pid;
+    char dir[64];
+    child home;
     pl_client *client;
     pl_arm arm;
     pl_topology *topology;
     float *start; /* version 0, a path */
 } fixture;
-
-static volatile sig_atomic_t child_stop;
-
-static void on_term(int number)
-{
-    (void)number;
-    child_stop = 1;
-}
-
-/* This program started again as a home: sockets do not survive a fork. */
-static int run_home(char **argv)
-{
-    pl_home_options o = {.store = argv[2],
-                         .bind = argv[3],
-                         .ready_file = argv[4],
-                         .norm_gate = 10,
-                         .staging_bytes = 64 << 20,
-                         .stop = &child_stop};
-    signal(SIGTERM, on_term);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pl_log_open("home", PL_LOG_ERROR, false);
-    pl_status status = pl_home_run(&o);
-    if (status != PL_OK)
-        fprintf(stderr, "home: %s\n", pl_last_error());
-    return pl_status_exit_code(status);
-}
-
-static void start_home(fixture *f)
-{
-    pl_buf text = {0};
-    const char *bind = f->address[0] ? f->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(f->ready), PL_OK);
-    f->pid = fork();
-    if (f->pid == 0) {
-        execl("/proc/self/exe", "test_home", "--home", f->store, bind, f->ready,
-              (char *)NULL);
-        _exit(71);
-    }
-    for (int i = 0; i < 1000 && !pl_path_exists(f->ready); i++)
-        pl_sleep_ms(10);
-    assert_int_equal(pl_read_file(f->ready, &text), PL_OK);
-    pl_copy_text(f->address, sizeof f->address, pl_buf_text(&text));
-    pl_buf_destroy(&text);
-}
-
-static void kill_home(fixture *f, int how)
-{
-    int status = 0;
-    kill(f->pid, how);
-    waitpid(f->pid, &status, 0);
-    f->pid = 0;
-    if (how == SIGTERM)
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-static void define_arm(fixture *f)
-{
-    memset(&f->arm, 0, sizeof f->arm);
-    pl_copy_text(f->arm.name, sizeof f->arm.name, "mix");
-    f->arm.shape = tiny_shape(2);
-    f->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    f->arm.inner = (pl_inner){.batch = 2,
-                              .context = 16,
-                              .tau = 2,
-                              .phases = 5,
-                              .lr = 1e-3,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-8,
-                              .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        f->arm.outer.lr[c] = 0.7;
-        f->arm.outer.momentum[c] = 0.9;
-    }
-    f->arm.outer.weighted = true;
-    pl_copy_text(f->arm.outer.codec_name, sizeof f->arm.outer.codec_name, "f32");
-    assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
-    f->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    tiny_shards(&f->arm, 4);
-    for (int p = 0; p < 4; p++)
-        f->arm.weights[p] = 1.0 + p;
-    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
-                     PL_OK);
-}
-
-static void publish(fixture *f)
-{
-    char name[96];
-    pl_buf bytes = {0};
-    pl_hash blob;
-    for (int m = 0; m < pl_topology_n_modules(f->topology); m++) {
-        const pl_slot *s =
-            pl_topology_slot(f->topology, pl_topology_module_slot(f->topology, m));
-        pl_arm_module_name(&f->arm, f->topology, m, name);
-        assert_int_equal(pl_client_create_module(f->client, name, f->start + s->offset,
-                                                 s->n_params, &f->arm.config),
-                         PL_OK);
-    }
-    pl_arm_encode(&f->arm, &bytes);
-    assert_int_equal(
-        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
-        PL_OK);
-    pl_buf_destroy(&bytes);
-}
 
 static int setup(void **state)
 {
@@ -139,19 +23,21 @@ static int setup(void **state)
     if (!mkdtemp(name))
         return -1;
     pl_copy_text(f->dir, sizeof f->dir, name);
-    pl_join(f->store, f->dir, "store");
-    pl_join(f->ready, f->dir, "ready");
-    define_arm(f);
+    name_child(&f->home, f->dir, "home", "ready");
+    pl_join(f->home.target, f->dir, "store");
+    define_grid(&f->arm, "f32");
+    f->arm.outer.weighted = true;
+    for (int p = 0; p < PATHS; p++)
+        f->arm.weights[p] = 1.0 + p;
+    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
+                     PL_OK);
     f->start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *f->start);
     for (int s = 0; s < pl_topology_n_slots(f->topology); s++)
         pl_topology_init(f->topology, s, 1,
                          f->start + pl_topology_slot(f->topology, s)->offset);
-    start_home(f);
-    const char *homes[] = {f->address};
-    pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
-    if (pl_client_create(&options, &f->client) != PL_OK)
-        return -1;
-    publish(f);
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish_arm(f->client, &f->arm, f->topology);
     *state = f;
     return 0;
 }
@@ -160,8 +46,7 @@ static int teardown(void **state)
 {
     fixture *f = *state;
     pl_client_destroy(&f->client);
-    if (f->pid > 0)
-        kill_home(f, SIGTERM);
+    kill_child(&f->home, SIGTERM);
     pl_topology_destroy(&f->topology);
     pl_arm_clear(&f->arm);
     pl_free(f->start);
@@ -277,8 +162,6 @@ static void expected_hash(const fixture *f, int slot, const int *paths, int n,
     pl_free(update);
 }
 
-enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD };
-
 /* ---- tests ---- */
 static void version_is_the_same_in_whatever_order_updates_arrive(void **state)
 {
@@ -330,16 +213,16 @@ static void accepted_updates_survive_kill_9_of_the_home(void **state)
     pl_hash got, want;
     for (int path = 0; path < 3; path++) {
         assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_ACCEPTED);
-        kill_home(f, SIGKILL);
-        start_home(f);
+        kill_child(&f->home, SIGKILL);
+        start_child(&f->home);
         assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_DUPLICATE);
     }
     assert_int_equal(send_good(f, SLOT_EMBED, 3).result, PL_SUBMIT_ACCEPTED);
     wait_version(f, "mix/embed.E0", 1, &got);
     expected_hash(f, SLOT_EMBED, own, 4, &want);
     assert_true(pl_hash_equal(&got, &want));
-    kill_home(f, SIGKILL);
-    start_home(f);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
     assert_true(has_version(f, "mix/embed.E0", 1, &got));
     assert_true(pl_hash_equal(&got, &want));
 }
@@ -383,8 +266,8 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
         sent s = send_scaled(f, 2, 1, 11);
         assert_int_equal(s.result, PL_SUBMIT_REJECTED);
         assert_non_null(strstr(s.text, "store.norm_gate = 10"));
-        kill_home(f, SIGKILL);
-        start_home(f);
+        kill_child(&f->home, SIGKILL);
+        start_child(&f->home);
     }
     assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
 }
@@ -468,8 +351,8 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     assert_int_equal(
         pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
-    kill_home(f, SIGKILL);
-    start_home(f);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
     assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
     assert_int_equal(back.phase, 1);
     assert_int_equal(back.samples, 4);
@@ -531,7 +414,7 @@ static void ask_raw(fixture *f, pl_message *q, pl_status want)
     pl_socket *socket = NULL;
     pl_message a;
     pl_message_init(&a, 0);
-    assert_int_equal(pl_wire_connect(f->address, &socket), PL_OK);
+    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
     q->request = pl_wire_next_request();
     assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
     pl_wire_close(&socket);
@@ -546,8 +429,8 @@ static void broken_submissions_of_every_kind_are_refused(void **state)
         PL_MSG_SUBMIT,        PL_MSG_SUBMIT_PATH, PL_MSG_PUT_OBJECT,
         PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
         PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
-    kill_home(f, SIGKILL);
-    start_home(f); /* so that the broken message is the first one */
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home); /* so that the broken message is the first one */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pl_message q;
         pl_message_init(&q, types[i]);
@@ -583,8 +466,8 @@ static void arm_that_cannot_be_read_is_never_stored(void **state)
     pl_hash blob;
     assert_int_not_equal(
         pl_client_put_object(f->client, "arm/bad", "no definition", 13, &blob), PL_OK);
-    kill_home(f, SIGKILL);
-    start_home(f);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
     assert_int_equal(pl_client_get_object(f->client, "arm/bad", &blob),
                      PL_ERR_NOT_FOUND);
     assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
@@ -602,8 +485,8 @@ static void names_of_the_home_itself_are_not_for_others(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "--home") == 0)
-        return run_home(argv);
+    if (argc == 7)
+        return run_child(argv, (pl_home_options){.norm_gate = 10});
     const struct CMUnitTest tests[] = {
         TEST(version_is_the_same_in_whatever_order_updates_arrive),
         TEST(module_waits_for_its_own_paths_only),

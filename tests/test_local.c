@@ -252,6 +252,93 @@ static void streaming_goes_on_with_its_own(void **state)
     end_world(w);
 }
 
+/* One round of one holder: what is sent is added to `mean`, what it left is returned.
+ */
+static float *send_part(world *w, int i, int64_t round, float *mean)
+{
+    holder *h = &w->of[i];
+    pl_codec_options o = w->arm.outer.codec;
+    pl_codec_part part = {0, w->n, PL_ROLE_MLP};
+    local_slot s = slot_of(w, i, round);
+    pl_buf message = {0};
+    float *before = floats(w), *left = floats(w);
+    double norm;
+    s.base = w->zero;
+    memcpy(before, h->residual, w->n * sizeof *before);
+    local_update(&s, h->start, h->params, h->update);
+    assert_int_equal(
+        pl_codec_encode_module(&o, &part, 1, NULL, h->update, h->residual, &message),
+        PL_OK);
+    assert_int_equal(
+        pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm),
+        PL_OK);
+    memcpy(left, h->residual, w->n * sizeof *left);
+    local_keep_left(&s, before, h->residual);
+    pl_buf_destroy(&message);
+    pl_free(before);
+    return left;
+}
+
+/* Whatever is carried by parameters of its own is not added a second time: what all
+ * have sent, and what they have left of it, is what they have trained. */
+static void nothing_is_sent_twice(int k, double mix, double *most_left)
+{
+    enum { ROUNDS = 60 };
+    world *w = new_world(PL_METHOD_STREAMING, k, "topk");
+    w->arm.outer.method.mix = mix;
+    w->arm.outer.codec.k = 512;
+    w->arm.outer.codec.small = 1;
+    w->arm.outer.codec.beta = 1; /* nothing fades */
+    double *due = doubles(w);
+    float *mean = floats(w), *left[HOLDERS_MAX];
+    memset(due, 0, w->n * sizeof *due);
+    for (int i = 0; i < k; i++) {
+        memcpy(w->of[i].params, w->zero, w->n * sizeof *mean);
+        memset(w->of[i].residual, 0, w->n * sizeof *mean);
+    }
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        memset(mean, 0, w->n * sizeof *mean);
+        *most_left = 0;
+        for (int i = 0; i < k; i++) {
+            for (size_t e = 0; e < w->n; e++) { /* each coordinate at its own pace */
+                double d = 1e-3 * (1 + (double)(e % 97) / 97) * (i + 1);
+                w->of[i].params[e] -= (float)d;
+                due[e] += d / k;
+            }
+            left[i] = send_part(w, i, round, mean);
+        }
+        for (size_t e = 0; e < w->n; e++) {
+            double rest = 0;
+            due[e] -= (double)mean[e];
+            w->zero[e] -= mean[e]; /* the next version */
+            for (int i = 0; i < k; i++) {
+                float *own = &w->of[i].params[e];
+                if (k > 1)
+                    *own = (float)mix * *own + (float)(1 - mix) * w->zero[e];
+                rest += (double)left[i][e] / k;
+            }
+            assert_float_equal(due[e], rest, 2e-5);
+            *most_left = fmax(*most_left, fabs(rest));
+        }
+        for (int i = 0; i < k; i++)
+            pl_free(left[i]);
+    }
+    pl_free(due);
+    pl_free(mean);
+    end_world(w);
+}
+
+static void what_was_left_out_is_sent_once(void **state)
+{
+    const double mixes[] = {0, 0.25, 0.5, 1};
+    double most;
+    (void)state;
+    nothing_is_sent_twice(1, 0.5, &most); /* alone: its parameters hold all of it */
+    assert_true(most < 8 * 8 * 2e-3);     /* a coordinate waits some eight rounds */
+    for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
+        nothing_is_sent_twice(2, mixes[i], &most);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +350,7 @@ int main(void)
         cmocka_unit_test(home_follows_noloco_with_two_vectors),
         cmocka_unit_test(home_of_eager_has_the_mean_of_its_holders),
         cmocka_unit_test(streaming_goes_on_with_its_own),
+        cmocka_unit_test(what_was_left_out_is_sent_once),
     };
     pl_log_open("test", PL_LOG_ERROR, false);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -520,6 +520,34 @@ static void a_model_for_inference_has_nothing_of_training(void **state)
     close_rig(&r);
 }
 
+static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
+{
+    (void)state;
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    const pl_model_options options = {.batch = 1, .context = 8};
+    for (int width = 16; width <= 24; width += 8) {
+        const pl_shape shape = {.vocab = 48,
+                                .width = width,
+                                .n_heads = 1,
+                                .n_kv_heads = 1,
+                                .head_size = width,
+                                .ffn = 32,
+                                .n_blocks = 2,
+                                .context = 8,
+                                .tied = true,
+                                .rope_theta = 10000.0,
+                                .norm_eps = 1e-5};
+        pl_topology *t;
+        pl_model_plan f32, bf16;
+        assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+        pl_model_plan_bytes(t, &options, PL_F32, &f32);
+        pl_model_plan_bytes(t, &options, PL_BF16, &bf16);
+        assert_int_equal(pl_model_fp8_bytes(t),
+                         width == 16 ? (bf16.params_bytes - f32.params_bytes) / 2 : 0);
+        pl_topology_destroy(&t);
+    }
+}
+
 static void inference_plans_no_activations_for_each_block(void **state)
 {
     (void)state;
@@ -655,6 +683,7 @@ int main(void)
         cmocka_unit_test(a_batch_without_targets_is_refused),
         cmocka_unit_test(batches_beyond_the_plan_are_refused),
         cmocka_unit_test(a_model_for_inference_has_nothing_of_training),
+        cmocka_unit_test(fp8_adds_a_byte_an_element_of_matrices_in_sixteens),
         cmocka_unit_test(inference_plans_no_activations_for_each_block),
         cmocka_unit_test(models_that_cannot_be_are_refused),
         cmocka_unit_test(any_failing_allocation_is_reported_with_the_plan),

@@ -18,25 +18,14 @@ static pl_topology *model_topology(void)
                             .tied = true,
                             .rope_theta = 10000.0,
                             .norm_eps = 1e-5};
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    pl_topology *t;
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    return t;
+    return one_path(&shape);
 }
 
 static pl_model *new_model(const pl_topology *t, pl_backend *be, bool recompute)
 {
-    pl_model *model;
-    float *params = calloc(pl_topology_path_params(t), sizeof *params);
-    pl_model_options options = {
+    const pl_model_options options = {
         .batch = MODEL_B, .context = 48, .training = true, .recompute = recompute};
-    if (pl_model_create(be, t, &options, &model) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
-    free(params);
-    return model;
+    return fresh_model(t, be, &options);
 }
 
 static void model_batch(int32_t tokens[MODEL_N], int32_t targets[MODEL_N])

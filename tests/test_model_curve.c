@@ -18,24 +18,13 @@ static pl_topology *curve_topology(void)
                             .tied = true,
                             .rope_theta = 10000.0,
                             .norm_eps = 1e-5};
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    pl_topology *t;
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    return t;
+    return one_path(&shape);
 }
 
 static pl_model *curve_model(const pl_topology *t, pl_backend *be)
 {
-    pl_model *model;
-    float *params = calloc(pl_topology_path_params(t), sizeof *params);
     const pl_model_options options = {.batch = B, .context = T, .training = true};
-    if (pl_model_create(be, t, &options, &model) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 7, params + pl_topology_slot(t, s)->offset);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
-    free(params);
-    return model;
+    return fresh_model(t, be, &options);
 }
 
 /* Text with something to learn: the next token follows from the last, three times of

@@ -2,100 +2,19 @@
  *
  * Two real homes, and a module, a path and an object that go from one to the other:
  * whoever dies at whatever point, each name has one owner, with every row. */
-#include "outer/outer.h"
-#include "tests/tiny_arm.h"
-
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "tests/home_fixture.h"
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };
 static const char MODULE[] = "mix/L1.E0", PATH[] = "mix/p00.r0",
                   OBJECT[] = "shard/mix/p00", AUDIT[] = "audit/mix/p00.r0/3";
 
-typedef struct home_process {
-    char store[PL_PATH_MAX], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
-    pid_t pid;
-} home_process;
-
 typedef struct fixture {
     char dir[64];
-    home_process homes[HOMES];
+    child homes[HOMES];
     pl_client *client;
     int n_deaths;
     pl_hash params[VERSIONS];
 } fixture;
-
-static volatile sig_atomic_t child_stop;
-
-static void on_term(int number)
-{
-    (void)number;
-    child_stop = 1;
-}
-
-/* This program started again as a home: sockets do not survive a fork. */
-static int run_home(char **argv)
-{
-    pl_home_options o = {.store = argv[2],
-                         .bind = argv[3],
-                         .ready_file = argv[4],
-                         .keep_updates = true,
-                         .staging_bytes = 64 << 20,
-                         .stop = &child_stop};
-    signal(SIGTERM, on_term);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pl_log_open("home", PL_LOG_ERROR, false);
-    pl_status status = pl_home_run(&o);
-    if (status != PL_OK)
-        fprintf(stderr, "home: %s\n", pl_last_error());
-    return pl_status_exit_code(status);
-}
-
-static void start_home(home_process *h, const char *failpoint)
-{
-    pl_buf text = {0};
-    const char *bind = h->address[0] ? h->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(h->ready), PL_OK);
-    h->pid = fork();
-    if (h->pid == 0) {
-        setenv("PATHLOOM_FAILPOINT", failpoint, 1);
-        if (!failpoint[0])
-            unsetenv("PATHLOOM_FAILPOINT");
-        execl("/proc/self/exe", "test_moving", "--home", h->store, bind, h->ready,
-              (char *)NULL);
-        _exit(71);
-    }
-    for (int i = 0; i < 1000 && !pl_path_exists(h->ready); i++) {
-        pl_sleep_ms(10);
-        if (failpoint[0] && waitpid(h->pid, NULL, WNOHANG) > 0) {
-            start_home(h, "");
-            return;
-        }
-    }
-    assert_int_equal(pl_read_file(h->ready, &text), PL_OK);
-    pl_copy_text(h->address, sizeof h->address, pl_buf_text(&text));
-    pl_buf_destroy(&text);
-}
-
-static void end_home(home_process *h)
-{
-    int status = 0;
-    if (h->pid == 0)
-        return;
-    kill(h->pid, SIGTERM);
-    waitpid(h->pid, &status, 0);
-    h->pid = 0;
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 /* A home that died is started again, as a launcher would. */
 static pl_status revive(void *context)
@@ -104,7 +23,7 @@ static pl_status revive(void *context)
     for (int i = 0; i < HOMES; i++)
         if (f->homes[i].pid > 0 && waitpid(f->homes[i].pid, NULL, WNOHANG) > 0) {
             f->n_deaths++;
-            start_home(&f->homes[i], "");
+            start_child(&f->homes[i]);
         }
     return PL_OK;
 }
@@ -124,25 +43,7 @@ static void put_arm(pl_txn *txn)
     pl_arm arm;
     pl_buf bytes = {0};
     pl_hash blob;
-    memset(&arm, 0, sizeof arm);
-    pl_copy_text(arm.name, sizeof arm.name, "mix");
-    arm.shape = tiny_shape(2);
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm.inner = (pl_inner){.batch = 2,
-                           .context = 16,
-                           .tau = 2,
-                           .phases = 9,
-                           .lr = 1e-3,
-                           .beta1 = 0.9,
-                           .beta2 = 0.95,
-                           .eps = 1e-8,
-                           .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++)
-        arm.outer.lr[c] = 0.7;
-    pl_copy_text(arm.outer.codec_name, sizeof arm.outer.codec_name, "f32");
-    assert_int_equal(pl_codec_options_default("f32", &arm.outer.codec), PL_OK);
-    arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    tiny_shards(&arm, 4);
+    define_grid(&arm, "f32");
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob), PL_OK);
     assert_int_equal(pl_txn_put_object(txn, "arm/mix", &blob), PL_OK);
@@ -188,9 +89,9 @@ static void fill(fixture *f)
     pl_hash blob;
     pl_path_state path = {.phase = 3, .samples = 12, .loss = 2};
     pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .loss = 1};
-    make_store(f->homes[1].store, &store);
+    make_store(f->homes[1].target, &store);
     pl_store_close(&store);
-    make_store(f->homes[0].store, &store);
+    make_store(f->homes[0].target, &store);
     for (int n = 0; n < VERSIONS; n++) {
         assert_int_equal(pl_txn_begin(store, &txn), PL_OK);
         put_version(f, txn, n);
@@ -230,14 +131,14 @@ static fixture *open_fixture(const char *first, const char *second)
     pl_copy_text(f->dir, sizeof f->dir, name);
     for (int i = 0; i < HOMES; i++) {
         char file[32];
-        snprintf(file, sizeof file, "home-%d", i + 1);
-        pl_join(f->homes[i].store, f->dir, file);
         snprintf(file, sizeof file, "ready-%d", i + 1);
-        pl_join(f->homes[i].ready, f->dir, file);
+        name_child(&f->homes[i], f->dir, "home", file);
+        snprintf(file, sizeof file, "home-%d", i + 1);
+        pl_join(f->homes[i].target, f->dir, file);
     }
     fill(f);
-    start_home(&f->homes[0], first);
-    start_home(&f->homes[1], second);
+    start_failing_child(&f->homes[0], first);
+    start_failing_child(&f->homes[1], second);
     connect_client(f);
     return f;
 }
@@ -246,7 +147,7 @@ static void close_fixture(fixture *f)
 {
     pl_client_destroy(&f->client);
     for (int i = 0; i < HOMES; i++)
-        end_home(&f->homes[i]);
+        kill_child(&f->homes[i], SIGTERM);
     assert_int_equal(pl_remove_tree(f->dir), PL_OK);
     pl_free(f);
 }
@@ -314,8 +215,8 @@ static void check_stores(fixture *f)
     for (int i = 0; i < HOMES; i++) {
         pl_store *store = NULL;
         pl_audit_report report;
-        end_home(&f->homes[i]);
-        assert_int_equal(pl_store_open(f->homes[i].store, PL_STORE_READ, &store),
+        kill_child(&f->homes[i], SIGTERM);
+        assert_int_equal(pl_store_open(f->homes[i].target, PL_STORE_READ, &store),
                          PL_OK);
         assert_int_equal(pl_store_audit(store, true, say, NULL, &report), PL_OK);
         assert_int_equal(report.n_problems, 0);
@@ -363,9 +264,8 @@ static void a_home_that_was_moved_from_knows_it_after_kill_9(void **state)
     fixture *f = open_fixture("", "");
     move_all(f, 0, 1);
     for (int i = 0; i < HOMES; i++) {
-        kill(f->homes[i].pid, SIGKILL);
-        waitpid(f->homes[i].pid, NULL, 0);
-        start_home(&f->homes[i], "");
+        kill_child(&f->homes[i], SIGKILL);
+        start_child(&f->homes[i]);
     }
     check_owner(f, 1);
     check_all(f);
@@ -553,17 +453,50 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     check_stores(f);
     pl_store *first = NULL;
     pl_object object;
-    assert_int_equal(pl_store_open(f->homes[0].store, PL_STORE_READ, &first), PL_OK);
+    assert_int_equal(pl_store_open(f->homes[0].target, PL_STORE_READ, &first), PL_OK);
     assert_int_equal(pl_store_get_object(first, "router/newer", &object),
                      PL_ERR_NOT_FOUND);
     pl_store_close(&first);
     close_fixture(f);
 }
 
+/* What would be written waits; what is read does not, and a reader of the store sees
+ * just the commit that the home named. */
+static void homes_stand_still_for_a_moment(void **state)
+{
+    (void)state;
+    enum { HOLD_MS = 800, LONG_MS = 10000 };
+    fixture *f = open_fixture("", "");
+    uint64_t held[HOMES], later[HOMES];
+    pl_hash blob;
+    pl_store *reader = NULL;
+    int64_t begun = pl_now_ms();
+    assert_int_equal(pl_client_hold_all(f->client, HOLD_MS, held), PL_OK);
+    assert_int_equal(pl_client_get_object(f->client, OBJECT, &blob), PL_OK);
+    assert_int_equal(pl_store_open(f->homes[0].target, PL_STORE_READ, &reader), PL_OK);
+    assert_int_equal(pl_store_sequence(reader), held[0]);
+    assert_int_equal(pl_client_put_object(f->client, "router/new", "x", 1, &blob),
+                     PL_OK);
+    assert_true(pl_now_ms() - begun >= HOLD_MS);
+    assert_int_equal(pl_store_refresh(reader), PL_OK);
+    assert_true(pl_store_sequence(reader) > held[0]);
+    pl_store_close(&reader);
+    /* Told to go on, they do. */
+    begun = pl_now_ms();
+    assert_int_equal(pl_client_hold_all(f->client, LONG_MS, held), PL_OK);
+    assert_int_equal(pl_client_hold_all(f->client, 0, later), PL_OK);
+    assert_memory_equal(held, later, sizeof held);
+    assert_int_equal(pl_client_put_object(f->client, "router/newer", "y", 1, &blob),
+                     PL_OK);
+    assert_true(pl_now_ms() - begun < LONG_MS);
+    check_stores(f);
+    close_fixture(f);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "--home") == 0)
-        return run_home(argv);
+    if (argc == 7)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_moved_is_in_its_next_home_alone_and_whole),
         cmocka_unit_test(a_home_that_was_moved_from_knows_it_after_kill_9),
@@ -574,6 +507,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_death_at_any_point_leaves_one_owner_with_everything),
         cmocka_unit_test(a_name_between_two_homes_is_adopted),
         cmocka_unit_test(weights_move_what_they_should_and_clients_hear_of_them),
+        cmocka_unit_test(homes_stand_still_for_a_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

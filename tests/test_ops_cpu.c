@@ -334,9 +334,9 @@ static void a_refreshed_weight_is_the_new_master(void **state)
 
 static const int attention_shapes[][5] = {
     /* B T H G D */
-    {1, 1, 1, 1, 16},   {2, 37, 4, 2, 32},  {1, 128, 4, 4, 32},
-    {2, 65, 3, 1, 64},  {1, 37, 2, 2, 128}, {3, 16, 6, 3, 16},
-    {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},   {1, 70, 2, 1, 96},
+    {1, 1, 1, 1, 16},   {2, 37, 4, 2, 32}, {1, 128, 4, 4, 32}, {2, 65, 3, 1, 64},
+    {1, 37, 2, 2, 128}, {3, 16, 6, 3, 16}, {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},
+    {1, 70, 2, 1, 96},  {1, 70, 2, 1, 80}, {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
 };
 
 static void check_rope(const pair *p)
@@ -463,11 +463,8 @@ static void swiglu_agrees_with_ref(void **state)
 
 static const int classifier_shapes[][3] = {
     /* N V C */
-    {1, 2, 4},
-    {5, 1003, 64},
-    {37, 2048, 128},
-    {130, 257, 33},
-    {3, 1003, 127}};
+    {1, 2, 4},      {5, 1003, 64}, {37, 2048, 128}, {130, 257, 33},
+    {3, 1003, 127}, {2, 8200, 8},  {3, 8195, 8}};
 
 static void classify(const pair *p, int side, const twin *loss, const twin *dx,
                      const twin *dw, const twin *x, const twin_weight *w, const int *s)

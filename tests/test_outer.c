@@ -150,6 +150,29 @@ static void arm_survives_encoding(void **state)
     pl_arm_clear(&back);
 }
 
+static void kinds_of_state_survive_encoding(void **state)
+{
+    pl_arm arm, back;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm);
+    arm.outer.state = PL_STATE_LOCAL;
+    arm.outer.residual = PL_STATE_I8;
+    arm.outer.own = PL_STATE_BF16;
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_int_equal(back.outer.state, PL_STATE_LOCAL);
+    assert_int_equal(back.outer.residual, PL_STATE_I8);
+    assert_int_equal(back.outer.own, PL_STATE_BF16);
+    pl_arm_clear(&back);
+    arm.outer.own = PL_STATE_I8; /* not of parameters */
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+}
+
 static void truncated_arm_is_refused_at_every_length(void **state)
 {
     pl_arm arm, back;
@@ -233,6 +256,7 @@ int main(void)
         cmocka_unit_test(full_step_of_one_contributor_takes_its_parameters),
         cmocka_unit_test(rescale_multiplies_by_the_root_of_the_contributors),
         cmocka_unit_test(arm_survives_encoding),
+        cmocka_unit_test(kinds_of_state_survive_encoding),
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
         cmocka_unit_test(arm_with_too_few_shards_is_refused),
         cmocka_unit_test(modules_are_classed_by_who_shares_them),

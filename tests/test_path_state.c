@@ -2,6 +2,7 @@
 /* The blob that a path's state travels as. */
 #include "workers/path_state.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,6 +59,17 @@ static void exact_state_arrives_as_it_was(void **unused)
     }
 }
 
+static void same_in_memory_and_in_the_blob(const pl_arm *arm, float *state)
+{
+    size_t n = (size_t)pl_path_layout_of(arm).n_vectors * N;
+    state_round(arm, state, N);
+    float *got = travel(arm, state);
+    assert_memory_equal(got, state, n * sizeof *state);
+    state_round(arm, got, N);
+    assert_memory_equal(got, state, n * sizeof *state);
+    pl_free(got);
+}
+
 /* Whoever goes on from memory and whoever goes on from the blob have equal bytes. */
 static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
 {
@@ -66,9 +78,7 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
         pl_arm arm = arm_of((pl_method)method, PL_STATE_BF16);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
         float *state = random_state(&arm), *before = random_state(&arm);
-        state_round(&arm, state, N);
-        float *got = travel(&arm, state);
-        assert_memory_equal(got, state, n * sizeof *state);
+        same_in_memory_and_in_the_blob(&arm, state);
         assert_memory_equal(state + 2 * N, before + 2 * N, (n - 2 * N) * sizeof *state);
         for (size_t i = 0; i < 2 * N; i++)
             assert_true(state[i] == pl_bf16_to_float(pl_bf16_from_float(before[i])));
@@ -76,6 +86,90 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
                          n * sizeof *state - 4 * N); /* two bytes less, of 2N */
         pl_free(state);
         pl_free(before);
+    }
+}
+
+/* A residual in 8 bits: of every size of numbers, exact zeros and the last, short block
+ * included, no further off than half a code of the block. */
+static void a_residual_in_8_bits_is_close(void **unused)
+{
+    (void)unused;
+    pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_F32);
+    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    arm.outer.feedback = true;
+    arm.outer.residual = PL_STATE_I8;
+    arm.outer.own = PL_STATE_BF16;
+    pl_path_layout l = pl_path_layout_of(&arm);
+    size_t n = (size_t)l.n_vectors * N;
+    float *state = random_state(&arm), *before = random_state(&arm);
+    float *residual = before + (size_t)l.residual * N;
+    for (size_t i = 0; i < N; i++)
+        residual[i] *= powf(10.0f, (float)(i / PL_STATE_I8_BLOCK) * 14.0f - 38.0f);
+    residual[999] = 127.4f, residual[998] = 127.6f;
+    memcpy(state, before, n * sizeof *state);
+    same_in_memory_and_in_the_blob(&arm, state);
+    assert_int_equal(pl_path_state_bytes(&arm, N),
+                     2 * 4 * N + N + 2 * ((N + 255) / 256) + 2 * N);
+    assert_memory_equal(state, before, 2 * N * sizeof *state);
+    for (size_t b = 0; b < N; b += PL_STATE_I8_BLOCK) {
+        size_t end = b + PL_STATE_I8_BLOCK < N ? b + PL_STATE_I8_BLOCK : N;
+        float most = 0, *got = state + (size_t)l.residual * N;
+        for (size_t i = b; i < end; i++)
+            most = fmaxf(most, fabsf(residual[i]));
+        for (size_t i = b; i < end; i++)
+            assert_true(most < 1e-35f ? got[i] == 0
+                                      : fabsf(got[i] - residual[i]) <= most / 127.0f);
+    }
+    for (size_t i = 0; i < N; i++)
+        assert_true(
+            state[(size_t)l.params * N + i] ==
+            pl_bf16_to_float(pl_bf16_from_float(before[(size_t)l.params * N + i])));
+    pl_free(state);
+    pl_free(before);
+}
+
+/* The bytes of docs/PROTOCOL.md 3.3. */
+static void bytes_are_the_protocols(void **unused)
+{
+    (void)unused;
+    pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_LOCAL);
+    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    arm.outer.feedback = true;
+    arm.outer.residual = PL_STATE_I8;
+    arm.outer.own = PL_STATE_F24;
+    const float state[] = {0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0, /* moments */
+                           127.4f,
+                           -2.5f * 2,
+                           1,
+                           1.0f + 0x1p-16f,
+                           -1.0f - 0x3p-16f,
+                           0.5f};
+    const uint8_t expected[] = {64, 0xfe, 0,    1, 0, /* 127.4 > 127: units of 2, -2.5
+                                                         to even, 0.5 to even; e = 1 */
+                                0,  0x80, 0x3f, 2, 0x80, 0xbf, 0, 0, 0x3f};
+    uint8_t blob[sizeof expected];
+    assert_int_equal(pl_path_state_bytes(&arm, 3), sizeof expected);
+    state_pack(&arm, state, 3, blob);
+    assert_memory_equal(blob, expected, sizeof expected);
+}
+
+/* What mates of noloco and eager have seen is not rounded behind their backs. */
+static void what_mates_have_seen_stays(void **unused)
+{
+    (void)unused;
+    const pl_method methods[] = {PL_METHOD_NOLOCO, PL_METHOD_EAGER};
+    for (int i = 0; i < 2; i++) {
+        pl_arm arm = arm_of(methods[i], PL_STATE_F32);
+        arm.outer.own = PL_STATE_BF16;
+        size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
+        float *state = random_state(&arm), *got = travel(&arm, state);
+        assert_memory_equal(got, state, n * sizeof *state);
+        pl_free(state);
         pl_free(got);
     }
 }
@@ -115,6 +209,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_state_arrives_as_it_was),
         cmocka_unit_test(rounded_state_is_the_same_in_memory_and_in_the_blob),
+        cmocka_unit_test(a_residual_in_8_bits_is_close),
+        cmocka_unit_test(bytes_are_the_protocols),
+        cmocka_unit_test(what_mates_have_seen_stays),
         cmocka_unit_test(local_moments_do_not_travel),
         cmocka_unit_test(no_blob_is_the_state_at_the_start),
     };

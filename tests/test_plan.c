@@ -151,6 +151,58 @@ static void zombie_cannot_renew_what_another_holds(void **state)
     assert_true(plan_renew(p, path, 0, path->lease.token, 1, TTL + 2, TTL));
 }
 
+static void token_is_of_use_to_its_worker_alone(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t token = path->lease.token;
+    assert_false(plan_renew(p, path, 0, token, 1, 5, TTL));
+    assert_int_equal(path->lease.worker, 0);
+    assert_false(plan_continues(p, task, 0, token, 1, 5));
+    assert_null(plan_lease_of(path, token, 1));
+    plan_release(p, path, token, 1, true);
+    assert_true(path->lease.active);
+    assert_int_equal(path->lease.failures, 0);
+    assert_int_equal(p->n_failed, 0);
+    assert_int_equal(plan_expire(p, TTL + 1), 1); /* nor when it has run out */
+    assert_false(plan_renew(p, path, 0, token, 1, TTL + 2, TTL));
+    assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
+}
+
+/* A path that nobody has had yet, and a token that this hub would give out later: they
+ * would fence everybody from there on. */
+static void tokens_that_were_never_given_are_refused(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    plan_path *path = &mix->paths[0];
+    assert_null(plan_lease_of(path, 0, 0));
+    assert_false(plan_renew(p, path, 0, 0, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 0, (4ull << 32) | 9, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 0, (9ull << 32) | 9, 0, 0, TTL));
+    plan_grant(p, (plan_task){0, 0}, 1, 0, TTL);
+    assert_true(path->lease.token == ((4ull << 32) | 1));
+}
+
+static void nobody_takes_up_more_than_a_worker_can_hold(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(plan_renew(p, &mix->paths[i], 0,
+                                    ((uint64_t)3 << 32) + (uint64_t)i + 1, 2, 0, TTL),
+                         i < PLAN_HELD_MAX);
+    assert_true(plan_renew(p, &mix->paths[3], 0, (3ull << 32) | 4, 1, 0, TTL));
+}
+
 static void late_worker_keeps_an_expired_lease_that_nobody_took(void **state)
 {
     plan *p = *state;
@@ -207,7 +259,7 @@ static void failures_of_a_task_are_counted_across_workers(void **state)
     set_all(p, "mix", 0);
     for (int i = 0; i < 3; i++) {
         plan_grant(p, task, i, 0, TTL);
-        plan_release(p, &mix->paths[0], mix->paths[0].lease.token, true);
+        plan_release(p, &mix->paths[0], mix->paths[0].lease.token, i, true);
     }
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
@@ -231,7 +283,7 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
     plan_task task;
     plan_path *path = solo_that_goes_on(p, &task);
     for (int i = 1; i <= 3; i++) {
-        plan_release(p, path, path->lease.token, true);
+        plan_release(p, path, path->lease.token, i - 1, true);
         assert_int_equal(path->lease.failures, i);
         plan_grant(p, task, i, 0, TTL);
         plan_extend(p, task, 0, TTL);
@@ -246,12 +298,13 @@ static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **stat
     plan_task task;
     plan_path *path = solo_that_goes_on(p, &task);
     uint64_t token = path->lease.token;
-    plan_shorten(path, token - 1);
+    plan_shorten(path, token - 1, 0);
+    plan_shorten(path, token, 1);
     assert_int_equal(path->lease.phase, 1);
-    plan_shorten(path, token);
+    plan_shorten(path, token, 0);
     assert_int_equal(path->lease.phase, 0);
     assert_true(path->lease.active);
-    assert_true(plan_continues(p, task, 0, token, 0)); /* it may go on once more */
+    assert_true(plan_continues(p, task, 0, token, 0, 0)); /* it may go on once more */
 }
 
 static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
@@ -295,6 +348,9 @@ int main(void)
         TEST(longest_chain_comes_first),
         TEST(tokens_rise_and_a_taken_lease_is_told),
         TEST(zombie_cannot_renew_what_another_holds),
+        TEST(token_is_of_use_to_its_worker_alone),
+        TEST(tokens_that_were_never_given_are_refused),
+        TEST(nobody_takes_up_more_than_a_worker_can_hold),
         TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
         TEST(hub_that_starts_again_takes_leases_up),
         TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),

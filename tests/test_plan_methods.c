@@ -306,7 +306,7 @@ static bool ask(game *g, int number, work *out, bool *ahead)
     plan_task task, held = {0, w->training.index};
     bool found = plan_choose(&g->p, number, g->now, &task);
     bool goes_on = w->trains && plan_continues(&g->p, held, w->training.phase,
-                                               w->training.token, g->now);
+                                               w->training.token, number, g->now);
     *ahead = goes_on && !(found && plan_is_better(&g->p, task, held, number));
     if (*ahead) {
         plan_extend(&g->p, held, g->now, TTL);
@@ -338,7 +338,7 @@ static void seek_task(game *g, int number)
         return;
     if (!fetch(g, &got, ahead)) {
         if (!ahead)
-            plan_release(&g->p, path_of(g, &got), got.token, false);
+            plan_release(&g->p, path_of(g, &got), got.token, number, false);
         return;
     }
     w->next = got;
@@ -348,7 +348,7 @@ static void seek_task(game *g, int number)
 static void give_back(game *g, int number)
 {
     plan_release(&g->p, path_of(g, &g->workers[number].training),
-                 g->workers[number].training.token, false);
+                 g->workers[number].training.token, number, false);
     drop_lost(g, number);
 }
 

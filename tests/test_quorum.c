@@ -11,7 +11,7 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
     memset(f, 0, sizeof *f);
     assert_non_null(mkdtemp(name));
     pl_copy_text(f->dir, sizeof f->dir, name);
-    name_child(f, &f->home, "home", "home.address");
+    name_child(&f->home, f->dir, "home", "home.address");
     pl_join(f->home.target, f->dir, "store");
     define_arm(f, "f32");
     f->arm.outer.quorum = quorum;
@@ -237,6 +237,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(definition_keeps_its_quorum_and_others_are_as_they_were),
     };
     if (argc > 1)
-        return run_child(argv);
+        return run_child(argv, (pl_home_options){.keep_updates = true});
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -403,7 +403,7 @@ static void sum_that_is_not_what_it_says_changes_nothing(void **state)
 int main(int argc, char **argv)
 {
     if (argc == 7)
-        return run_child(argv);
+        return run_child(argv, (pl_home_options){.keep_updates = true});
     pl_log_open("test", PL_LOG_ERROR, false);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(

@@ -1,4 +1,5 @@
 /* folder: store; label: fault */
+#include "store/store_parts.h"
 #include "tests/store_child.h"
 
 /* A process commits version after version and reports each on a pipe once it is
@@ -58,6 +59,7 @@ static int commit_for_ever(const char *folder)
     uint64_t n = 0, ready = UINT64_MAX;
     if (pl_store_open(folder, PL_STORE_CREATE, &store) != PL_OK)
         return 1;
+    store->bulk_bytes = LARGE; /* every 16th has files of its own */
     pl_status status = pl_store_head(store, "a/x", &head);
     if (status == PL_OK)
         n = head.number + 1;

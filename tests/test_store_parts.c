@@ -2,8 +2,7 @@
  *
  * A store in parts: what several writers keep is one store for whoever reads it. */
 #include "store/store.h"
-#include "tests/store_fixture.h"
-#include <sys/wait.h>
+#include "tests/store_child.h"
 
 enum { PARTS = 3 };
 
@@ -213,7 +212,7 @@ static void a_damaged_list_of_parts_is_told(void **state)
                                       "pathloom parts 1\n0\n",
                                       "pathloom parts 1\n99\n",
                                       "pathloom parts 2\n2\n",
-                                      "pathloom parts 2\n2 3\n",
+                                      "pathloom parts 2\n2 17\n",
                                       "pathloom parts 2\n3 0\n",
                                       "pathloom parts 2\n3 2 1\n",
                                       "pathloom parts 1\n2"};
@@ -258,20 +257,10 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     pl_store_close(&writer);
 }
 
-/* By a process that ends after the nth thing was moved. */
-static void divide_until(const char *folder, int nth)
+/* By a process that ends before or after the nth thing is moved. */
+static void divide_until(const char *folder, const char *point, int nth)
 {
-    char point[64];
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        snprintf(point, sizeof point, "store.divide.after:kill:%d", nth);
-        setenv("PATHLOOM_FAILPOINT", point, 1);
-        execl("/proc/self/exe", "store-divider", folder, (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
+    assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
 }
 
 static void move_back(const char *folder)
@@ -288,6 +277,7 @@ static void move_back(const char *folder)
 /* The store of one home becomes the first of two parts, whenever that is ended. */
 static void a_store_in_one_piece_is_divided(void **state)
 {
+    static const char *const points[] = {"store.divide.before", "store.divide.after"};
     char folder[PL_PATH_MAX];
     pl_store *store = NULL;
     pl_txn *txn = NULL;
@@ -299,16 +289,16 @@ static void a_store_in_one_piece_is_divided(void **state)
     assert_ok(pl_txn_put_ref(txn, "finished", "7"));
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
-    for (int nth = 1; nth <= 3; nth++) {
+    for (int i = 0; i < 6; i++) {
         assert_ok(pl_store_end_division(folder)); /* of which nothing was begun */
-        divide_until(folder, nth);
+        divide_until(folder, points[i % 2], 1 + i / 2);
         assert_int_equal(pl_store_open(folder, PL_STORE_CREATE, &store),
                          PL_ERR_DAMAGED);
         assert_non_null(strstr(pl_last_error(), "was being divided"));
         assert_int_equal(pl_store_open(folder, PL_STORE_READ, &store), PL_ERR_DAMAGED);
         move_back(folder);
     }
-    divide_until(folder, 2);
+    divide_until(folder, "store.divide.after", 2);
     assert_ok(pl_store_end_division(folder));
     assert_ok(pl_store_divide(folder));
     assert_ok(pl_store_count_parts(folder, &parts));

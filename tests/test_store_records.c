@@ -199,6 +199,24 @@ static void the_bytes_of_every_record_are_fixed(void **state)
     }
 }
 
+static void what_a_home_noted_of_an_update_comes_back(void **state)
+{
+    example_rows *rows = *state;
+    row_source from = {.db = rows->db, .batch = rows->batch};
+    pl_contribution c = example_contribution();
+    pl_version v, made = example_version(&c);
+    bool found = false;
+    c.seed = UINT64_MAX;
+    for (int i = 0; i < PL_CONTRIBUTION_CELLS; i++)
+        c.likeness[i] = (float)(i - 20) / 7;
+    made.number = 9;
+    version_write(rows->batch, &made);
+    assert_ok(version_read(from, "mix/L1.E0", 9, &v, &found));
+    assert_true(found && v.n_contributions == 1);
+    assert_memory_equal(&v.contributions[0], &c, sizeof c);
+    pl_version_clear(&v);
+}
+
 static void old_bytes_decode_to_what_was_meant(void **state)
 {
     example_rows *rows = *state;
@@ -327,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         row_test(the_bytes_of_every_record_are_fixed),
+        row_test(what_a_home_noted_of_an_update_comes_back),
         row_test(old_bytes_decode_to_what_was_meant),
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),

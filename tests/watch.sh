@@ -68,6 +68,9 @@ grep -q "^mix/p" "$work/top" || grep -q "^base/p" "$work/top" || fail "no path i
 # The doctor finds nothing, and finds the key that others can read.
 "$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
 grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
+grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doctor")"
+grep -q "^ok    gpu memory  a worker .* for activations of " "$work/doctor" ||
+    fail "doctor and a GPU's memory: $(cat "$work/doctor")"
 chmod 644 "$work/run/keys/admin.key"
 "$pathloom" doctor --run "$work/run" >"$work/doctor" && fail "doctor lets an open key pass"
 grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "the doctor says no remedy"
@@ -83,7 +86,7 @@ hub=$(cat "$work/run/proc/hub.address")
 [ $? -eq 77 ] || fail "an inspector works"
 grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said why"
 
-await 200 "the job does not end" sh -c "! kill -0 $job"
+await 1800 "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
 grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
     fail "no worker met another one"

@@ -43,7 +43,7 @@ BEGIN {
     foreign("^yaml", "^base/conf\\.c$")
     foreign("^(sodium|xxh)", "^base/(hash|keys)\\.c$")
     foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
-    foreign("^rocksdb", "^store/kv\\.c$")
+    foreign("^rocksdb", "^store/kv(_file\\.cc|\\.c)$")
     foreign("^rados", "^store/engine_rados\\.c$")
     foreign("^curl", "^store/engine_s3\\.c$")
     foreign("^(archive|sentencepiece)", "^corpus/")

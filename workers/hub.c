@@ -30,7 +30,7 @@ static int know_worker(hub *h, const char *name)
     return h->n_workers++;
 }
 
-static pl_status answer(hub *h, const pl_peer *peer, pl_message *a)
+pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
     pl_status status = pl_wire_send_to(h->socket, peer, a);
     pl_message_destroy(a);
@@ -192,7 +192,9 @@ static pl_status send_task(hub *h, hub_worker *w)
         pl_put_u64(&a.body, PL_TAG_LATE, 1);
     if (audit)
         pl_put_u64(&a.body, PL_TAG_AUDIT, 1);
-    return answer(h, &w->peer, &a);
+    for (int i = 0; audit && audit->row.seed && i < audit->n_parts; i++)
+        pl_put_u64(&a.body, PL_TAG_SEED, audit->seeds[i]);
+    return hub_answer(h, &w->peer, &a);
 }
 
 /* Workers of unequal speed need about the same time for a phase. */
@@ -240,7 +242,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 
 static pl_status give_audit(hub *h, int worker, int64_t now_ms)
 {
-    hub_audit *audit = hub_find_audit(h, worker);
+    hub_audit *audit = hub_find_audit(h, worker, now_ms);
     if (!audit)
         return PL_OK;
     hub_grant_audit(h, audit, worker, now_ms);
@@ -270,10 +272,10 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     hub_worker *w = &h->workers[worker];
     plan_task task;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
-    *search = found;
+    *search = found || (*search && plan_leaves_out(&h->tasks, worker, now_ms));
     bool goes_on =
-        w->held_token != 0 &&
-        plan_continues(&h->tasks, w->held, w->held_phase, w->held_token, now_ms);
+        w->held_token != 0 && plan_continues(&h->tasks, w->held, w->held_phase,
+                                             w->held_token, worker, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
         return note_given(h, w, w->held,
@@ -291,7 +293,7 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     pl_message_init(&a, PL_MSG_NO_WORK);
     a.request = w->request;
     pl_put_u64(&a.body, PL_TAG_RETRY_MS, 0);
-    return answer(h, &w->peer, &a);
+    return hub_answer(h, &w->peer, &a);
 }
 
 /* After a restart workers may still hold leases: they get one ttl to say so. */
@@ -334,8 +336,9 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
     if (w->given_token == 0)
         return say_no_work(h, w);
     plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
-    const plan_lease *lease = plan_lease_of(path, w->given_token);
-    if (hub_audit_of(h, w->given_token, (int)(w - h->workers)))
+    int worker = (int)(w - h->workers);
+    const plan_lease *lease = plan_lease_of(path, w->given_token, worker);
+    if (hub_audit_of(h, w->given_token, worker))
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
@@ -396,10 +399,9 @@ static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *
     return PL_OK;
 }
 
-/* A worker may train one task while another is sent. */
-static void end_task(hub_worker *w, const report *rep)
+void hub_end_task(hub_worker *w, const plan_path *path)
 {
-    if (rep->path && strcmp(w->task, rep->path->name) == 0)
+    if (path && strcmp(w->task, path->name) == 0)
         w->task[0] = '\0';
 }
 
@@ -407,9 +409,12 @@ static void end_task(hub_worker *w, const report *rep)
  * way. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
+    for (int i = 0; i < h->n_homes; i++)
+        if (!h->homes[i].known) /* it has just started, and has heard some homes only */
+            return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
         return PL_MSG_RENEWED;
-    end_task(&h->workers[rep->worker], rep);
+    hub_end_task(&h->workers[rep->worker], rep->path);
     return PL_MSG_LEASE_LOST;
 }
 
@@ -452,8 +457,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     if (!trains) /* it was fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
-    note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token), (int)step,
-                  loss);
+    note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token, rep.worker),
+                  (int)step, loss);
     w->step = (int)step;
     w->rate = rate;
     w->phase = rep.phase;
@@ -463,34 +468,28 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
 
 /* The time since its grant is known unless the lease has gone on meanwhile, or was
  * taken up by a hub that started again. */
-static void note_pace(hub *h, hub_worker *w, const report *rep, uint64_t token,
+static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
                       double inner_s)
 {
     plan_task task;
     if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
         return;
-    const plan_lease *lease = plan_lease_of(rep->path, token);
     bool known = lease && lease->phase == rep->phase && !lease->taken_up;
     double total = known ? 1e-3 * (double)(pl_now_ms() - lease->granted_ms) : 0;
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* Whoever comes second has nothing to do any more, and is told before it asks. */
-static pl_status end_race(hub *h, const report *rep, uint64_t token)
+/* An answer that makes no sense is a failure of the audit, not only of its worker.
+ * `digest` NULL: it says none. */
+static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_hash *digest,
+                           const pl_message *m)
 {
-    int other = -1;
-    pl_message lost;
-    pl_message_init(&lost, PL_MSG_LEASE_LOST);
-    if (!plan_settle(&h->tasks, rep->path, rep->phase, token, &other, &lost.token) ||
-        other < 0 || other >= h->n_workers)
-        return PL_OK;
-    report of_other = {other, rep->path, rep->phase};
-    end_task(&h->workers[other], &of_other);
-    pl_put_u64(&lost.body, PL_TAG_PHASE, (uint64_t)rep->phase);
-    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
-           rep->path->name, (long long)rep->phase, h->workers[rep->worker].name,
-           h->workers[other].name);
-    return answer(h, &h->workers[other].peer, &lost);
+    pl_status status =
+        digest ? hub_audit_done(h, audit, worker, digest, m)
+               : pl_fail(PL_ERR_PROTO, "the DONE of an audit says no digest");
+    if (status == PL_ERR_PROTO)
+        hub_audit_release(h, audit, "its worker did not say what it made");
+    return status;
 }
 
 static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
@@ -510,7 +509,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
         digest = pl_get_hash(r, PL_TAG_BLOB, 0);
     PL_RETURN_IF(pl_reader_status(r));
     hub_worker *w = &h->workers[rep.worker];
-    end_task(w, &rep);
+    hub_end_task(w, rep.path);
     w->idle_s += idle;
     w->inner_s += inner;
     w->overhead_s += overhead;
@@ -519,21 +518,20 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     w->n_tasks++;
     if (inner > 0)
         w->rate = (double)tokens / inner;
-    note_pace(h, w, &rep, m->token, inner);
+    const plan_said said = {rep.phase, m->token, rep.worker, loss, inner, 0};
+    const plan_lease *lease =
+        rep.path && !again
+            ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
+            : NULL;
+    note_pace(h, w, &rep, lease, inner);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
-    if (again)
-        return audit ? hub_audit_done(h, audit, rep.worker, &digest) : PL_OK;
-    /* The homes have the last word; this spares waiting for their news. */
-    if (rep.path && rep.phase == rep.path->phase && plan_lease_of(rep.path, m->token)) {
-        rep.path->loss = loss;
-        plan_finish(rep.path, rep.phase + 1, pl_now_ms());
-        pl_log(PL_LOG_INFO, "task.done",
-               "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", rep.path->name,
-               (long long)rep.phase, w->name, loss, inner);
-    }
-    return rep.path ? end_race(h, &rep, m->token) : PL_OK;
+    if (w->held_token == m->token && w->held_phase == rep.phase)
+        w->held_token = 0; /* it is idle from now on, not from its next question on */
+    if (audit)
+        return end_audit(h, audit, rep.worker, again ? &digest : NULL, m);
+    return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
 /* The third failure of a task in one phase is the run's, in the worker's words.
@@ -581,7 +579,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     if (why >= PL_STATUS_COUNT)
         return pl_fail(PL_ERR_PROTO, "there is no status %llu",
                        (unsigned long long)why);
-    end_task(&h->workers[rep.worker], &rep);
+    hub_end_task(&h->workers[rep.worker], rep.path);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     if (audit)
@@ -589,10 +587,10 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     if (!rep.path || audit)
         return PL_OK;
     if (rep.phase > rep.path->phase) {
-        plan_shorten(rep.path, m->token);
+        plan_shorten(rep.path, m->token, rep.worker);
         return PL_OK;
     }
-    plan_release(&h->tasks, rep.path, m->token, why != PL_OK);
+    plan_release(&h->tasks, rep.path, m->token, rep.worker, why != PL_OK);
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
     count_failure(h, &rep, (pl_status)why, text);
@@ -605,7 +603,8 @@ static pl_status on_offer(hub *h, const pl_peer *peer, const pl_message *m,
     report rep;
     PL_RETURN_IF(read_report(h, peer, r, &rep));
     a->type = PL_MSG_OK;
-    if (rep.path && m->token == rep.path->lease.token && rep.phase >= rep.path->phase)
+    if (rep.path && rep.phase >= rep.path->phase &&
+        plan_lease_of(rep.path, m->token, rep.worker) == &rep.path->lease)
         plan_offer(rep.path, rep.phase + 1, rep.worker, pl_now_ms());
     return PL_OK;
 }
@@ -665,7 +664,7 @@ static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
     }
     PL_RETURN_IF(pl_failpoint("hub.answer.before"));
     a.request = m->request;
-    return answer(h, peer, &a);
+    return hub_answer(h, peer, &a);
 }
 
 /* Renewals, which are most of what a hub hears, make no task ready. However

@@ -3,6 +3,9 @@
  * them out, compares, and says what came of it. It keeps nothing: after a restart it
  * has the open rows from the homes again.
  *
+ * A worker of the first one's kind is preferred, for its result is compared by hash.
+ * Where there is none, one of another kind does it, and is compared by tolerance.
+ *
  * The merge never waits for an audit. So a wrong update may be in versions before it is
  * found; which ones is on record, and `pathloom audit` lists them.
  *
@@ -11,7 +14,7 @@
  * its own updates counts for nothing. */
 #include "workers/hub_parts.h"
 
-enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3 };
+enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- which ---- */
 /* Tokens can be guessed: nobody answers for another. */
@@ -37,6 +40,8 @@ static void clear(hub_audit *a)
 {
     pl_free(a->hashes);
     pl_free(a->requests);
+    pl_free(a->likeness);
+    pl_free(a->seeds);
     memset(a, 0, sizeof *a);
 }
 
@@ -74,10 +79,13 @@ static void give_up(hub_audit *a, const char *reason)
 static void count(hub *h, const hub_audit *a)
 {
     h->n_verdicts[a->row.verdict]++;
+    h->n_across += a->row.tolerance > 0;
     pl_log(PL_LOG_INFO, "audit.closed",
-           "task=%s phase=%lld verdict=%s worker=%s reason=\"%s\"", a->row.path,
-           (long long)a->row.phase, pl_verdict_name(a->row.verdict),
-           a->row.results[0].worker, a->row.reason);
+           "task=%s phase=%lld verdict=%s worker=%s distance=%.4f tolerance=%g "
+           "reason=\"%s\"",
+           a->row.path, (long long)a->row.phase, pl_verdict_name(a->row.verdict),
+           a->row.results[0].worker, a->row.n > 1 ? a->row.results[1].apart[0] : 0,
+           a->row.tolerance, a->row.reason);
 }
 
 /* ---- whom nobody listens to ---- */
@@ -148,8 +156,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
             others[n++] = i;
     snprintf(f.reason, sizeof f.reason,
              "worker %.60s is fenced: what it made of %.40s in phase %lld differs from "
-             "what %.60s and %.60s made, which is equal; look at its machine's memory "
-             "and its build, then join with another name and key",
+             "what %.60s and %.60s made, which is the same; look at its machine's "
+             "memory and its build, then join with another name and key",
              name, row->path, (long long)row->phase, row->results[others[0]].worker,
              row->results[others[1]].worker);
     add_fenced(h, &f);
@@ -212,7 +220,28 @@ static void gather(hub *h, hub_audit *a)
     pl_hasher_end(&hasher, &a->row.results[0].digest);
 }
 
-/* A task that changed hands between two of its updates is nobody's. */
+static void set_aside(hub *h, hub_audit *a, const char *reason)
+{
+    give_up(a, reason);
+    count(h, a);
+}
+
+/* False: there is none. */
+static bool get_likeness(pl_reader *r, hub_audit *a, int slot)
+{
+    size_t len = 0;
+    if (pl_field_count(r, PL_TAG_LIKENESS) == 0)
+        return false;
+    a->seeds[slot] = pl_get_u64_or(r, PL_TAG_SEED, 0);
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LIKENESS, 0, &len);
+    if (len != sizeof a->likeness[slot].cells || a->seeds[slot] == 0)
+        return false;
+    memcpy(a->likeness[slot].cells, bytes, len);
+    return true;
+}
+
+/* A task that changed hands between two of its updates is nobody's, and what a relay
+ * added to others' is compared with nothing. */
 static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
 {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
@@ -222,12 +251,14 @@ static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
     pl_audit_result *first = &a->row.results[0];
     if (pl_reader_status(r) != PL_OK || a->row.verdict != PL_VERDICT_OPEN)
         return;
-    if (strcmp(worker, first->worker) != 0 ||
-        (first->device[0] && strcmp(device, first->device) != 0)) {
-        give_up(a, "its updates came from several workers");
-        count(h, a);
+    bool moved = strcmp(worker, first->worker) != 0 ||
+                 (first->device[0] && strcmp(device, first->device) != 0);
+    if (moved)
+        set_aside(h, a, "its updates came from several workers");
+    else if (a->row.seed && !get_likeness(r, a, slot))
+        set_aside(h, a, "a relay added its updates to others");
+    if (a->row.verdict != PL_VERDICT_OPEN)
         return;
-    }
     pl_copy_text(first->device, sizeof first->device, device);
     a->hashes[slot] = hash;
     gather(h, a);
@@ -248,6 +279,26 @@ pl_status hub_hear_update(hub *h, const pl_message *m)
 }
 
 /* ---- what a home has ---- */
+
+static void allocate(hub_audit *a, const pl_topology *topology)
+{
+    a->n_slots = pl_topology_n_slots(topology);
+    a->n_parts = pl_audit_parts(topology);
+    a->hashes = pl_alloc((size_t)a->n_slots * sizeof *a->hashes);
+    a->requests = pl_alloc((size_t)a->n_slots * sizeof *a->requests);
+    a->likeness =
+        pl_alloc((size_t)(PL_AUDIT_RESULTS * a->n_parts) * sizeof *a->likeness);
+    a->seeds = pl_alloc((size_t)a->n_parts * sizeof *a->seeds);
+    memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
+    for (int part = a->n_slots; part < a->n_parts; part++)
+        a->seeds[part] = a->row.seed;
+    if (a->row.seed) { /* of results that another hub heard only hashes are left */
+        a->row.n = 1;
+        if (a->row.verdict == PL_VERDICT_OPEN) /* is asked for, with its likeness */
+            a->row.results[0].digest = (pl_hash){{0}};
+    }
+}
+
 static pl_status take_row(hub *h, int home, const char *text)
 {
     pl_audit row;
@@ -263,9 +314,7 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->row = row;
         a->task = task;
         a->home = home;
-        a->n_slots = pl_topology_n_slots(h->tasks.arms[task.arm].topology);
-        a->hashes = pl_alloc((size_t)a->n_slots * sizeof *a->hashes);
-        a->requests = pl_alloc((size_t)a->n_slots * sizeof *a->requests);
+        allocate(a, h->tasks.arms[task.arm].topology);
         h->stirred = true;
     }
     a->listed = a->listed || h->in_state;
@@ -333,10 +382,16 @@ void hub_end_rows(hub *h, int home)
 }
 
 /* ---- who does it ---- */
+static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
+{
+    return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
+}
+
 static bool may_audit(const hub *h, const hub_audit *a, int worker)
 {
     const hub_worker *w = &h->workers[worker];
-    if (w->fenced[0] || strcmp(w->device, a->row.results[0].device) != 0)
+    bool across = a->row.seed != 0 && h->options->audit_tolerance > 0;
+    if (w->fenced[0] || (!across && !is_of_its_kind(h, a, worker)))
         return false;
     for (int i = 0; i < a->row.n; i++) {
         const char *name = a->row.results[i].worker;
@@ -355,11 +410,27 @@ static bool is_open(const hub_audit *a)
            !pl_hash_none(&a->row.results[0].digest);
 }
 
-hub_audit *hub_find_audit(hub *h, int worker)
+/* Looked for anew only now and then: thousands of another kind may ask. */
+static bool one_of_its_kind_may(const hub *h, hub_audit *a, int64_t now_ms)
 {
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (is_open(&h->audits[i]) && may_audit(h, &h->audits[i], worker))
-            return &h->audits[i];
+    if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
+        return a->has_kin;
+    a->looked_ms = now_ms;
+    a->has_kin = false;
+    for (int w = 0; w < h->n_workers && !a->has_kin; w++)
+        a->has_kin = is_of_its_kind(h, a, w) &&
+                     !hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w);
+    return a->has_kin;
+}
+
+hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
+{
+    for (size_t i = 0; i < h->n_audits; i++) {
+        hub_audit *a = &h->audits[i];
+        if (is_open(a) && may_audit(h, a, worker) &&
+            (is_of_its_kind(h, a, worker) || !one_of_its_kind_may(h, a, now_ms)))
+            return a;
+    }
     return NULL;
 }
 
@@ -407,22 +478,67 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 }
 
 /* ---- the second's, or third's, result ---- */
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest)
+enum { FARTHEST = 1000000 };
+
+/* The part in which they are furthest apart decides; moments count by half. */
+static double distance(const hub_audit *a, int i, int k)
+{
+    double most = 0;
+    for (int part = 0; part < a->n_parts; part++) {
+        double d = pl_likeness_distance(&a->likeness[i * a->n_parts + part],
+                                        &a->likeness[k * a->n_parts + part]);
+        d = part < a->n_slots ? d : d / 2;
+        most = d > most ? d : most;
+    }
+    return most < FARTHEST ? most : FARTHEST;
+}
+
+/* Bytes that are other without being apart in any cell are other all the same. */
+static double apart(const hub_audit *a, int i, const pl_audit_result *result)
+{
+    const pl_audit_result *before = &a->row.results[i];
+    if (pl_hash_equal(&before->digest, &result->digest))
+        return 0;
+    if (strcmp(before->device, result->device) == 0)
+        return -1;
+    double d = distance(a, i, a->row.n);
+    return d > 0 ? d : 1e-9;
+}
+
+/* ERR_PROTO: there is none, or not all of it. */
+static pl_status take_likeness(hub_audit *a, const pl_message *m)
+{
+    size_t bytes = (size_t)a->n_parts * sizeof *a->likeness;
+    if (a->row.seed == 0)
+        return PL_OK;
+    if (m->data.len != bytes)
+        return pl_fail(PL_ERR_PROTO, "an audit's likeness has %zu bytes, not %zu",
+                       m->data.len, bytes);
+    memcpy(a->likeness + a->row.n * a->n_parts, m->data.data, bytes);
+    return PL_OK;
+}
+
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest,
+                         const pl_message *m)
 {
     pl_audit_result result;
     memset(&result, 0, sizeof result);
+    PL_RETURN_IF(take_likeness(a, m));
     pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
     pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
     result.digest = *digest;
+    for (int i = 0; i < a->row.n; i++)
+        result.apart[i] = apart(a, i, &result);
     a->lease.active = false;
     h->stirred = true;
-    pl_audit_judge(&a->row, &result);
+    pl_audit_judge(&a->row, &result, h->options->audit_tolerance);
     if (a->row.verdict != PL_VERDICT_OPEN)
         count(h, a);
     else
-        pl_log(PL_LOG_WARN, "audit.differs", "task=%s phase=%lld first=%s second=%s",
-               a->row.path, (long long)a->row.phase, a->row.results[0].worker,
-               result.worker);
+        pl_log(PL_LOG_WARN, "audit.differs",
+               "task=%s phase=%lld first=%s second=%s distance=%.4f", a->row.path,
+               (long long)a->row.phase, a->row.results[0].worker, result.worker,
+               result.apart[0]);
     if (a->row.verdict == PL_VERDICT_SETTLED)
         PL_RETURN_IF(fence_odd(h, a));
     return tell_home(h, a, pl_now_ms());
@@ -500,6 +616,7 @@ void hub_audit_json(const hub *h, pl_json *o)
                     (int64_t)(h->n_verdicts[PL_VERDICT_SETTLED] +
                               h->n_verdicts[PL_VERDICT_UNDECIDED]));
     pl_json_set_int(o, "audits_void", (int64_t)h->n_verdicts[PL_VERDICT_VOID]);
+    pl_json_set_int(o, "audits_by_tolerance", (int64_t)h->n_across);
     pl_json_set_int(o, "workers_fenced", (int64_t)h->n_fenced);
     pl_json_set(o, "fenced", fenced);
 }

@@ -64,6 +64,29 @@ static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
     return end > now ? end - now : now - end;
 }
 
+/* ---- who came first ---- */
+pl_status hub_settle(hub *h, plan_path *path)
+{
+    int other = -1;
+    plan_said by;
+    pl_message lost;
+    pl_message_init(&lost, PL_MSG_LEASE_LOST);
+    if (!plan_settle(&h->tasks, path, &by, &other, &lost.token))
+        return PL_OK;
+    const char *name = h->workers[by.worker].name;
+    pl_log(PL_LOG_INFO, "task.done",
+           "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
+           (long long)by.phase, name, by.loss, by.seconds);
+    if (other < 0 || other >= h->n_workers)
+        return PL_OK;
+    hub_end_task(&h->workers[other], path);
+    pl_put_u64(&lost.body, PL_TAG_PHASE, (uint64_t)by.phase);
+    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
+           path->name, (long long)by.phase, name, h->workers[other].name);
+    return hub_answer(h, &h->workers[other].peer, &lost);
+}
+
+/* ---- who is slow ---- */
 /* Keeps the largest; equal ones in the order in which they came. */
 static void keep(hub *h, plan_task task, double left_s)
 {
@@ -82,8 +105,9 @@ static void keep(hub *h, plan_task task, double left_s)
 static bool may_get_backup(const hub *h, const plan_path *path)
 {
     return path->lease.active && path->lease.phase == path->phase &&
-           !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
-           path->lease.worker >= 0 && path->lease.worker < h->n_workers;
+           path->said.token != path->lease.token && !path->backup.active &&
+           path->backups_failed < BACKUP_FAILURES_MAX && path->lease.worker >= 0 &&
+           path->lease.worker < h->n_workers;
 }
 
 static void look(hub *h, int64_t now_ms)

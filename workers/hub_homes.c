@@ -170,7 +170,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
     return ask_state(h, home, 0);
 }
 
-static void apply_path(hub *h, pl_reader *r)
+static pl_status apply_path(hub *h, pl_reader *r)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
@@ -179,12 +179,14 @@ static void apply_path(hub *h, pl_reader *r)
     double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
            seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
     plan_path *path = plan_find_path(&h->tasks, name);
-    if (pl_reader_status(r) != PL_OK || !path)
-        return;
+    PL_RETURN_IF(pl_reader_status(r));
+    if (!path)
+        return PL_OK;
     path->n_tokens = tokens;
     path->loss = loss;
     path->seconds = seconds;
     plan_finish(path, phase, pl_now_ms());
+    return hub_settle(h, path);
 }
 
 /* The old home gave a name away, and whoever moved it died before the new one heard. */
@@ -261,7 +263,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     } else if (pl_field_count(&r, PL_TAG_TEXT) > 0) {
         return apply_table(h, home, &r);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        apply_path(h, &r);
+        return apply_path(h, &r);
     }
     return pl_reader_status(&r);
 }

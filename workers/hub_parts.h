@@ -30,9 +30,14 @@ typedef struct hub_audit {
     int failures;
     int n_slots;
     pl_hash *hashes; /* [n_slots] of the updates that the homes took; none: not known */
-    uint64_t *requests; /* [n_slots] that ask for them */
+    uint64_t *requests;    /* [n_slots] that ask for them */
+    int n_parts;           /* of what is compared across kinds */
+    uint64_t *seeds;       /* [n_parts], with the first one's hashes */
+    pl_likeness *likeness; /* [PL_AUDIT_RESULTS, n_parts] */
     int n_asked;
     int64_t asked_ms, told_ms;
+    int64_t looked_ms;       /* when a worker of the first one's kind was looked for, */
+    bool has_kin;            /* and whether there was one */
     bool listed, was_listed; /* in the home's newest state, and the one before */
 } hub_audit;
 
@@ -129,7 +134,8 @@ typedef struct hub {
     int64_t done_ms; /* last DONE: rows of that task may be on their way */
     bool in_state;   /* a record of a state is being applied, not an event */
     uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub began */
-    int64_t known_ms;                      /* when the state of all homes was known */
+    uint64_t n_across;  /* of them: by tolerance, between kinds of devices */
+    int64_t known_ms;   /* when the state of all homes was known */
     char failure[1200]; /* why the run cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* with which workers ask each other */
@@ -152,13 +158,19 @@ pl_status hub_send_home(hub_home *home, pl_message *m);
 
 /* hub.c */
 void hub_free_held(hub *h, int worker); /* whatever this worker has is others' */
+pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a); /* takes it */
+/* A worker may train one task while another is sent. */
+void hub_end_task(hub_worker *w, const plan_path *path);
 
 /* hub_audit.c */
 /* Being done under it by this worker; or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-hub_audit *hub_find_audit(hub *h, int worker); /* that it may do; or NULL */
+/* That it may do, and nobody can compare better; or NULL. */
+hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest);
+/* `m`: its DONE, whose data may have the likeness. */
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest,
+                         const pl_message *m);
 /* Given back; `reason` not NULL: it failed there. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
@@ -181,6 +193,9 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
 /* A task that somebody is at and that this worker would end well before; false: none.
  * Looks at leases anew only now and then. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
+/* Of the phase that a path has finished: whose work it was, as soon as worker and homes
+ * have said so. Whoever comes second has nothing to do any more, and is told. */
+pl_status hub_settle(hub *h, plan_path *path);
 /* Of a running job: the addresses of all homes, old ones first. */
 pl_status hub_add_homes(hub *h, pl_reader *r);
 

@@ -7,6 +7,11 @@ static pl_method_settings settings_of(const local_slot *s)
     return pl_arm_method(s->arm, s->topology, s->module);
 }
 
+static const pl_arith *arith_of(const local_slot *s)
+{
+    return pl_arith_or_cpu(s->arith);
+}
+
 static double lr_of(const local_slot *s, const pl_method_settings *m, int64_t round)
 {
     return pl_outer_lr(&s->arm->outer.schedule, m->lr, round);
@@ -27,31 +32,24 @@ static void scale_by(float factor, size_t n, float *values)
 pl_status local_step_eager(const local_slot *s, const float *mean_before)
 {
     pl_method_settings m = settings_of(s);
-    float *g = NULL;
     bool first = s->phase == 1;
-    PL_RETURN_IF(pl_try_alloc(s->n * sizeof *g, "an eager step", (void **)&g));
-    pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
-                    m.holders, s->n, g);
     m.method = m.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
     pl_outer_step step = pl_method_step(&m, lr_of(s, &m, s->phase - 1),
                                         s->arm->outer.rescale, m.holders);
     pl_outer_state state = {.params = s->params, .momentum = s->velocity};
-    pl_status status = pl_outer_apply(&step, &state, g, s->n, NULL);
-    pl_free_aligned(g);
-    return status;
+    const pl_arith_eager of = {.step = &step,
+                               .state = &state,
+                               .n = s->n,
+                               .own = s->last,
+                               .own_before = first ? NULL : s->before,
+                               .mean_before = first ? NULL : mean_before,
+                               .n_workers = m.holders};
+    return arith_of(s)->eager(arith_of(s), &of);
 }
 
 static bool sends_two(const local_slot *s)
 {
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
-}
-
-static pl_status step_two(const local_slot *s, const pl_gossip_step *step,
-                          const float *mate, const float *mate_params)
-{
-    pl_gossip_view own = {s->last, s->before}, other = {mate, mate_params};
-    return pl_gossip_apply_views(step, s->params, s->velocity, &own,
-                                 mate ? &other : NULL, s->n, 1);
 }
 
 /* A mate's offer, or its start: what it sent is how far version 0 is from that. */
@@ -69,9 +67,14 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
             pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
         subtract(s->base, two ? mate_start : mate, s->n, shown);
     }
-    pl_status status = two ? step_two(s, &step, mate, shown)
-                           : pl_gossip_apply_one(&step, s->params, s->velocity, s->last,
-                                                 shown, s->n, 1);
+    const pl_arith_meeting of = {.step = &step,
+                                 .one_vector = !two,
+                                 .params = s->params,
+                                 .velocity = s->velocity,
+                                 .own = {s->last, two ? s->before : NULL},
+                                 .mate = {two ? mate : shown, two ? shown : NULL},
+                                 .n = s->n};
+    pl_status status = arith_of(s)->meet(arith_of(s), &of);
     pl_free_aligned(shown);
     return status;
 }
@@ -109,6 +112,24 @@ void local_update(const local_slot *s, const float *start, const float *now,
 void local_update_start(const local_slot *s, const float *start, float *update)
 {
     subtract(s->base, start, s->n, update);
+}
+
+float local_carries(const local_slot *s)
+{
+    if (s->arm->outer.method.method != PL_METHOD_STREAMING)
+        return 0;
+    return pl_arm_contributors(s->topology, s->module) == 1
+               ? 1.0f
+               : (float)s->arm->outer.method.mix;
+}
+
+/* With u = base - own, a = u + e, s what was sent and c carried, the next u has
+ * c (u - s) = c (left - e) besides what is new; the rest is the residual's. */
+void local_keep_left(const local_slot *s, const float *before, float *left)
+{
+    float carried = local_carries(s);
+    for (size_t i = 0; i < s->n; i++)
+        left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
 /* The factor that makes of what was sent the holder's part in the mean, times their

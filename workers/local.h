@@ -7,6 +7,7 @@
 
 /* One slot of one path: regions of the path's vectors, [n] each. */
 typedef struct local_slot {
+    const pl_arith *arith; /* where steps are done; NULL: the CPU */
     const pl_arm *arm;
     const pl_topology *topology;
     int module, path;
@@ -29,6 +30,13 @@ void local_update(const local_slot *s, const float *start, const float *now,
                   float *update);
 /* The second vector where two travel: how far the start is from the base. */
 void local_update_start(const local_slot *s, const float *start, float *update);
+/* Share of what an update leaves out that the path's own parameters hold by themselves,
+ * so that the next update has it without a residual: streaming's, which are mixed with
+ * the next version and not replaced by it. 0 for all that start from a version. */
+float local_carries(const local_slot *s);
+/* left: in, what the codec left out of this round's update and residual; out, the
+ * residual of the next. before: the residual of this one. */
+void local_keep_left(const local_slot *s, const float *before, float *left);
 /* After training: `sent`, and `sent_start` where two vectors travel, are what the
  * update was decoded to by whoever receives it. */
 void local_keep(const local_slot *s, const float *start, const float *now,

@@ -1,47 +1,145 @@
 #include "workers/path_state.h"
 
-static size_t own_bytes(const pl_arm *arm, size_t n_params)
+#include <float.h>
+#include <math.h>
+
+/* ---- 8 bits ---- */
+/* Values that were rounded once are rounded to themselves: with the largest code c of a
+ * block, 64 <= c <= 127, so the power of two is found again. */
+static int exponent_of(const float *values, size_t n)
 {
-    return (size_t)(pl_path_layout_of(arm).n_vectors - 2) * n_params * sizeof(float);
+    float most = 0;
+    int e;
+    for (size_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(values[i]));
+    if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
+        return INT16_MIN; /* all zero; an encoder lets nothing pass that is not finite
+                           */
+    frexpf(most, &e);     /* most = f 2^e, 0.5 <= f < 1 */
+    return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
 }
 
+static void put_block(const float *values, size_t n, uint8_t *out)
+{
+    int16_t e = (int16_t)exponent_of(values, n);
+    float per = e == INT16_MIN ? 0.0f : ldexpf(1.0f, -e);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(int8_t)(e == INT16_MIN ? 0 : lrintf(values[i] * per));
+    memcpy(out + n, &e, sizeof e);
+}
+
+static void get_block(const uint8_t *data, size_t n, float *values)
+{
+    int16_t e;
+    memcpy(&e, data + n, sizeof e);
+    float unit = e == INT16_MIN ? 0.0f : ldexpf(1.0f, e);
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(int8_t)data[i] * unit;
+}
+
+/* ---- 24 bits ---- */
+/* To nearest, half to even; what is no number stays none. */
+static uint32_t bits24(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (!isfinite(value))
+        return isnan(value) ? bits >> 8 | 0x8000 : bits >> 8;
+    return (bits + 0x7f + (bits >> 8 & 1)) >> 8;
+}
+
+static float float24(uint32_t bits)
+{
+    float value;
+    bits <<= 8;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void put24(float value, uint8_t out[3])
+{
+    uint32_t bits = bits24(value);
+    for (int b = 0; b < 3; b++)
+        out[b] = (uint8_t)(bits >> 8 * b);
+}
+
+static float get24(const uint8_t data[3])
+{
+    return float24((uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                   (uint32_t)data[2] << 16);
+}
+
+/* ---- one vector ---- */
+static void put_vector(pl_state_kind kind, const float *values, size_t n, uint8_t *out)
+{
+    if (kind == PL_STATE_F32)
+        memcpy(out, values, n * sizeof *values);
+    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
+        uint16_t half = pl_bf16_from_float(values[i]);
+        memcpy(out + i * sizeof half, &half, sizeof half);
+    }
+    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
+        put24(values[i], out + 3 * i);
+    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
+        put_block(values + i, len, out);
+        out += len + sizeof(int16_t);
+    }
+}
+
+static void get_vector(pl_state_kind kind, const uint8_t *data, size_t n, float *values)
+{
+    if (kind == PL_STATE_F32)
+        memcpy(values, data, n * sizeof *values);
+    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, data + i * sizeof half, sizeof half);
+        values[i] = pl_bf16_to_float(half);
+    }
+    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
+        values[i] = get24(data + 3 * i);
+    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
+        get_block(data, len, values + i);
+        data += len + sizeof(int16_t);
+    }
+}
+
+static void round_vector(pl_state_kind kind, float *values, size_t n)
+{
+    uint8_t block[PL_STATE_I8_BLOCK + sizeof(int16_t)];
+    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++)
+        values[i] = pl_bf16_to_float(pl_bf16_from_float(values[i]));
+    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
+        values[i] = float24(bits24(values[i]));
+    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
+        put_block(values + i, len, block);
+        get_block(block, len, values + i);
+    }
+}
+
+/* ---- all of them ---- */
 void state_round(const pl_arm *arm, float *state, size_t n_params)
 {
-    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < 2 * n_params; i++)
-        state[i] = pl_bf16_to_float(pl_bf16_from_float(state[i]));
-}
-
-/* The path's own vectors lie behind the moments, whatever those take. */
-static size_t own_offset(const pl_arm *arm, size_t n_params)
-{
-    return (size_t)pl_path_state_bytes(arm, n_params) - own_bytes(arm, n_params);
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
+        round_vector(pl_path_kind(arm, v), state + (size_t)v * n_params, n_params);
 }
 
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out)
 {
-    size_t n = 2 * n_params;
-    if (arm->outer.state == PL_STATE_F32)
-        memcpy(out, state, n * sizeof *state);
-    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
-        uint16_t half = pl_bf16_from_float(state[i]);
-        memcpy(out + i * sizeof half, &half, sizeof half);
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
+        put_vector(pl_path_kind(arm, v), state + (size_t)v * n_params, n_params, out);
+        out += pl_path_vector_bytes(arm, v, n_params);
     }
-    memcpy(out + own_offset(arm, n_params), state + n, own_bytes(arm, n_params));
 }
 
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float *state)
 {
-    size_t n = 2 * n_params;
-    memset(state, 0, n * sizeof *state + own_bytes(arm, n_params));
-    if (!blob)
-        return;
-    if (arm->outer.state == PL_STATE_F32)
-        memcpy(state, blob, n * sizeof *state);
-    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
-        uint16_t half;
-        memcpy(&half, blob + i * sizeof half, sizeof half);
-        state[i] = pl_bf16_to_float(half);
+    int n_vectors = pl_path_layout_of(arm).n_vectors;
+    memset(state, 0, (size_t)n_vectors * n_params * sizeof *state);
+    for (int v = 0; blob && v < n_vectors; v++) {
+        get_vector(pl_path_kind(arm, v), blob, n_params, state + (size_t)v * n_params);
+        blob += pl_path_vector_bytes(arm, v, n_params);
     }
-    if (own_bytes(arm, n_params) > 0)
-        memcpy(state + n, blob + own_offset(arm, n_params), own_bytes(arm, n_params));
 }

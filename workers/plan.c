@@ -119,15 +119,14 @@ static void note_made(plan_path *path, int64_t phase, int64_t now_ms)
 }
 
 /* Who delivered is known when it says so, which may be later. */
-static void note_race(plan_path *path, int64_t phase)
+static void note_ended(plan_path *path, int64_t phase)
 {
-    const plan_lease *lease = &path->lease, *backup = &path->backup;
-    if (!backup->active)
-        return;
-    bool goes_on = !lease->active || lease->phase >= phase;
-    path->race = (plan_race){.phase = backup->phase,
-                             .tokens = {lease->token, backup->token},
-                             .workers = {goes_on ? -1 : lease->worker, backup->worker}};
+    plan_ended *e = &path->ended;
+    *e = (plan_ended){.phase = path->phase,
+                      .leases = {path->lease},
+                      .goes_on = !path->lease.active || path->lease.phase >= phase};
+    if (path->backup.active)
+        e->leases[1] = path->backup;
 }
 
 void plan_finish(plan_path *path, int64_t phase, int64_t now_ms)
@@ -135,8 +134,8 @@ void plan_finish(plan_path *path, int64_t phase, int64_t now_ms)
     note_made(path, phase, now_ms);
     if (phase <= path->phase)
         return;
+    note_ended(path, phase);
     path->phase = phase;
-    note_race(path, phase);
     memset(&path->backup, 0, sizeof path->backup);
     path->backups_failed = 0;
     if (path->lease.phase < phase)
@@ -295,6 +294,14 @@ static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phas
     return steps * 4 + affinity;
 }
 
+/* And the homes know nothing of it: let others try. */
+static bool has_said_done(const plan_path *path, int worker, int64_t now_ms)
+{
+    const plan_said *said = &path->said;
+    return said->token != 0 && said->worker == worker && said->phase == path->phase &&
+           said->until_ms > now_ms;
+}
+
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 {
     int64_t best = -1;
@@ -305,7 +312,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* Readiness last: it costs most, and most tasks are no better. */
-            if (held || score <= best || !plan_ready(&p->arms[a], i, now_ms))
+            if (held || score <= best || has_said_done(path, worker, now_ms) ||
+                !plan_ready(&p->arms[a], i, now_ms))
                 continue;
             best = score;
             *out = (plan_task){a, i};
@@ -313,14 +321,23 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
     return best >= 0;
 }
 
-bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token,
+bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++)
+            if (has_said_done(&p->arms[a].paths[i], worker, now_ms))
+                return true;
+    return false;
+}
+
+bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int worker,
                     int64_t now_ms)
 {
     const plan_arm *arm = &p->arms[task.arm];
-    const plan_path *path = &arm->paths[task.index];
-    return path->phase == phase && path->lease.active && path->lease.token == token &&
-           path->lease.phase == phase &&
-           may_begin(arm, task.index, phase + 1, true, now_ms);
+    plan_path *path = &arm->paths[task.index];
+    const plan_lease *lease = plan_lease_of(path, token, worker);
+    return lease == &path->lease && lease->active && path->phase == phase &&
+           lease->phase == phase && may_begin(arm, task.index, phase + 1, true, now_ms);
 }
 
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
@@ -343,9 +360,10 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     p->n_granted++;
 }
 
-void plan_shorten(plan_path *path, uint64_t token)
+void plan_shorten(plan_path *path, uint64_t token, int worker)
 {
-    if (path->lease.token == token && path->lease.phase > path->phase)
+    if (plan_lease_of(path, token, worker) == &path->lease &&
+        path->lease.phase > path->phase)
         path->lease.phase = path->phase;
 }
 
@@ -367,11 +385,18 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
     return taken;
 }
 
-plan_lease *plan_lease_of(plan_path *path, uint64_t token)
+/* A path that nobody ever had has token 0. */
+static bool is_of(const plan_lease *lease, uint64_t token, int worker)
 {
-    if (path->lease.token == token)
+    return token != 0 && lease->token == token && lease->worker == worker;
+}
+
+plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
+{
+    if (is_of(&path->lease, token, worker))
         return &path->lease;
-    return path->backup.active && path->backup.token == token ? &path->backup : NULL;
+    bool backs_up = path->backup.active && is_of(&path->backup, token, worker);
+    return backs_up ? &path->backup : NULL;
 }
 
 /* noloco and delayed-nesterov begin with what happens to be there, and moments that
@@ -397,19 +422,52 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
     p->n_backups++;
 }
 
-bool plan_settle(plan *p, plan_path *path, int64_t phase, uint64_t token, int *worker,
-                 uint64_t *lost)
+static bool is_said(const plan_path *path, uint64_t token, int64_t phase)
 {
-    plan_race race = path->race;
-    int won = race.tokens[1] == token;
-    if (race.tokens[1] == 0 || race.phase != phase || race.tokens[won] != token)
+    return path->said.token == token && path->said.phase == phase;
+}
+
+static int which_ended(const plan_ended *e, uint64_t token, int worker)
+{
+    return is_of(&e->leases[0], token, worker)   ? 0
+           : is_of(&e->leases[1], token, worker) ? 1
+                                                 : -1;
+}
+
+const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
+                                int ttl_ms)
+{
+    plan_lease *lease = NULL;
+    int which = which_ended(&path->ended, said->token, said->worker);
+    if (said->phase == path->phase)
+        lease = plan_lease_of(path, said->token, said->worker);
+    else if (which >= 0 && said->phase == path->ended.phase)
+        lease = &path->ended.leases[which];
+    if (!lease || is_said(path, said->token, said->phase))
+        return lease;
+    path->said = *said;
+    path->said.until_ms = now_ms + 3ll * ttl_ms;
+    lease->deadline_ms = now_ms + ttl_ms;
+    return lease;
+}
+
+bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost)
+{
+    const plan_ended e = path->ended;
+    *by = path->said;
+    if (by->token == 0 || by->phase >= path->phase)
         return false;
-    memset(&path->race, 0, sizeof path->race);
-    *worker = race.workers[!won];
-    *lost = race.tokens[!won];
+    memset(&path->said, 0, sizeof path->said);
+    int won = by->phase == e.phase ? which_ended(&e, by->token, by->worker) : -1;
+    if (won < 0)
+        return false;
+    memset(&path->ended, 0, sizeof path->ended);
+    bool leave = e.leases[!won].token == 0 || (won && e.goes_on);
+    *other = leave ? -1 : e.leases[!won].worker;
+    *lost = e.leases[!won].token;
     p->n_backups_won += (uint64_t)won;
     if (won && !path->lease.active) /* the path's state is in its cache */
-        path->last_worker = race.workers[1];
+        path->last_worker = by->worker;
     return true;
 }
 
@@ -426,43 +484,63 @@ static void end_lease(plan_path *path)
     memset(&path->backup, 0, sizeof path->backup);
 }
 
+static int n_held(const plan *p, int worker)
+{
+    int n = 0;
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++)
+            n += p->arms[a].paths[i].lease.active &&
+                 p->arms[a].paths[i].lease.worker == worker;
+    return n;
+}
+
+/* This hub knows what it gave out itself; only an earlier one's leases come up so. */
+static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
+                    int worker, int64_t now_ms)
+{
+    if (path->lease.active || path->lease.token >= token || token >> 32 >= p->epoch ||
+        n_held(p, worker) >= PLAN_HELD_MAX)
+        return false;
+    path->lease = (plan_lease){.taken_up = true,
+                               .token = token,
+                               .phase = phase,
+                               .granted_ms = now_ms,
+                               .worker = worker};
+    path->last_worker = worker;
+    return true;
+}
+
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
-    plan_lease *lease = &path->lease;
     bool ahead = phase == path->phase + 1; /* whatever comes first after a restart */
-    if ((phase != path->phase && !ahead) || token >> 32 > p->epoch)
+    if (phase != path->phase && !ahead)
         return false;
-    if (path->backup.active && path->backup.token == token) {
-        path->backup.deadline_ms = now_ms + ttl_ms;
+    plan_lease *lease = plan_lease_of(path, token, worker);
+    if (lease && is_said(path, token, path->phase))
+        return lease->active; /* until the homes confirm it */
+    if (!lease && !take_up(p, path, phase, token, worker, now_ms))
+        return false;
+    if (lease == &path->backup) {
+        lease->deadline_ms = now_ms + ttl_ms;
         return phase == path->phase;
     }
-    if (lease->token != token) {
-        if (lease->active || lease->token > token)
-            return false;
-        *lease = (plan_lease){
-            .taken_up = true, .token = token, .phase = phase, .granted_ms = now_ms};
-        path->last_worker = worker;
-        uint32_t low = (uint32_t)token;
-        if (token >> 32 == p->epoch && low > p->counter)
-            p->counter = low;
-    }
+    lease = &path->lease;
     if (phase > lease->phase)
         lease->phase = phase;
     lease->active = true;
-    lease->worker = worker;
     lease->deadline_ms = now_ms + ttl_ms;
     return true;
 }
 
-void plan_release(plan *p, plan_path *path, uint64_t token, bool failed)
+void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed)
 {
-    if (failed && plan_lease_of(path, token))
-        p->n_failed++;
-    if (path->backup.active && path->backup.token == token) {
+    const plan_lease *lease = plan_lease_of(path, token, worker);
+    p->n_failed += lease && failed;
+    if (lease == &path->backup) {
         memset(&path->backup, 0, sizeof path->backup);
         path->backups_failed += failed;
-    } else if (path->lease.token == token) {
+    } else if (lease) {
         path->lease.failures += failed;
         end_lease(path);
     }
@@ -495,7 +573,8 @@ void plan_release_worker(plan *p, int worker)
             plan_path *path = &p->arms[a].paths[i];
             if (path->backup.active && path->backup.worker == worker)
                 memset(&path->backup, 0, sizeof path->backup);
-            if (path->lease.active && path->lease.worker == worker)
+            bool is_waited_for = is_said(path, path->lease.token, path->phase);
+            if (path->lease.active && path->lease.worker == worker && !is_waited_for)
                 end_lease(path);
         }
 }

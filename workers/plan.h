@@ -11,6 +11,9 @@
 #define PL_WORKERS_PLAN_H
 #include "outer/outer.h"
 
+/* Of one worker at once: fetched, being trained, being sent. */
+enum { PLAN_HELD_MAX = 3 };
+
 typedef struct plan_lease {
     bool active;
     bool taken_up; /* by a hub that started again: granted_ms is when it heard of it */
@@ -26,12 +29,22 @@ typedef struct plan_lease {
     int failures; /* of this task in this phase */
 } plan_lease;
 
-/* Two leases of one phase, of which one delivered: whose work the other is. */
-typedef struct plan_race {
+/* The leases of the phase that was over last: whose work it was is known when its
+ * worker says so. */
+typedef struct plan_ended {
     int64_t phase;
-    uint64_t tokens[2]; /* of lease and backup; 0: it was no race */
-    int workers[2];     /* -1: it goes on into the next phase */
-} plan_race;
+    plan_lease leases[2]; /* of the path, and its backup; token 0: there was none */
+    bool goes_on;         /* the first one, into the next phase */
+} plan_ended;
+
+/* What a worker says that it has delivered: it counts when the homes tell the same. */
+typedef struct plan_said {
+    int64_t phase;
+    uint64_t token; /* 0: nobody said anything */
+    int worker;
+    double loss, seconds; /* of its inner steps */
+    int64_t until_ms;     /* so long others get the path if the homes know nothing */
+} plan_said;
 
 typedef struct plan_path {
     char name[PL_MODULE_NAME_MAX];
@@ -50,7 +63,8 @@ typedef struct plan_path {
      * delivers first ends both. */
     plan_lease backup;
     int backups_failed; /* in this phase */
-    plan_race race;     /* of the phase before */
+    plan_ended ended;
+    plan_said said;
 } plan_path;
 
 typedef struct plan_arm {
@@ -83,7 +97,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
 plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
-/* Progress that a home or a worker reports; older news is ignored. */
+/* Progress that a home reports; older news is ignored. */
 void plan_finish(plan_path *path, int64_t phase, int64_t now_ms);
 
 /* A worker has this phase's updates ready; when it goes, its offers go with it. */
@@ -100,34 +114,46 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
 /* The best ready task for this worker: longest remaining chain first, then the path
  * the worker knows, then one that nobody knows. False if there is none. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
+/* Whether plan_choose leaves out a free task for this worker that others may get: it
+ * has said that it is done, and the homes know nothing of it. */
+bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
+/* A token can be guessed, and is worth nothing from anybody but the worker that has the
+ * lease: what others say about it has no effect. */
+
 /* Whether the holder of a lease may go on with the next phase before this one has
  * arrived: nothing that it needs depends on that. */
-bool plan_continues(const plan *p, plan_task task, int64_t phase, uint64_t token,
+bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int worker,
                     int64_t now_ms);
 /* Does plan_choose's task come before such a next phase? */
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* The lease goes on into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
 /* That next phase is given back, while the one before is still on its way. */
-void plan_shorten(plan_path *path, uint64_t token);
+void plan_shorten(plan_path *path, uint64_t token, int worker);
 /* True if the task was taken from another holder: homes must then be told. */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
-/* A lease held under `token`, or a free task that may be taken up again under it;
- * `phase` is the path's, or the next if the lease went on. */
+/* A lease that this worker has under `token`; or, after a restart of the hub, a free
+ * task that is taken up again under the token of an earlier one, PLAN_HELD_MAX a worker
+ * at most. `phase` is the path's, or the next if the lease went on. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* The lease of this path that has the token, active or not; NULL: neither has. */
-plan_lease *plan_lease_of(plan_path *path, uint64_t token);
+/* The lease of this path that the worker has under the token, active or not; or NULL.
+ */
+plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
 /* Whether two may do the same task of this arm at once: it is a pure function of what
  * lies in the homes, so that both deliver the same bytes. */
 bool plan_may_back_up(const plan_arm *arm);
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
-/* Called when `token` has delivered `phase`, after plan_finish: true if another worker
- * was at it too; then whom to stop, or -1. */
-bool plan_settle(plan *p, plan_path *path, int64_t phase, uint64_t token, int *worker,
-                 uint64_t *lost);
+/* A worker says that it has delivered a phase. The lease that it has or had of it, or
+ * NULL: then it counts for nothing. One that the homes do not confirm ends after a time
+ * to live, whatever its holder says in between. */
+const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
+                                int ttl_ms);
+/* True, once, when a worker has said it and so have the homes; then `by` is what it
+ * said, and `other` whom to stop, who was at it too, or -1. */
+bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
 /* A backup takes the place of the lease that it was for. */
-void plan_release(plan *p, plan_path *path, uint64_t token, bool failed);
+void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Leases past their deadline become free for others; returns how many. */
 int plan_expire(plan *p, int64_t now_ms);
 void plan_release_worker(plan *p, int worker);

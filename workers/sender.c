@@ -100,10 +100,10 @@ static void free_parcel(parcel *p, int n_slots)
 }
 
 /* The residual lies in the state that the job leaves: e in, e' out. */
-static float *residual_of(const worker_task *task, int slot)
+static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
-    if (task->layout.residual < 0)
+    if (task->layout.residual < 0 || local_carries(s) == 1)
         return NULL;
     return task->job.state + (size_t)task->layout.residual * task->n_params +
            place->offset;
@@ -117,8 +117,14 @@ static pl_status encode(const worker_task *task, const local_slot *s, int slot,
     double norm = task->bases[slot].norm;
     pl_codec_round shared =
         pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
-    return pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
-                                  p->update, residual, &p->encoded[slot]);
+    const pl_arith_encode of = {.options = &arm->outer.codec,
+                                .parts = p->parts,
+                                .n_parts = n_parts,
+                                .round = &shared,
+                                .update = p->update,
+                                .n = s->n,
+                                .residual = residual};
+    return s->arith->encode(s->arith, &of, &p->encoded[slot]);
 }
 
 static void address(sender *s, int slot, int64_t round, int module, parcel *p)
@@ -144,7 +150,16 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     local_update(s, start, now, p->update);
     if (pl_failpoint("worker.update.wrong") != PL_OK) /* a machine whose memory errs */
         p->update[0] = 0.5f * p->update[0] + 0.02f;
-    PL_RETURN_IF(encode(task, s, slot, round, p, residual_of(task, slot)));
+    if (pl_failpoint("worker.update.flipped") != PL_OK) /* a worker that lies */
+        for (size_t i = 0; i < s->n; i++)
+            p->update[i] = -p->update[i];
+    float *residual = residual_of(task, s, slot);
+    bool carries = residual && local_carries(s) > 0;
+    if (carries)
+        memcpy(p->sent, residual, s->n * sizeof *residual);
+    PL_RETURN_IF(encode(task, s, slot, round, p, residual));
+    if (carries)
+        local_keep_left(s, p->sent, residual);
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
     local_update_start(s, start,
@@ -162,9 +177,9 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     PL_RETURN_IF(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
                                 messages));
     for (int v = 0; v < n_vectors; v++) {
+        const pl_arith_add add = {messages[v], s->n, 1.0f, out[v]};
         memset(out[v], 0, s->n * sizeof(float));
-        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f,
-                                  out[v], &norm));
+        PL_RETURN_IF(s->arith->add(s->arith, &add, &norm));
     }
     return PL_OK;
 }
@@ -182,10 +197,11 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         address(s, slot, round, place.module, p);
     }
     if (task->predicted && pl_round_predicts(place.arm, place.topology, place.module)) {
+        const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
         memcpy(task->predicted + at, place.base, place.n * sizeof *place.base);
-        PL_RETURN_IF(pl_round_predict(
-            place.arm, place.topology, place.module, round, p->encoded[slot].data,
-            p->encoded[slot].len, task->predicted + at, &task->predicted_norm[slot]));
+        PL_RETURN_IF(pl_round_predict(place.arith, place.arm, place.topology,
+                                      place.module, round, &sent, task->predicted + at,
+                                      &task->predicted_norm[slot]));
     }
     if (place.last && round >= 0)
         PL_RETURN_IF(decode_all(&place, slot, p));
@@ -279,6 +295,28 @@ static void digest(worker_task *task, const parcel *p)
     pl_hasher_end(&hasher, &task->digest);
 }
 
+/* The same, for who rounds otherwise. Slots that send nothing stay zero. */
+static pl_status liken(worker_task *task, const parcel *p)
+{
+    const pl_arm *arm = &task->arm->arm;
+    const pl_topology *topology = task->arm->topology;
+    int n = 0, n_slots = pl_topology_n_slots(topology);
+    if (task->n_seeds != (size_t)pl_audit_parts(topology))
+        return pl_fail(PL_ERR_PROTO, "the hub sent %zu seeds for the audit of %s",
+                       task->n_seeds, task->name);
+    pl_likeness *out = task->likeness = pl_alloc(task->n_seeds * sizeof *out);
+    for (int slot = 0; slot < n_slots; slot++) {
+        int module = pl_topology_module_of_path(topology, slot, task->path);
+        if (pl_round_of(arm, topology, module, task->phase) < 0)
+            continue;
+        const pl_submission *from = &p->submissions[n++];
+        PL_RETURN_IF(pl_audit_update(topology, module, task->seeds[slot], from->data,
+                                     from->bytes, &out[slot]));
+    }
+    return pl_audit_moments(arm, topology, task->seeds[n_slots], task->packed_state,
+                            task->packed_bytes, out + n_slots);
+}
+
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
@@ -294,6 +332,8 @@ static pl_status send_task(sender *s)
     describe_path(s, &state);
     if (task->again) {
         digest(task, &p);
+        if (task->n_seeds > 0)
+            PL_TRY(liken(task, &p));
         goto done;
     }
     PL_TRY(pl_failpoint("worker.submit.before"));

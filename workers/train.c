@@ -163,6 +163,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         pl_adamw adam = adam_at(in, job->first_step + i);
         uint64_t sample = job->first_sample + (uint64_t)i * (uint64_t)in->batch;
         PL_RETURN_IF(check_cancelled(t));
+        PL_RETURN_IF(pl_failpoint("worker.step.before"));
         if (i == job->mix_step)
             PL_RETURN_IF(take_merged(t, job, &waited_s));
         pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);

@@ -94,10 +94,8 @@ static pl_status read_peers(const worker *w, pl_reader *r, worker_task *task)
     task->peers = pl_alloc((n ? n : 1) * sizeof *task->peers);
     for (; task->n_peers < n; task->n_peers++) {
         struct task_peer *p = &task->peers[task->n_peers];
-        size_t len = 0;
         pl_reader nested;
-        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_PEER, task->n_peers, &len);
-        pl_reader_open(&nested, "a peer", bytes, len);
+        pl_reader_enter(&nested, "a peer", r, PL_TAG_PEER, task->n_peers);
         pl_get_text(&nested, PL_TAG_ADDRESS, 0, p->address, sizeof p->address);
         pl_get_text(&nested, PL_TAG_TASK, 0, p->task, sizeof p->task);
         PL_RETURN_IF(pl_reader_status(&nested));
@@ -122,6 +120,10 @@ static pl_status read_task(const worker *w, const pl_message *m, worker_task *ta
     task->again = pl_get_u64_or(&r, PL_TAG_AUDIT, 0) != 0;
     if (task->again)
         task->before = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    task->n_seeds = pl_field_count(&r, PL_TAG_SEED);
+    task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
+    for (size_t i = 0; i < task->n_seeds; i++)
+        task->seeds[i] = pl_get_u64(&r, PL_TAG_SEED, i);
     PL_RETURN_IF(pl_reader_status(&r));
     PL_RETURN_IF(read_peers(w, &r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
@@ -171,6 +173,7 @@ static pl_status take_task(worker *w, const pl_message *m)
     pl_hash arm_blob;
     char text[1024];
     worker_task *task = pl_alloc(sizeof *task);
+    task->arith = pl_arith_or_cpu(w->options->arith);
     pl_status status = read_task(w, m, task, &arm_blob);
     w->question = 0;
     if (status == PL_OK)

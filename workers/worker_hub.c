@@ -211,6 +211,8 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     pl_put_f64(&m.body, PL_TAG_WAITED, task->waited_s);
     if (task->again)
         pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
+    if (task->likeness)
+        pl_buf_append(&m.data, task->likeness, task->n_seeds * sizeof *task->likeness);
     PL_RETURN_IF(pl_failpoint("worker.done.before"));
     PL_RETURN_IF(send_hub(w, &m));
     return pl_failpoint("worker.done.after");

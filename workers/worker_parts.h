@@ -45,6 +45,7 @@ typedef struct worker_task {
     double idle_s;      /* and before that, because there was no task */
     const worker_arm *arm;
     const worker_shard *shard;
+    const pl_arith *arith; /* where its updates and steps are made */
     pl_path_layout layout;
     size_t n_params; /* of the path */
     float *base;     /* versions that updates are relative to, slot after slot */
@@ -55,10 +56,13 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
-    bool again;     /* an audit: only compared, nothing is sent to the homes */
-    pl_hash before; /* and its path's state then; none: it had none */
-    pl_hash digest; /* of what came out (outer/audit_row.h) */
-    bool late;      /* mates that are not there need not be waited for */
+    bool again;            /* an audit: only compared, nothing is sent to the homes */
+    pl_hash before;        /* and its path's state then; none: it had none */
+    pl_hash digest;        /* of what came out (outer/audit_row.h) */
+    uint64_t *seeds;       /* [n_seeds] of its likeness, part after part */
+    size_t n_seeds;        /* 0: nobody wants it */
+    pl_likeness *likeness; /* [n_seeds]; by the sender */
+    bool late;             /* mates that are not there need not be waited for */
     float *other; /* [2, n_params] what else a slot's beginning needs: a mate's update,
                      a mean */
     bool *has_other;

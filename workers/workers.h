@@ -34,6 +34,8 @@ typedef struct pl_hub_options {
     const char *ready_file; /* gets the bound address; "" for none */
     const char *keys;       /* the list that invitations are enrolled in; NULL: none */
     pl_backup backup;
+    double audit_tolerance; /* the distance up to which results of different kinds
+                               of devices are the same; 0: only equal kinds compare */
     volatile sig_atomic_t *stop;
 } pl_hub_options;
 PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
@@ -44,6 +46,7 @@ typedef struct pl_worker_options {
     const char *name;  /* stands in every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
+    const pl_arith *arith;       /* of updates and steps; NULL: the CPU */
     bool recompute;              /* activations, in the backward pass: less memory */
     uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
     int patience_ms;             /* how long hub or homes may be away */

@@ -161,7 +161,7 @@ def ours(options, sets, precision):
     return (
         row["prefill_tokens_per_s"],
         row["decode_tokens_per_s"],
-        row["share_of_memory"],
+        row.get("share_of_memory", 0.0),
         row["prompt_tokens"],
     )
 
@@ -178,7 +178,8 @@ def compare(options, label, name, precision, kind):
     print(
         f"{label:6} {precision:>5} {kind:>5} {best[1]:9.1f} {theirs[1]:9.1f} "
         f"{best[1] / theirs[1]:6.2f} {best[0]:10.0f} {theirs[0]:10.0f} "
-        f"{best[0] / theirs[0]:6.2f} {100 * best[2]:8.0f} %",
+        f"{best[0] / theirs[0]:6.2f} "
+        + (f"{100 * best[2]:8.0f} %" if best[2] else "         -"),
         flush=True,
     )
 

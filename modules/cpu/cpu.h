@@ -11,12 +11,14 @@ extern "C" {
  * elsewhere. One thread uses a backend at a time. ERR_CONFIG for an unknown
  * precision or n_threads < 1; ERR_UNSUPPORTED names what is missing.
  *
- * More than one thread is for a machine that is otherwise idle: the teams of OpenMP
- * spin at every operation, and a step on 2 threads of 2 busy cores took three times as
- * long as on 1. Two paths on two cores are two processes of one thread.
+ * More than one thread is for a machine that is otherwise idle, and with
+ * OMP_WAIT_POLICY passive (the program sets it): teams that spin at every operation
+ * took three times as long on 2 busy cores as one thread. Two paths on two cores are
+ * two processes of one thread.
  *
- * OpenBLAS obeys OPENBLAS_CORETYPE at its first use: a process that inherits it
- * may run kernels of an older machine. The device text shows the core it chose. */
+ * OpenBLAS obeys OPENBLAS_CORETYPE when it is loaded: a process that inherits it may
+ * run kernels of an older machine. Where it does not know the processor, the first
+ * backend chooses for it. The device text shows the core. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);

@@ -12,6 +12,108 @@
 
 enum { DEEP = 1024, BLOCK = 4 * NR };
 
+/* ---- products of packed operands ---- */
+
+/* c[m,n] (+)= sum_k a(m,k) . b(k,n)      m < M, n < N, k < K words
+ *
+ * `b` is packed in panels of NR columns: word (k,n) lies at panel n / NR, then
+ * [k][n % NR]. M is a multiple of MR and N of NR: callers pad with zeros. */
+typedef struct product {
+    float *c;
+    const void *a, *b;
+    size_t c_stride;      /* floats */
+    size_t a_row, a_step; /* bytes from m to m+1, from k to k+1 */
+    size_t b_panel;       /* bytes from a panel to the next */
+    int M, N, K;
+    bool add;
+    bool far; /* c lies in memory: it is fetched while the sums are made */
+} product;
+
+ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
+                                const char *b, const pl_type type)
+{
+    vfloat sum[MR][2];
+    tile_clear(sum);
+    for (int m = 0; m < MR && job->far; m++)
+        for (int n = 0; n < NR; n += LANES)
+            __builtin_prefetch(c + (size_t)m * job->c_stride + n, 1);
+    tile_sums(sum, a, job->a_row, job->a_step, b, NR * WORD, job->K, 2, type);
+    for (int m = 0; m < MR; m++, c += job->c_stride) {
+        v_store(c, job->add ? v_load(c) + sum[m][0] : sum[m][0]);
+        v_store(c + LANES, job->add ? v_load(c + LANES) + sum[m][1] : sum[m][1]);
+    }
+}
+
+ALWAYS_INLINE void product_typed(const product *job, const pl_type type)
+{
+    const char *a = job->a, *panel = job->b;
+    for (int n = 0; n < job->N; n += NR, panel += job->b_panel)
+        for (int m = 0; m < job->M; m += MR)
+            product_tile(job, job->c + (size_t)m * job->c_stride + n,
+                         a + (size_t)m * job->a_row, panel, type);
+}
+
+static void product_run(const product *job, pl_type type)
+{
+    if (type == PL_BF16)
+        product_typed(job, PL_BF16);
+    else
+        product_typed(job, PL_F32);
+}
+
+/* ---- packing ---- */
+
+ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int row,
+                               int R, int left, const pl_type type)
+{
+    if (row >= R)
+        return (vfloat){0};
+    return v_load_act(x, at + (size_t)row * stride, left, type);
+}
+
+/* The words of column d .. d+LANES of rows r and, in bf16, r + 1. */
+ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r, int R,
+                               int left, const pl_type type)
+{
+    const vfloat words = row_lanes(x, at, stride, r, R, left, type);
+    if (type == PL_F32)
+        return words;
+    return pair_halves(words, row_lanes(x, at, stride, r + 1, R, left, type));
+}
+
+/* Rows are read from end to end, so that the source streams. */
+ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t stride,
+                                   int R, int padded, int D, const pl_type type)
+{
+    const int Dp = (D + NR - 1) / NR * NR, size = word_size(type);
+    const size_t panel = (size_t)(padded / size) * NR * WORD;
+    for (int r = 0; r < padded; r += size, out += NR * WORD)
+        for (int d = 0; d < Dp; d += LANES) {
+            const size_t from = at + (size_t)d;
+            char *to = out + (size_t)(d / NR) * panel + (size_t)(d % NR) * WORD;
+            vfloat words;
+            if (r + size <= R && d + LANES <= D)
+                words = col_words(x, from, stride, r, r + size, LANES, type);
+            else
+                words =
+                    col_words(x, from, stride, r, R, d < D ? v_left(d, D) : 0, type);
+            memcpy(to, &words, sizeof words);
+        }
+}
+
+/* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at
+ * column n. Rows R .. padded and columns D .. a multiple of NR are zero. */
+static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int R,
+                      int padded, int D, pl_type type)
+{
+    if (type == PL_BF16)
+        pack_cols_typed(out, x, at, stride, R, padded, D, PL_BF16);
+    else
+        pack_cols_typed(out, x, at, stride, R, padded, D, PL_F32);
+}
+
+/* ---- the gradient ---- */
+
 typedef struct gradient {
     float *dw;
     const pl_act *dout, *x;

@@ -7,7 +7,12 @@
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Of builds for several cores; null in others. */
+extern void gotoblas_dynamic_quit(void) __attribute__((weak));
+extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
 typedef struct gemm_blas {
     gemm head;
@@ -41,6 +46,44 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
+/* The core whose kernels this machine can run, of those that every OpenBLAS with cores
+ * to choose from has; NULL where the library's own choice stands. */
+static const char *better_core(void)
+{
+#if defined(__x86_64__)
+    static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
+                                      "Dunnington", "Nehalem", "Barcelona"};
+    const char *now = openblas_get_corename();
+    bool outdated = false;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        outdated = outdated || strcmp(now, old[i]) == 0;
+    __builtin_cpu_init();
+    if (!outdated || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return NULL;
+    const bool avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return avx512 ? "SkylakeX" : "Haswell";
+#else
+    return NULL;
+#endif
+}
+
+/* A processor that is newer than the library counts as the oldest it knows: 0.3.21
+ * runs SSE3 kernels on Emerald Rapids, at a quarter of the speed. Its choice is made
+ * when it is loaded; it can be made again, by name, before the first product. */
+static void choose_core(void)
+{
+    static const char key[] = "OPENBLAS_CORETYPE";
+    const char *core = better_core();
+    if (!core || !gotoblas_dynamic_quit || !gotoblas_dynamic_init)
+        return;
+    setenv(key, core, 1);
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+    unsetenv(key);
+}
+
 static void blas_close(gemm **g)
 {
     pl_free(*g);
@@ -49,6 +92,8 @@ static void blas_close(gemm **g)
 
 pl_status gemm_blas_open(int n_threads, gemm **out)
 {
+    static bool is_chosen;
+    pl_once(&is_chosen, choose_core);
     gemm_blas *g = pl_alloc(sizeof *g);
     char name[16] = "openblas", version[16] = "?";
     openblas_set_num_threads(1);

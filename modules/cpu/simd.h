@@ -187,21 +187,74 @@ ALWAYS_INLINE void v_store(float *p, vfloat x)
 {
     memcpy(p, &x, sizeof x);
 }
+
+/* The first n of LANES words, or halves, at any address; the others are zero, or not
+ * written. By masks where there are any: what may be copied by parts goes through the
+ * stack even where it is whole, and stores to the stack between stores to far memory
+ * made a loop over rows take twice as long. */
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+ALWAYS_INLINE vfloat some_words(const char *p, int n)
+{
+    return (vfloat)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+}
+ALWAYS_INLINE void put_some_words(char *p, vfloat x, int n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)x);
+}
+ALWAYS_INLINE vhalf some_halves(const char *p, int n)
+{
+    return (vhalf)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p);
+}
+ALWAYS_INLINE void put_some_halves(char *p, vhalf x, int n)
+{
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)x);
+}
+#else
+#if defined(__AVX2__)
+ALWAYS_INLINE vfloat some_words(const char *p, int n)
+{
+    return (vfloat)_mm256_maskload_epi32((const int *)(const void *)p,
+                                         (__m256i)v_below(n));
+}
+ALWAYS_INLINE void put_some_words(char *p, vfloat x, int n)
+{
+    _mm256_maskstore_epi32((int *)(void *)p, (__m256i)v_below(n), (__m256i)x);
+}
+#else
+ALWAYS_INLINE vfloat some_words(const char *p, int n)
+{
+    vfloat x = {0};
+    memcpy(&x, p, (size_t)n * 4);
+    return x;
+}
+ALWAYS_INLINE void put_some_words(char *p, vfloat x, int n)
+{
+    memcpy(p, &x, (size_t)n * 4);
+}
+#endif
+ALWAYS_INLINE vhalf some_halves(const char *p, int n)
+{
+    vhalf x = {0};
+    memcpy(&x, p, (size_t)n * 2);
+    return x;
+}
+ALWAYS_INLINE void put_some_halves(char *p, vhalf x, int n)
+{
+    memcpy(p, &x, (size_t)n * 2);
+}
+#endif
+
 /* The first n lanes; the others are zero, or not written. */
 ALWAYS_INLINE vfloat v_load_n(const float *p, int n)
 {
-    if (n == LANES)
-        return v_load(p);
-    vfloat x = {0};
-    memcpy(&x, p, (size_t)n * sizeof *p);
-    return x;
+    return n == LANES ? v_load(p) : some_words((const char *)p, n);
 }
 ALWAYS_INLINE void v_store_n(float *p, vfloat x, int n)
 {
     if (n == LANES)
         v_store(p, x);
     else
-        memcpy(p, &x, (size_t)n * sizeof *p);
+        put_some_words((char *)p, x, n);
 }
 
 /* ---- bf16: the upper half of a float, rounded to nearest even ---- */
@@ -233,36 +286,27 @@ ALWAYS_INLINE vhalf v_to_half(vfloat x)
 ALWAYS_INLINE vfloat v_load_act(const pl_act *acts, size_t i, int n, pl_type type)
 {
     const char *p = (const char *)acts + i * pl_type_bytes(type);
-    if (type == PL_F32) {
-        vfloat x = {0};
-        if (n == LANES)
-            memcpy(&x, p, sizeof x);
-        else
-            memcpy(&x, p, (size_t)n * 4);
-        return x;
-    }
-    vhalf h = {0};
+    if (type == PL_F32)
+        return v_load_n((const float *)(const void *)p, n);
+    vhalf h;
     if (n == LANES)
         memcpy(&h, p, sizeof h);
     else
-        memcpy(&h, p, (size_t)n * 2);
+        h = some_halves(p, n);
     return v_from_half(h);
 }
 ALWAYS_INLINE void v_store_act(pl_act *acts, size_t i, vfloat x, int n, pl_type type)
 {
     char *p = (char *)acts + i * pl_type_bytes(type);
     if (type == PL_F32) {
-        if (n == LANES)
-            memcpy(p, &x, sizeof x);
-        else
-            memcpy(p, &x, (size_t)n * 4);
+        v_store_n((float *)(void *)p, x, n);
         return;
     }
     const vhalf h = v_to_half(x);
     if (n == LANES)
         memcpy(p, &h, sizeof h);
     else
-        memcpy(p, &h, (size_t)n * 2);
+        put_some_halves(p, h, n);
 }
 
 /* ---- words: 4 bytes, one float or two bf16 neighbours ---- */
@@ -294,11 +338,7 @@ ALWAYS_INLINE vfloat load_words(const char *p)
 
 ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
 {
-    if (n == LANES)
-        return load_words(p);
-    vfloat words = {0};
-    memcpy(&words, p, (size_t)n * WORD);
-    return words;
+    return n == LANES ? load_words(p) : some_words(p, n);
 }
 
 /* acc += a * b, word by word: in bf16 both products of a word are added. */
@@ -346,29 +386,53 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
  * Cheaper than v_exp by the split of ln2: for arguments that carry more error than that
  * anyway.
  *
- *   x = n + f, |f| <= 1/2;  2^x = 2^n q(f),  q the Taylor polynomial of e^(f ln2) */
+ *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
+ *
+ * on 0 <= f < 1 where the machine takes x apart itself, else on |f| <= 1/2. */
 ALWAYS_INLINE vfloat v_exp2(vfloat x)
 {
-#if defined(__AVX512F__)
-    const __m512 n = _mm512_roundscale_ps((__m512)x, 0);
-    const vfloat f = x - (vfloat)n;
+#if defined(__AVX512DQ__)
+    const vfloat f = (vfloat)_mm512_reduce_ps((__m512)x, _MM_FROUND_FLOOR);
+    vfloat q = v_set(1.867130884e-3f);
+    q = q * f + 9.017028593e-3f;
+    q = q * f + 5.579991435e-2f;
+    q = q * f + 2.401644498e-1f;
+    q = q * f + 6.931513118e-1f;
+    q = q * f + 1.0f;
+    return (vfloat)_mm512_scalef_ps((__m512)q, (__m512)x);
 #else
     x = v_min(v_set(127.0f), v_max(v_set(-126.0f), x));
     const vfloat shifted = x + 12582912.0f;
     const vfloat f = x - (shifted - 12582912.0f);
-#endif
-    vfloat q = v_set(1.54035304e-4f);
-    q = q * f + 1.33335581e-3f;
-    q = q * f + 9.61812911e-3f;
-    q = q * f + 5.55041087e-2f;
-    q = q * f + 2.40226507e-1f;
-    q = q * f + 6.93147181e-1f;
+    vfloat q = v_set(1.326472739e-3f);
+    q = q * f + 9.671512917e-3f;
+    q = q * f + 5.550733745e-2f;
+    q = q * f + 2.402224208e-1f;
+    q = q * f + 6.931469776e-1f;
     q = q * f + 1.0f;
-#if defined(__AVX512F__)
-    return (vfloat)_mm512_scalef_ps((__m512)q, n);
-#else
     return q * (vfloat)(((vuint)shifted << 23) + 0x3f800000u);
 #endif
+}
+
+/* ln x of normal x > 0, with an error below 1e-7 of the result or 1e-7, whichever is
+ * more; NaN gives NaN. Cephes' polynomial (logf.c, Moshier) on sqrt(1/2) <= m <
+ * sqrt(2), x = 2^n m. */
+ALWAYS_INLINE vfloat v_log(vfloat x)
+{
+    const vint exponent = ((vint)x - 0x3f3504f3) >> 23;
+    const vfloat n = __builtin_convertvector(exponent, vfloat);
+    const vfloat f = (vfloat)((vint)x - (exponent << 23)) - 1.0f, f2 = f * f;
+    vfloat p = v_set(7.0376836292e-2f);
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    p = p * f * f2 + n * -2.12194440e-4f - f2 * 0.5f;
+    return v_select(x != x, x, f + p + n * 0.693359375f);
 }
 
 #endif

@@ -14,10 +14,8 @@ static __global__ void __launch_bounds__(THREADS)
     squares_kernel(double *part, const float *g, size_t n)
 {
     __shared__ double scratch[WARPS];
-    const size_t stride = (size_t)gridDim.x * THREADS;
-    double sum = 0.0;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += stride)
-        sum += (double)g[i] * (double)g[i];
+    double sum = square_share(g, n, (size_t)blockIdx.x * THREADS + threadIdx.x,
+                              (size_t)gridDim.x * THREADS);
     sum = block_sum<THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum;

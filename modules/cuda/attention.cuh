@@ -113,6 +113,32 @@ template <int N> __device__ inline void clear_rows(float c[N][4])
         c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
 }
 
+/* Over the four lanes that share a row. */
+__device__ inline float row_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+__device__ inline float row_sum(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+/* Dynamic shared memory above 48 KiB has to be asked for; false with the failure noted.
+ */
+template <class K>
+static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes)
+{
+    const pl_status status = device_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)bytes),
+        "the shared memory of attention");
+    cuda_note_failure(cuda_self(be), status);
+    return status == PL_OK;
+}
+
 /* Checks D, which no kernel could compute otherwise; false with the failure noted. */
 bool attention_can(pl_backend *be, int D);
 attention_shape attention_describe(int T, int H, int G, int D);

@@ -229,24 +229,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- both ---- */
 
-template <class K> static bool allow_shared(pl_backend *be, K kernel, size_t bytes)
-{
-    const pl_status status = device_check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)bytes),
-        "the shared memory of attention");
-    cuda_note_failure(cuda_self(be), status);
-    return status == PL_OK;
-}
-
 template <int HD>
 static void backward(pl_backend *be, act *dqkv, const backward_inputs *in, int B,
                      attention_shape s)
 {
     const size_t shared = tile_of<HD>::bytes(2 * ATTENTION_ROWS + 2 * HALVES * STEP);
     const unsigned tiles = blocks_for((size_t)s.T, ATTENTION_ROWS);
-    if (!allow_shared(be, attention_keys_kernel<HD>, shared) ||
-        !allow_shared(be, attention_queries_kernel<HD>, shared))
+    if (!attention_allow_shared(be, attention_keys_kernel<HD>, shared) ||
+        !attention_allow_shared(be, attention_queries_kernel<HD>, shared))
         return;
     PL_LAUNCH((attention_keys_kernel<HD>), dim3(tiles, (unsigned)s.G, (unsigned)B),
               ATTENTION_THREADS, shared, cuda_stream(be), dqkv, *in, s);

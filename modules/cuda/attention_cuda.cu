@@ -51,19 +51,6 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
         }
 }
 
-/* Over the four lanes that share a row. */
-static __device__ float row_max(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-static __device__ float row_sum(float x)
-{
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
 /* Scores become exp(score - m); m and l move on, o shrinks. `unit` is scale * log2 e:
  * exponentials are powers of two. */
 template <int HD>
@@ -169,12 +156,8 @@ static void forward(pl_backend *be, act *out, float *lse, const act *qkv, int B,
     const size_t shared = tile_of<HD>::bytes(ATTENTION_ROWS + STAGES * 2 * KEYS);
     const dim3 grid(blocks_for((size_t)s.T, ATTENTION_ROWS), (unsigned)s.H,
                     (unsigned)B);
-    cuda_note_failure(
-        cuda_self(be),
-        device_check(cudaFuncSetAttribute(attention_forward_kernel<HD>,
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          (int)shared),
-                     "the shared memory of attention"));
+    if (!attention_allow_shared(be, attention_forward_kernel<HD>, shared))
+        return;
     PL_LAUNCH((attention_forward_kernel<HD>), grid, ATTENTION_THREADS, shared,
               cuda_stream(be), out, lse, qkv, s);
 }

@@ -3,7 +3,8 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
-enum { CAPABILITY_MIN = 8 }; /* bf16 tensor cores, asynchronous copies */
+enum { CAPABILITY_MIN = 8 };  /* bf16 tensor cores, asynchronous copies */
+enum { CAPABILITY_FP8 = 89 }; /* those of fp8 */
 
 /* ---- failures ---- */
 
@@ -33,15 +34,23 @@ static pl_status cuda_sync(pl_backend *be)
 
 static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
 {
+    const cudaStream_t stream = cuda_stream(be); /* first: it chooses the device */
     *out = NULL;
-    PL_RETURN_IF(device_check(cudaMalloc(out, bytes), what));
-    return device_check(cudaMemsetAsync(*out, 0, bytes, cuda_stream(be)), what);
+    PL_RETURN_IF(device_check(cudaMalloc(out, bytes ? bytes : 1), what));
+    const pl_status status =
+        device_check(cudaMemsetAsync(*out, 0, bytes, stream), what);
+    if (status != PL_OK) {
+        (void)cudaFree(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* cudaFree waits for what still runs. */
 static void cuda_release(pl_backend *be, void *memory)
 {
-    note_device(be, cudaFree(memory), "a release");
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(self, device_check(cudaFree(memory), "a release"));
 }
 
 static void cuda_upload(pl_backend *be, void *device, const void *host, size_t bytes)
@@ -78,30 +87,6 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
         return self->scratch = NULL;
     self->scratch_bytes = bytes;
     return self->scratch;
-}
-
-/* ---- weights ---- */
-
-static pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
-                                    pl_weight **out)
-{
-    *out = NULL;
-    void *copy = NULL;
-    const size_t n = (size_t)O * (size_t)I;
-    PL_RETURN_IF(cuda_alloc(be, n * sizeof(act), "a compute copy of a matrix", &copy));
-    pl_weight *weight = static_cast<pl_weight *>(pl_alloc(sizeof *weight));
-    *weight = pl_weight{master, static_cast<act *>(copy), n};
-    *out = weight;
-    return PL_OK;
-}
-
-static void cuda_weight_destroy(pl_backend *be, pl_weight **weight)
-{
-    if (!*weight)
-        return;
-    cuda_release(be, (*weight)->copy);
-    pl_free(*weight);
-    *weight = NULL;
 }
 
 /* ---- the table ---- */
@@ -177,13 +162,24 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
+/* For whoever plans what to put there. */
+static pl_status measure_memory(cuda_state *self)
+{
+    size_t left = 0, all = 0;
+    PL_RETURN_IF(device_check(cudaMemGetInfo(&left, &all), "its memory"));
+    self->backend.memory_bytes = all;
+    self->backend.memory_left_bytes = left;
+    return PL_OK;
+}
+
 static pl_status start(cuda_state *self)
 {
     PL_RETURN_IF(device_check(cudaSetDevice(self->device), "the choice of a device"));
     PL_RETURN_IF(device_check(
         cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
     PL_RETURN_IF(transit_open(&self->transit));
-    return gemm_cuda_open(&self->gemm);
+    PL_RETURN_IF(gemm_cuda_open(&self->gemm));
+    return measure_memory(self);
 }
 
 /* Equal text, equal bytes: the kind of device and who multiplies. */
@@ -192,7 +188,31 @@ static void describe(cuda_state *self, const cudaDeviceProp *p)
     char library[32];
     gemm_cuda_describe(self->gemm, library, sizeof library);
     snprintf(self->backend.device, sizeof self->backend.device,
-             "cuda bf16 %.40s sm_%d%d %s", p->name, p->major, p->minor, library);
+             "cuda %s%.40s sm_%d%d %s",
+             self->backend.decode_only ? "int8 bf16 "
+             : self->forward_small     ? "fp8 bf16 "
+                                       : "bf16 ",
+             p->name, p->major, p->minor, library);
+}
+
+static bool is_precision(const pl_backend_options *options, const char *name)
+{
+    return options->precision && strcmp(options->precision, name) == 0;
+}
+
+static pl_status check_precision(const pl_backend_options *options,
+                                 const cudaDeviceProp *p)
+{
+    if (is_precision(options, "f32"))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the cuda backend computes in bf16 only; set "
+                       "precision bf16 or choose backend cpu");
+    if (is_precision(options, "fp8") && p->major * 10 + p->minor < CAPABILITY_FP8)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s has compute capability %d.%d; precision fp8 needs 8.9: set "
+                       "precision bf16",
+                       p->name, p->major, p->minor);
+    return PL_OK;
 }
 
 pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out)
@@ -200,17 +220,16 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     cudaDeviceProp properties;
     int ordinal = 0;
     *out = NULL;
-    if (options->precision && strcmp(options->precision, "f32") == 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the cuda backend computes in bf16 only; set "
-                       "precision bf16 or choose backend cpu");
     PL_RETURN_IF(find_device(options, &ordinal, &properties));
+    PL_RETURN_IF(check_precision(options, &properties));
     cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
     self->device = ordinal;
     self->backend.ops = &cuda_ops;
     self->backend.name = "cuda";
     self->backend.act = PL_BF16;
     self->backend.n_threads = 1;
+    self->backend.decode_only = is_precision(options, "int8");
+    self->forward_small = is_precision(options, "fp8");
     self->backend.self = self;
     *out = &self->backend;
     const pl_status status = start(self);

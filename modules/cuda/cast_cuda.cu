@@ -1,4 +1,4 @@
-/* bf16 <-> fp32, and the compute copies of the weights. */
+/* bf16 <-> fp32. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };
@@ -47,11 +47,4 @@ void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
     else
         PL_LAUNCH((cast_from_float_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
                   cuda_stream(be), cuda_acts(out), in, n);
-}
-
-void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
-{
-    for (int i = 0; i < n; i++)
-        cuda_act_from_float(be, reinterpret_cast<pl_act *>(weights[i]->copy),
-                            weights[i]->master, weights[i]->n);
 }

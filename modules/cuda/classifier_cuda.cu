@@ -5,55 +5,90 @@
  *   dx = dlogits w        dw += dlogits^T x
  *
  * The chunk is as many rows as CHUNK_BYTES hold: with 32k words and these 256 MiB, a
- * thousand rows, enough for full matrix units.
+ * thousand rows, enough for full matrix units; whole tiles of them, so that every
+ * chunk's operands are aligned alike.
+ *
+ * A row is read twice: for its largest logit and the sum of exponentials at once, and
+ * for the gradient. Blocks for long rows are so large that the rows at work fit the
+ * second-level cache, and the second reading comes from there.
  */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
+#include <math.h>
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE };
-enum { CHUNK_BYTES = 256 << 20, CHUNK_MIN = 16 };
+enum { BLOCK_SHORT = 128, BLOCK_LONG = 1024, V_LONG = 8192 };
+enum { CHUNK_BYTES = 256 << 20, CHUNK_TILE = 128 };
+
+struct classifier_rows {
+    float *loss;
+    act *dlogits; /* or NULL */
+    const float *logits;
+    const int32_t *targets;
+    const float *scale;
+    int V;
+};
 
 /* log sum_v exp(row[v]); all threads get it. */
+template <int W, int THREADS>
 static __device__ float row_log_sum(const float *row, int V)
 {
-    __shared__ float largest[WARPS], sums[WARPS];
-    float top = row[0];
-    for (int v = (int)threadIdx.x; v < V; v += THREADS)
-        top = fmaxf(top, row[v]);
-    top = block_max<THREADS>(top, largest);
-    float sum = 0.0f;
-    for (int v = (int)threadIdx.x; v < V; v += THREADS)
-        sum += expf(row[v] - top);
-    return top + logf(block_sum<THREADS>(sum, sums));
+    __shared__ float largest[THREADS / WARP_SIZE], sums[THREADS / WARP_SIZE];
+    float top = -INFINITY, sum = 0.0f;
+    for (int v = (int)threadIdx.x * W; v < V; v += THREADS * W) {
+        float x[W];
+        load_floats<W>(x, row + v);
+        float most = top;
+        for (int i = 0; i < W; i++)
+            most = fmaxf(most, x[i]);
+        sum *= expf(top - most);
+        for (int i = 0; i < W; i++)
+            sum += expf(x[i] - most);
+        top = most;
+    }
+    const float all = block_max<THREADS>(top, largest);
+    return all + logf(block_sum<THREADS>(sum * expf(top - all), sums));
 }
 
 /* loss[n], and with dlogits d(*scale * loss) / d logits. */
-static __global__ void __launch_bounds__(THREADS)
-    classifier_kernel(float *loss, act *dlogits, const float *logits,
-                      const int32_t *targets, const float *scale, int V)
+template <int W, int THREADS>
+static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {
-    const size_t row = (size_t)blockIdx.x * (size_t)V;
-    const int target = targets[blockIdx.x];
-    const float lse = row_log_sum(logits + row, V);
+    const size_t row = (size_t)blockIdx.x * (size_t)c.V;
+    const int target = c.targets[blockIdx.x];
+    const float lse = row_log_sum<W, THREADS>(c.logits + row, c.V);
     if (threadIdx.x == 0)
-        loss[blockIdx.x] = target < 0 ? 0.0f : lse - logits[row + (size_t)target];
-    if (!dlogits)
+        c.loss[blockIdx.x] = target < 0 ? 0.0f : lse - c.logits[row + (size_t)target];
+    if (!c.dlogits)
         return;
-    const float factor = *scale;
-    for (int v = (int)threadIdx.x; v < V; v += THREADS) {
-        const size_t at = row + (size_t)v;
-        const float p = expf(logits[at] - lse) - (v == target ? 1.0f : 0.0f);
-        dlogits[at] = __float2bfloat16_rn(target < 0 ? 0.0f : factor * p);
+    const float factor = *c.scale;
+    for (int v = (int)threadIdx.x * W; v < c.V; v += THREADS * W) {
+        float x[W];
+        load_floats<W>(x, c.logits + row + v);
+        for (int i = 0; i < W; i++) {
+            const float p = expf(x[i] - lse) - (v + i == target ? 1.0f : 0.0f);
+            x[i] = target < 0 ? 0.0f : factor * p;
+        }
+        store_acts<W>(c.dlogits + row + v, x);
     }
+}
+
+template <int W> static void classify(pl_backend *be, unsigned n, classifier_rows c)
+{
+    if (c.V >= V_LONG)
+        PL_LAUNCH((classifier_kernel<W, BLOCK_LONG>), n, BLOCK_LONG, 0, cuda_stream(be),
+                  c);
+    else
+        PL_LAUNCH((classifier_kernel<W, BLOCK_SHORT>), n, BLOCK_SHORT, 0,
+                  cuda_stream(be), c);
 }
 
 static size_t rows_of_chunk(int N, int V, bool gradients)
 {
     const size_t row = (size_t)V * (sizeof(float) + (gradients ? sizeof(act) : 0));
-    size_t rows = CHUNK_BYTES / row;
-    if (rows < CHUNK_MIN)
-        rows = CHUNK_MIN;
-    return rows < (size_t)N ? rows : (size_t)N;
+    size_t tiles = CHUNK_BYTES / (row * CHUNK_TILE);
+    if (tiles < 1)
+        tiles = 1;
+    return tiles * CHUNK_TILE < (size_t)N ? tiles * CHUNK_TILE : (size_t)N;
 }
 
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
@@ -72,9 +107,13 @@ void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
         const size_t rows = chunk < (size_t)N - n ? chunk : (size_t)N - n;
         const pl_act *in =
             reinterpret_cast<const pl_act *>(cuda_acts(x) + n * (size_t)C);
+        const classifier_rows c = {
+            loss + n, cuda_acts(dlogits), logits, targets + n, scale, V};
         cuda_logits(be, logits, in, w, (int)rows, V, C);
-        PL_LAUNCH(classifier_kernel, (unsigned)rows, THREADS, 0, cuda_stream(be),
-                  loss + n, cuda_acts(dlogits), logits, targets + n, scale, V);
+        if (acts_width(V) == ACTS_WIDE)
+            classify<ACTS_WIDE>(be, (unsigned)rows, c);
+        else
+            classify<1>(be, (unsigned)rows, c);
         if (!dx)
             continue;
         pl_act *to = reinterpret_cast<pl_act *>(cuda_acts(dx) + n * (size_t)C);

@@ -2,51 +2,21 @@
  *
  * Appending: a thread for each pair of elements that turns and each element of v.
  *
- * Attention: a block for each head of each sequence; its warps take the positions in
- * turn, each keeping the largest score, the sum of exponentials and the weighted
- * values; at the end the first warp merges them, in order.
+ * Attention: a sequence's positions are cut into stretches of KEYS. A block takes one
+ * stretch for all query heads that share a kv head, as rows of a tile, so that keys and
+ * values are read once for them; every warp makes all scores, and of the weighted
+ * values its own columns. A second kernel adds up the stretches of a row and head, in
+ * order. The grid is as large as the longest sequence would need, so that a step can be
+ * noted in a graph: blocks behind a sequence's end return at once.
  */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-enum { SLICES = HEAD_MAX / WARP_SIZE }; /* elements of a head that a lane holds */
+/* HEADS: query heads of a block; ROWS_AT_ONCE: rows whose stretches scratch holds. */
+enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64 };
 
-struct decode_part {
-    float m, l, o[HEAD_MAX];
-};
-
-/* Position `key` joins what this warp has seen. */
-static __device__ void take_position(float *m, float *l, float o[SLICES],
-                                     const float q[SLICES], const act *key,
-                                     const act *value, int D, float scale)
-{
-    const int lane = (int)threadIdx.x % WARP_SIZE;
-    float dot = 0.0f;
-    for (int i = 0, d = lane; d < D; i++, d += WARP_SIZE)
-        dot = fmaf(q[i], __bfloat162float(key[d]), dot);
-    const float score = warp_sum(dot) * scale, top = fmaxf(*m, score);
-    const float shrink = expf(*m - top), weight = expf(score - top);
-    *l = *l * shrink + weight;
-    *m = top;
-    for (int i = 0, d = lane; d < D; i++, d += WARP_SIZE)
-        o[i] = o[i] * shrink + weight * __bfloat162float(value[d]);
-}
-
-static __device__ void merge_parts(act *out, const decode_part *parts, int n, int D)
-{
-    float top = parts[0].m, l = 0.0f;
-    for (int w = 1; w < n; w++)
-        top = fmaxf(top, parts[w].m);
-    for (int w = 0; w < n; w++)
-        l += parts[w].l * expf(parts[w].m - top);
-    for (int d = (int)threadIdx.x; d < D; d += WARP_SIZE) {
-        float sum = 0.0f;
-        for (int w = 0; w < n; w++)
-            sum += parts[w].o[d] * expf(parts[w].m - top);
-        out[d] = __float2bfloat16_rn(sum / l);
-    }
-}
+static const float log2_e = 1.4426950408889634f;
 
 /* Extents of appending, and the table of angles. */
 struct append_plan {
@@ -109,35 +79,187 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
               pos, plan, n);
 }
 
-/* grid [H, N] */
-static __global__ void __launch_bounds__(ATTENTION_THREADS)
-    attention_decode_kernel(act *out, const act *qkv, const act *keys,
-                            const act *values, const int32_t *slot, const int32_t *pos,
-                            int S, attention_shape s)
+/* ---- attention ---- */
+
+/* What stretches leave: of stretch i of row n and head h at (n H + h) n_stretches + i
+ * the largest score, the sum of exp(score - largest), and the weighted values. */
+struct decode_parts {
+    float *largest, *sum, *values; /* values: D each */
+    int n_stretches;
+};
+
+/* Rows, and where their sequences lie. */
+struct decode_rows {
+    const act *qkv, *keys, *values;
+    const int32_t *slot, *pos;
+    size_t S;
+};
+
+/* Scores [HEADS, KEYS] become exp(score - largest), 0 from key n on; each lane gets the
+ * largest score and the sum of its two rows. `unit` is scale * log2 e. */
+static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
+                                    float sum[2], int n, float unit)
 {
-    __shared__ decode_part parts[ATTENTION_WARPS];
-    const int lane = (int)threadIdx.x % WARP_SIZE, warp = (int)threadIdx.x / WARP_SIZE;
-    const size_t h = blockIdx.x, b = blockIdx.y, D = (size_t)s.D, row = (size_t)s.G * D;
-    const size_t at = (b * (size_t)s.H + h) * D;
-    const size_t q = b * ((size_t)s.H * D + 2 * row) + h * D;
-    const size_t cache =
-        (size_t)slot[b] * (size_t)S * row + h / (size_t)(s.H / s.G) * D;
-    float query[SLICES] = {0.0f}, o[SLICES] = {0.0f}, m = -INFINITY, l = 0.0f;
-    const int n = pos[b] + 1, n_warps = min(n, (int)ATTENTION_WARPS);
-    for (int i = 0, d = lane; d < s.D; i++, d += WARP_SIZE)
-        query[i] = __bfloat162float(qkv[q + (size_t)d]);
-    for (int t = warp; t < n; t += ATTENTION_WARPS)
-        take_position(&m, &l, o, query, keys + cache + (size_t)t * row,
-                      values + cache + (size_t)t * row, s.D, s.scale);
-    if (lane == 0) {
-        parts[warp].m = m;
-        parts[warp].l = l;
+    const int p = (int)threadIdx.x % WARP_SIZE % 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = -INFINITY, all = 0.0f;
+#pragma unroll
+        for (int k = 0; k < KEYS / 8; k++)
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                if (k * 8 + 2 * p + i % 2 >= n)
+                    s[k][i] = -INFINITY;
+                top = fmaxf(top, s[k][i]);
+            }
+        top = row_max(top);
+#pragma unroll
+        for (int k = 0; k < KEYS / 8; k++)
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                s[k][i] = exp2_fast((s[k][i] - top) * unit);
+                all += s[k][i];
+            }
+        largest[half] = top;
+        sum[half] = row_sum(all);
     }
-    for (int i = 0, d = lane; d < s.D; i++, d += WARP_SIZE)
-        parts[warp].o[d] = o[i];
+}
+
+/* Columns first .. first+15 of weights [HEADS, KEYS] times a tile of values, as rows
+ * `at`, at + n_stretches .. of the parts; heads past `heads` are left out. */
+template <int HD>
+static __device__ void weigh_columns(decode_parts parts, size_t at,
+                                     const float w[KEYS / 8][4], const act *tile,
+                                     int first, int heads, int D)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    float o[2][4];
+    clear_rows<2>(o);
+#pragma unroll
+    for (int k = 0; k < KEYS / 8; k += 2) {
+        unsigned left[4], right[4];
+        pack_a(left, w[k], w[k + 1]);
+        load_b_transposed(right, tile, tile_of<HD>::STRIDE, k * 8, first);
+        mma_16x8x16(o[0], left, right);
+        mma_16x8x16(o[1], left, right + 2);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int head = g + i / 2 % 2 * 8, d = first + i / 4 * 8 + 2 * p + i % 2;
+        const size_t part = at + (size_t)head * (size_t)parts.n_stretches;
+        if (head < heads && d < D)
+            parts.values[part * (size_t)D + (size_t)d] = o[i / 4][i % 4];
+    }
+}
+
+/* grid [n_stretches, G times the tiles of its heads, rows] */
+template <int HD>
+static __global__ void __launch_bounds__(ATTENTION_THREADS)
+    decode_stretch_kernel(decode_parts parts, decode_rows rows, attention_shape s)
+{
+    const int n_tiles = (s.H / s.G + HEADS - 1) / HEADS;
+    const int kv = (int)blockIdx.y / n_tiles, tile = (int)blockIdx.y % n_tiles;
+    const int heads = min(s.H / s.G - tile * HEADS, (int)HEADS);
+    const int h = kv * (s.H / s.G) + tile * HEADS, first = (int)blockIdx.x * KEYS;
+    const size_t n = blockIdx.z, D = (size_t)s.D, width = (size_t)s.G * D;
+    const int end = rows.pos[n] + 1, warp = (int)threadIdx.x / WARP_SIZE;
+    if (first >= end)
+        return; /* the whole block */
+    act *queries = static_cast<act *>(dynamic_shared());
+    act *keys = queries + HEADS * tile_of<HD>::STRIDE;
+    act *values = keys + KEYS * tile_of<HD>::STRIDE;
+    const size_t cache = (size_t)rows.slot[n] * rows.S * width + (size_t)kv * D;
+    load_tile<HD, HEADS>(queries, rows.qkv + n * s.stride + (size_t)h * D, D, 0, heads,
+                         s.D);
+    load_tile<HD, KEYS>(keys, rows.keys + cache, width, first, end, s.D);
+    load_tile<HD, KEYS>(values, rows.values + cache, width, first, end, s.D);
+    copy_commit();
+    copy_wait<0>();
     __syncthreads();
-    if (warp == 0)
-        merge_parts(out + at, parts, n_warps, s.D);
+    float scores[KEYS / 8][4], largest[2], sum[2];
+    clear_rows<KEYS / 8>(scores);
+    multiply_rows<HD, KEYS / 8>(scores, queries, 0, keys);
+    weigh_scores(scores, largest, sum, end - first, s.scale * log2_e);
+    const size_t at =
+        (n * (size_t)s.H + (size_t)h) * (size_t)parts.n_stretches + (size_t)blockIdx.x;
+    for (int column = warp * 16; column < s.D; column += ATTENTION_WARPS * 16)
+        weigh_columns<HD>(parts, at, scores, values, column, heads, s.D);
+    for (int half = 0; half < 2; half++) {
+        const int head = (int)threadIdx.x / 4 + half * 8;
+        const size_t part = at + (size_t)head * (size_t)parts.n_stretches;
+        if (threadIdx.x % 4 == 0 && threadIdx.x < WARP_SIZE && head < heads) {
+            parts.largest[part] = largest[half];
+            parts.sum[part] = sum[half];
+        }
+    }
+}
+
+/* grid [H, rows]; a thread for each element of a head. */
+static __global__ void __launch_bounds__(HEAD_MAX)
+    decode_merge_kernel(act *out, decode_parts parts, const int32_t *pos, int H, int D,
+                        float unit)
+{
+    const size_t row = (size_t)blockIdx.y * (size_t)H + blockIdx.x;
+    const size_t at = row * (size_t)parts.n_stretches, d = threadIdx.x;
+    const int n = pos[blockIdx.y] / KEYS + 1;
+    float top = -INFINITY, sum = 0.0f, value = 0.0f;
+    if (threadIdx.x >= (unsigned)D)
+        return;
+    for (int i = 0; i < n; i++)
+        top = fmaxf(top, parts.largest[at + (size_t)i]);
+    for (int i = 0; i < n; i++) {
+        const size_t part = at + (size_t)i;
+        const float weight = exp2_fast((parts.largest[part] - top) * unit);
+        sum = fmaf(parts.sum[part], weight, sum);
+        value = fmaf(parts.values[part * (size_t)D + d], weight, value);
+    }
+    out[row * (size_t)D + d] = __float2bfloat16_rn(value / sum);
+}
+
+/* ROWS_AT_ONCE rows at most. */
+template <int HD>
+static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
+                   int n, attention_shape s)
+{
+    const size_t shared = tile_of<HD>::bytes(HEADS + 2 * KEYS);
+    const unsigned tiles = blocks_for((size_t)(s.H / s.G), HEADS);
+    if (!attention_allow_shared(be, decode_stretch_kernel<HD>, shared))
+        return;
+    PL_LAUNCH((decode_stretch_kernel<HD>),
+              dim3((unsigned)parts.n_stretches, (unsigned)s.G * tiles, (unsigned)n),
+              ATTENTION_THREADS, shared, cuda_stream(be), parts, rows, s);
+    PL_LAUNCH(decode_merge_kernel, dim3((unsigned)s.H, (unsigned)n), HEAD_MAX, 0,
+              cuda_stream(be), out, parts, rows.pos, s.H, s.D, s.scale * log2_e);
+}
+
+static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
+                       int n, attention_shape s)
+{
+    if (s.D <= 32)
+        decode<32>(be, out, parts, rows, n, s);
+    else if (s.D <= 64)
+        decode<64>(be, out, parts, rows, n, s);
+    else if (s.D <= 96)
+        decode<96>(be, out, parts, rows, n, s);
+    else
+        decode<128>(be, out, parts, rows, n, s);
+}
+
+/* Parts of up to ROWS_AT_ONCE rows, in scratch; false (noted) without memory. */
+static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
+                        decode_parts *out)
+{
+    out->n_stretches = (int)blocks_for((size_t)S, KEYS);
+    const size_t n = (size_t)n_rows * (size_t)H * (size_t)out->n_stretches;
+    const size_t line = cuda_lines(n * sizeof(float));
+    uint8_t *at = static_cast<uint8_t *>(
+        cuda_scratch(cuda_self(be), 2 * line + n * (size_t)D * sizeof(float)));
+    if (!at)
+        return false;
+    out->largest = reinterpret_cast<float *>(at);
+    out->sum = reinterpret_cast<float *>(at + line);
+    out->values = reinterpret_cast<float *>(at + 2 * line);
+    return true;
 }
 
 void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
@@ -145,10 +267,21 @@ void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
                            const int32_t *slot, const int32_t *pos, int N, int S, int H,
                            int G, int D)
 {
-    if (!attention_can(be, D))
+    const attention_shape s = attention_describe(S, H, G, D);
+    const size_t width = (size_t)H * (size_t)D;
+    decode_parts parts;
+    if (!attention_can(be, D) ||
+        !place_parts(be, min(N, (int)ROWS_AT_ONCE), S, H, D, &parts))
         return;
-    PL_LAUNCH(attention_decode_kernel, dim3((unsigned)H, (unsigned)N),
-              ATTENTION_THREADS, 0, cuda_stream(be), cuda_acts(out), cuda_acts(qkv),
-              cuda_acts(keys), cuda_acts(values), slot, pos, S,
-              attention_describe(S, H, G, D));
+    for (int n = 0; n < N; n += ROWS_AT_ONCE) {
+        const size_t at = (size_t)n;
+        const decode_rows rows = {cuda_acts(qkv) + at * s.stride,
+                                  cuda_acts(keys),
+                                  cuda_acts(values),
+                                  slot + n,
+                                  pos + n,
+                                  (size_t)S};
+        decode_any(be, cuda_acts(out) + at * width, parts, rows,
+                   min(N - n, (int)ROWS_AT_ONCE), s);
+    }
 }

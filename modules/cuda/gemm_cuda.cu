@@ -13,7 +13,7 @@ static const size_t workspace_bytes = (size_t)32 << 20;
 
 /* What a plan is for: alignments in bytes, of first, second, c. */
 typedef struct plan_key {
-    int32_t kind, M, N, K, type;
+    int32_t kind, M, N, K, type, small;
     uint32_t alignment[3];
 } plan_key;
 
@@ -107,61 +107,86 @@ static uint32_t alignment_of(const void *address)
 
 static plan_key key_of(const gemm_call *call)
 {
-    plan_key key = {call->kind, call->M, call->N, call->K, call->type, {0, 0, 0}};
+    plan_key key = {call->kind, call->M,    call->N,
+                    call->K,    call->type, call->scales[0] != NULL,
+                    {0, 0, 0}};
     key.alignment[0] = alignment_of(call->b);
     key.alignment[1] = alignment_of(call->a);
     key.alignment[2] = alignment_of(call->c);
     return key;
 }
 
-/* Layouts and transpositions, as cuBLASLt sees the row-major operands. */
-static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
+static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
+                     cublasLtMatmulDescAttributes_t attribute, const void *value,
+                     size_t bytes)
 {
-    const blas *api = &gemm->api;
+    return check(
+        gemm, gemm->api.cublasLtMatmulDescSetAttribute(desc, attribute, value, bytes),
+        "a plan");
+}
+
+/* Scales are addresses, which differ from call to call: a launch takes them along. */
+static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
+                            const float *const scales[2])
+{
+    PL_RETURN_IF(set(gemm, desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[0],
+                     sizeof scales[0]));
+    return set(gemm, desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[1],
+               sizeof scales[1]);
+}
+
+/* fp8 sums as fast as it can: less exact than bf16 already. */
+static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
+                                  const float *const scales[2])
+{
     const plan_key *k = &plan->key;
-    const uint64_t M = (uint64_t)k->M, N = (uint64_t)k->N, K = (uint64_t)k->K;
-    const bool b_rows_are_n = k->kind == GEMM_NT, a_rows_are_k = k->kind == GEMM_TN;
-    const cublasOperation_t first = b_rows_are_n ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = a_rows_are_k ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const uint64_t first_rows = b_rows_are_n ? K : N,
-                   second_rows = a_rows_are_k ? M : K;
-    const cudaDataType_t type = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    const cublasOperation_t first = k->kind == GEMM_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = k->kind == GEMM_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int8_t fast = 1;
     PL_RETURN_IF(check(
         gemm,
-        api->cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "a plan"));
-    PL_RETURN_IF(check(gemm,
-                       api->cublasLtMatmulDescSetAttribute(plan->desc,
-                                                           CUBLASLT_MATMUL_DESC_TRANSA,
-                                                           &first, sizeof first),
-                       "a plan"));
-    PL_RETURN_IF(check(gemm,
-                       api->cublasLtMatmulDescSetAttribute(plan->desc,
-                                                           CUBLASLT_MATMUL_DESC_TRANSB,
-                                                           &second, sizeof second),
-                       "a plan"));
-    PL_RETURN_IF(check(gemm,
-                       api->cublasLtMatrixLayoutCreate(&plan->first, CUDA_R_16BF,
-                                                       first_rows, b_rows_are_n ? N : K,
-                                                       (int64_t)first_rows),
-                       "a plan"));
-    PL_RETURN_IF(check(
-        gemm,
-        api->cublasLtMatrixLayoutCreate(&plan->second, CUDA_R_16BF, second_rows,
-                                        a_rows_are_k ? K : M, (int64_t)second_rows),
-        "a plan"));
+    PL_RETURN_IF(
+        set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    PL_RETURN_IF(
+        set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    if (!k->small)
+        return PL_OK;
+    PL_RETURN_IF(set_scales(gemm, plan->desc, scales));
+    return set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+}
+
+/* Row-major [rows, columns] is column-major [columns, rows]. */
+static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
+                                  int columns, cublasLtMatrixLayout_t *out)
+{
     return check(gemm,
-                 api->cublasLtMatrixLayoutCreate(&plan->c, type, N, M, (int64_t)N),
+                 gemm->api.cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns,
+                                                      (uint64_t)rows, (int64_t)columns),
                  "a plan");
 }
 
-/* Deterministic reductions only, and what the operands' addresses allow. */
+static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
+{
+    const plan_key *k = &plan->key;
+    const cudaDataType_t in = k->small ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
+    const cudaDataType_t out = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
+    PL_RETURN_IF(describe_operand(gemm, in, b_is_nk ? k->N : k->K,
+                                  b_is_nk ? k->K : k->N, &plan->first));
+    PL_RETURN_IF(describe_operand(gemm, in, a_is_km ? k->K : k->M,
+                                  a_is_km ? k->M : k->K, &plan->second));
+    return describe_operand(gemm, out, k->M, k->N, &plan->c);
+}
+
+/* Where K is split, parts are kept in fp32 and added in order: not in place, and not
+ * rounded to bf16 before they are added. And what the operands' addresses allow. */
 static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
                         const plan_key *key)
 {
     const uint64_t workspace = workspace_bytes;
-    const uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
@@ -197,7 +222,7 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
                            plan->c, preference, 1, &result, &found),
                        "the choice of an algorithm");
     (void)gemm->api.cublasLtMatmulPreferenceDestroy(preference);
-    if (status == PL_OK && found == 0)
+    if (status == PL_OK && (found == 0 || result.state != CUBLAS_STATUS_SUCCESS))
         status = pl_fail(PL_ERR_DEVICE, "cuBLASLt has no algorithm for %d x %d x %d",
                          plan->key.M, plan->key.N, plan->key.K);
     if (status == PL_OK)
@@ -220,7 +245,9 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
     gemm_plan *plan = *out = &gemm->plans[gemm->n_plans];
     memset(plan, 0, sizeof *plan);
     plan->key = key;
-    pl_status status = describe_operands(gemm, plan);
+    pl_status status = describe_product(gemm, plan, call->scales);
+    if (status == PL_OK)
+        status = describe_operands(gemm, plan);
     if (status == PL_OK)
         status = choose_algorithm(gemm, plan);
     if (status == PL_OK)
@@ -235,6 +262,8 @@ pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t str
     const float one = 1.0f, beta = call->accumulate ? 1.0f : 0.0f;
     gemm_plan *plan;
     PL_RETURN_IF(find_plan(gemm, call, &plan));
+    if (call->scales[0])
+        PL_RETURN_IF(set_scales(gemm, plan->desc, call->scales));
     return check(gemm,
                  gemm->api.cublasLtMatmul(
                      gemm->handle, plan->desc, &one, call->b, plan->first, call->a,

@@ -16,7 +16,9 @@ typedef enum gemm_kind {
     GEMM_TN  /* c[m,n] = a[k,m]^T b[k,n] : dw */
 } gemm_kind;
 
-/* a and b bf16; c of `type`, overwritten or, with `accumulate`, added to. */
+/* a and b bf16; c of `type`, overwritten or, with `accumulate`, added to. With `scales`
+ * of b and a, single numbers on the device, both are e4m3, and the product is
+ * multiplied by them: GEMM_NT alone, into bf16, N and K multiples of 16. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;
@@ -24,6 +26,7 @@ typedef struct gemm_call {
     bool accumulate;
     void *c;
     const void *a, *b;
+    const float *scales[2];
 } gemm_call;
 
 PL_MUST_CHECK pl_status gemm_cuda_open(cuda_gemm **out);

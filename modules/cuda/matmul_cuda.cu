@@ -1,4 +1,7 @@
-/* Products with weights: cuBLASLt's (gemm_cuda.h) on the compute copies. */
+/* Products with weights: cuBLASLt's (gemm_cuda.h) on the compute copies; those of a few
+ * rows by kernels of our own (matvec_cuda.cu, rows_cuda.cu). With precision fp8 the
+ * operands of forward products are made bytes first (small_cuda.cu); gradients stay
+ * bf16. */
 #include "modules/cuda/ops_cuda.cuh"
 
 static void multiply(pl_backend *be, const gemm_call *call)
@@ -7,30 +10,141 @@ static void multiply(pl_backend *be, const gemm_call *call)
     cuda_note_failure(self, gemm_cuda_run(self->gemm, call, self->stream));
 }
 
-void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
-                         const pl_weight *w, int N, int O, int I)
+/* out, else wide, if there are few enough rows for a kernel of our own. */
+static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
+                         const pl_weight *w, int N)
 {
-    const gemm_call call = {GEMM_NT, N, O, I, PL_BF16, false, out, x, w->copy};
-    multiply(be, &call);
+    if (N <= CUDA_MATVEC_ROWS)
+        cuda_matvec(be, out, wide, x, w, N);
+    else if (w->bytes && N <= CUDA_ROWS_MAX && acts_width(w->I) == ACTS_WIDE)
+        cuda_rows(be, out, wide, x, w, N);
+    else
+        return false;
+    return true;
+}
+
+static void forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
+                    const pl_weight *w, int N)
+{
+    gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy, {}};
+    cuda_small small;
+    if (w->bytes)
+        call.b = cuda_bytes_decode(be, w);
+    if (w->small_copy && type == PL_BF16) {
+        if (!cuda_small_acts(be, x, (size_t)N * (size_t)w->I, &small))
+            return;
+        call.a = small.values;
+        call.b = w->small_copy;
+        call.scales[0] = w->small_scale;
+        call.scales[1] = small.scale;
+    }
+    if (call.b)
+        multiply(be, &call);
+}
+
+void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
+                         const pl_weight *w, int N, int, int)
+{
+    if (!multiply_few(be, out, NULL, x, w, N))
+        forward(be, out, PL_BF16, x, w, N);
 }
 
 void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
                     int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_NN, N, I, O, PL_BF16, accumulate, dx, dout, w->copy};
+    const gemm_call call = {GEMM_NN,    N,  I,    O,       PL_BF16,
+                            accumulate, dx, dout, w->copy, {}};
     multiply(be, &call);
 }
 
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                     int N, int O, int I)
 {
-    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true, dw, dout, x};
+    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true, dw, dout, x, {}};
     multiply(be, &call);
 }
 
 void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
-                 int V, int C)
+                 int, int)
 {
-    const gemm_call call = {GEMM_NT, N, V, C, PL_F32, false, out, x, w->copy};
-    multiply(be, &call);
+    if (!multiply_few(be, NULL, out, x, w, N))
+        forward(be, out, PL_F32, x, w, N);
+}
+
+/* ---- the copies ---- */
+
+/* cuBLASLt multiplies fp8 in multiples of 16. */
+static bool can_be_small(const cuda_state *self, int O, int I)
+{
+    return self->forward_small && O % 16 == 0 && I % 16 == 0;
+}
+
+/* One block of memory: `first`, then `second` at a line of its own. */
+static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
+{
+    void *memory = NULL;
+    PL_RETURN_IF(be->ops->alloc(be, cuda_lines(first) + second,
+                                "a compute copy of a matrix", &memory));
+    *out = static_cast<uint8_t *>(memory);
+    return PL_OK;
+}
+
+static pl_status place_copies(pl_backend *be, pl_weight *w)
+{
+    const size_t rows = (size_t)w->O, wide = w->n * sizeof(act);
+    uint8_t *at;
+    if (be->decode_only) {
+        const size_t bytes = rows * cuda_bytes_stride(w->I);
+        PL_RETURN_IF(alloc_copy(be, bytes, rows * sizeof(float), &at));
+        w->bytes = reinterpret_cast<int8_t *>(at);
+        w->scales = reinterpret_cast<float *>(at + cuda_lines(bytes));
+        return PL_OK;
+    }
+    const bool small = can_be_small(cuda_self(be), w->O, w->I);
+    PL_RETURN_IF(
+        alloc_copy(be, wide, small ? cuda_lines(w->n) + sizeof(float) : 0, &at));
+    w->copy = reinterpret_cast<act *>(at);
+    if (small) {
+        w->small_copy = at + cuda_lines(wide);
+        w->small_scale = reinterpret_cast<float *>(w->small_copy + cuda_lines(w->n));
+    }
+    return PL_OK;
+}
+
+pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
+                             pl_weight **out)
+{
+    pl_weight *w = static_cast<pl_weight *>(pl_alloc(sizeof *w));
+    w->master = master;
+    w->n = (size_t)O * (size_t)I;
+    w->O = O;
+    w->I = I;
+    const pl_status status = place_copies(be, w);
+    if (status != PL_OK)
+        pl_free(w);
+    *out = status == PL_OK ? w : NULL;
+    return status;
+}
+
+void cuda_weight_destroy(pl_backend *be, pl_weight **weight)
+{
+    pl_weight *w = *weight;
+    if (!w)
+        return;
+    be->ops->release(be, w->bytes ? static_cast<void *>(w->bytes) : w->copy);
+    pl_free(w);
+    *weight = NULL;
+}
+
+void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pl_weight *w = weights[i];
+        if (w->bytes)
+            cuda_bytes_encode(be, w);
+        else
+            cuda_act_from_float(be, reinterpret_cast<pl_act *>(w->copy), w->master,
+                                w->n);
+    }
+    cuda_small_refresh(be, weights, n);
 }

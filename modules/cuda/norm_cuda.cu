@@ -12,7 +12,7 @@
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* a block: one warp each */
-enum { COLUMNS = 128, CHUNK = 64 };
+enum { COLUMNS = 128, CHUNK = 64, SHARES = 8 };
 
 /* x += residual in place; returns this lane's part of sum_c x^2. */
 template <int V>
@@ -133,15 +133,23 @@ static __global__ void __launch_bounds__(COLUMNS)
     part[(size_t)chunk * (size_t)C + (size_t)c] = sum;
 }
 
-static __global__ void __launch_bounds__(COLUMNS)
+/* Warp s of a block adds up every SHARES-th chunk, a column a lane; then the first warp
+ * adds up the shares, in order. */
+static __global__ void __launch_bounds__(SHARES *WARP_SIZE)
     rmsnorm_dw_sum_kernel(float *dw, const float *part, int n_chunks, int C)
 {
-    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x;
-    if (c >= C)
-        return;
+    __shared__ float shares[SHARES][WARP_SIZE];
+    const int share = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int c = (int)blockIdx.x * WARP_SIZE + lane;
     float sum = 0.0f;
-    for (int i = 0; i < n_chunks; i++)
+    for (int i = share; i < n_chunks && c < C; i += SHARES)
         sum += part[(size_t)i * (size_t)C + (size_t)c];
+    shares[share][lane] = sum;
+    __syncthreads();
+    if (share > 0 || c >= C)
+        return;
+    for (int s = 1; s < SHARES; s++)
+        sum += shares[s][lane];
     dw[c] += sum;
 }
 
@@ -172,6 +180,6 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
         return;
     PL_LAUNCH(rmsnorm_dw_kernel, dim3(columns, n_chunks), COLUMNS, 0, cuda_stream(be),
               part, cuda_acts(dout), cuda_acts(x), rstd, N, C);
-    PL_LAUNCH(rmsnorm_dw_sum_kernel, columns, COLUMNS, 0, cuda_stream(be), dw, part,
-              (int)n_chunks, C);
+    PL_LAUNCH(rmsnorm_dw_sum_kernel, blocks_for((size_t)C, WARP_SIZE),
+              SHARES * WARP_SIZE, 0, cuda_stream(be), dw, part, (int)n_chunks, C);
 }

@@ -7,10 +7,33 @@
 #include "modules/cuda/gemm_cuda.h"
 #include "modules/cuda/transit.cuh"
 
+/* One block of memory with what products read. */
 struct pl_weight {
     const float *master; /* [O,I] */
+    size_t n;            /* O I */
+    int O, I;
     act *copy;
-    size_t n;
+    /* int8 instead: rows of cuda_bytes_stride(I), and a scale for each */
+    int8_t *bytes;
+    float *scales;
+    /* fp8 as well, or NULL: [O,I], and one scale for all */
+    uint8_t *small_copy;
+    float *small_scale;
+};
+
+/* Rows of x that one reading of a matrix serves: in matvec_cuda.cu, in rows_cuda.cu. */
+enum { CUDA_MATVEC_ROWS = 4, CUDA_ROWS_MAX = 64 };
+
+/* Rows of bytes begin at multiples of 16. */
+static inline size_t cuda_bytes_stride(int I)
+{
+    return ((size_t)I + 15) / 16 * 16;
+}
+
+/* A tensor as e4m3, and what its values are to be multiplied by. */
+struct cuda_small {
+    const uint8_t *values;
+    const float *scale;
 };
 
 struct cuda_state {
@@ -18,6 +41,7 @@ struct cuda_state {
     int device;
     cudaStream_t stream; /* of all operations */
     cuda_gemm *gemm;
+    bool forward_small; /* forward products in fp8 */
     /* One block that an operation may use until the next one starts on the stream. It
      * grows at the first call of a larger shape, then stays. */
     void *scratch;
@@ -36,9 +60,15 @@ struct cuda_state {
     char failure_text[512];
 };
 
+/* Every operation begins here. A thread's device is 0 until it says otherwise, and
+ * those who train are not those who opened the backend. */
 static inline cuda_state *cuda_self(const pl_backend *be)
 {
-    return static_cast<cuda_state *>(be->self);
+    cuda_state *self = static_cast<cuda_state *>(be->self);
+    int current = 0;
+    if (cudaGetDevice(&current) != cudaSuccess || current != self->device)
+        (void)cudaSetDevice(self->device);
+    return self;
 }
 static inline cudaStream_t cuda_stream(const pl_backend *be)
 {
@@ -69,6 +99,9 @@ static inline size_t cuda_lines(size_t bytes)
 
 void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
 void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n);
+pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
+                             pl_weight **out);
+void cuda_weight_destroy(pl_backend *be, pl_weight **weight);
 void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n);
 void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
                         const float *w, int N, int C);
@@ -86,6 +119,22 @@ void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_wei
                     int N, int O, int I, bool accumulate);
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                     int N, int O, int I);
+/* out, else wide, = x w^T for a few rows. */
+void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
+                 const pl_weight *w, int N);
+/* The same with weights in bytes, for up to CUDA_ROWS_MAX rows of a width that is a
+ * multiple of 8. */
+void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
+               const pl_weight *w, int N);
+/* The bytes of a weight from its master; and as bf16 in scratch, NULL (noted) if memory
+ * does not suffice. */
+void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
+const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
+/* The fp8 copies of those weights that have one, from their bf16 copies. */
+void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
+/* n acts, a multiple of 8, as fp8 in scratch; false (noted) if memory does not suffice.
+ */
+bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
 void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                double theta, int start, int sign);
 void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,

@@ -10,6 +10,7 @@
  * remark says why.
  */
 #include "modules/cuda/ops_cuda.cuh"
+#include <stdio.h>
 
 struct pl_routine {
     uint64_t shape, generation;

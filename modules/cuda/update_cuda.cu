@@ -30,6 +30,8 @@ struct pl_update {
     double *squares, *parts; /* parts [SUM_BLOCKS] */
     update_piece *pieces;
     unsigned n_pieces;
+    pl_weight *const *weights; /* the host's */
+    int n_weights;
 };
 
 /* ---- kernels ---- */
@@ -41,9 +43,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ double scratch[WARPS];
     const size_t stride = (size_t)gridDim.x * THREADS;
     const size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    double sum = 0.0;
-    for (size_t i = first; i < n; i += stride)
-        sum += (double)g[i] * (double)g[i];
+    double sum = square_share(g, n, first, stride);
     for (size_t i = first; i < (size_t)N; i += stride)
         if (!isfinite(loss[i]))
             sum = nan("");
@@ -211,6 +211,8 @@ pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
     u->moments = plan->moments;
     u->n_params = plan->n_params;
     u->squares = plan->squares;
+    u->weights = plan->weights;
+    u->n_weights = plan->n_weights;
     const pl_status status = place(cuda_self(be), plan, u);
     if (status != PL_OK)
         cuda_update_destroy(be, &u);
@@ -222,8 +224,8 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
 {
     if (!*update)
         return;
-    cuda_note_failure(cuda_self(be),
-                      device_check(cudaFree((*update)->parts), "a release"));
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(self, device_check(cudaFree((*update)->parts), "a release"));
     pl_free(*update);
     *update = NULL;
 }
@@ -237,4 +239,5 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
               update->grads, update->n_params, loss, N);
     PL_LAUNCH(update_step_kernel, update->n_pieces, THREADS, 0, cuda_stream(be),
               *update, blocks, numbers);
+    cuda_small_refresh(be, update->weights, update->n_weights);
 }

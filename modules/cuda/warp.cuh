@@ -41,4 +41,25 @@ template <int THREADS, class T> __device__ inline T block_max(T value, T *scratc
     return warp_max(scratch[lane < THREADS / WARP_SIZE ? lane : 0]);
 }
 
+/* A thread's share of sum g^2, which `stride` threads divide: four neighbours at a time
+ * where g is aligned to them, then one by one. A square is exact in double, so that
+ * product and sum round once, fused or not. */
+__device__ inline double square_share(const float *g, size_t n, size_t first,
+                                      size_t stride)
+{
+    const size_t quads = reinterpret_cast<uintptr_t>(g) % 16 == 0 ? n / 4 : 0;
+    double sum = 0.0;
+#pragma unroll 4
+    for (size_t i = first; i < quads; i += stride) {
+        const float4 x = reinterpret_cast<const float4 *>(g)[i];
+        sum = fma((double)x.x, (double)x.x, sum);
+        sum = fma((double)x.y, (double)x.y, sum);
+        sum = fma((double)x.z, (double)x.z, sum);
+        sum = fma((double)x.w, (double)x.w, sum);
+    }
+    for (size_t i = 4 * quads + first; i < n; i += stride)
+        sum = fma((double)g[i], (double)g[i], sum);
+    return sum;
+}
+
 #endif

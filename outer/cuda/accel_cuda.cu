@@ -1,26 +1,49 @@
 /* Opening a device, and moving bytes to and from it. */
 #include "outer/cuda/accel_inside.cuh"
 
-static pl_status check_device(int ordinal, pl_accel *accel)
+int pl_accel_count(void)
 {
-    cudaDeviceProp properties;
+    int n_devices = 0;
+    if (cudaGetDeviceCount(&n_devices) == cudaSuccess)
+        return n_devices;
+    (void)cudaGetLastError(); /* it has been told */
+    return 0;
+}
+
+/* Without choosing it: that would take some of its memory for good. */
+static pl_status describe_device(int ordinal, cudaDeviceProp *properties)
+{
     int n_devices = 0;
     const cudaError_t error = cudaGetDeviceCount(&n_devices);
     if (error != cudaSuccess || n_devices < 1) {
         (void)cudaGetLastError();
         return pl_fail(PL_ERR_UNSUPPORTED, "this machine has no CUDA device (%s)",
-                       cudaGetErrorString(error));
+                       error == cudaSuccess ? "the driver lists none"
+                                            : cudaGetErrorString(error));
     }
     if (ordinal < 0 || ordinal >= n_devices)
         return pl_fail(PL_ERR_CONFIG, "there is no CUDA device %d; the last is %d",
                        ordinal, n_devices - 1);
-    PL_RETURN_IF(device_check(cudaSetDevice(ordinal), "choosing a device"));
-    PL_RETURN_IF(device_check(cudaGetDeviceProperties(&properties, ordinal),
+    PL_RETURN_IF(device_check(cudaGetDeviceProperties(properties, ordinal),
                               "asking what a device is"));
-    if (properties.major < 8)
+    if (properties->major < 8)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has compute capability %d.%d; the kernels need 8.0",
-                       properties.name, properties.major, properties.minor);
+                       properties->name, properties->major, properties->minor);
+    return PL_OK;
+}
+
+pl_status pl_accel_check(int ordinal)
+{
+    cudaDeviceProp properties;
+    return describe_device(ordinal, &properties);
+}
+
+static pl_status choose_device(int ordinal, pl_accel *accel)
+{
+    cudaDeviceProp properties;
+    PL_RETURN_IF(describe_device(ordinal, &properties));
+    PL_RETURN_IF(device_check(cudaSetDevice(ordinal), "choosing a device"));
     snprintf(accel->name, sizeof accel->name, "%s", properties.name);
     return PL_OK;
 }
@@ -28,7 +51,7 @@ static pl_status check_device(int ordinal, pl_accel *accel)
 static pl_status open_on(pl_accel *accel, int ordinal)
 {
     void *flag = NULL;
-    PL_RETURN_IF(check_device(ordinal, accel));
+    PL_RETURN_IF(choose_device(ordinal, accel));
     if (!accel->stream) {
         PL_RETURN_IF(device_check(
             cudaStreamCreateWithFlags(&accel->stream, cudaStreamNonBlocking),
@@ -121,6 +144,12 @@ pl_status pl_accel_download(pl_accel *accel, void *host, const void *device,
 pl_status pl_accel_sync(pl_accel *accel)
 {
     return device_sync(accel->stream, "a step or codec");
+}
+
+pl_status pl_accel_clear(pl_accel *accel, float *values, size_t n)
+{
+    return device_check(cudaMemsetAsync(values, 0, n * sizeof *values, accel->stream),
+                        "clearing a vector");
 }
 
 /* ---- flags ---- */

@@ -1,7 +1,8 @@
 /* Decoders that add into device memory. A block of threads takes a tile: it decodes and
  * adds, and sums the squares as add_tile of outer/codec.c does, in sixteen lanes. Of
  * sparse stretches the host walks the indices, which are few, and the device adds the
- * values. */
+ * values; it also peels sketches (codec_sketch_cuda.cu). */
+#include "outer/codec_sketch.h"
 #include "outer/cuda/codec_inside.cuh"
 
 enum { THREADS = 256, EACH = TILE / THREADS, LANES = 16 };
@@ -78,7 +79,8 @@ static __global__ void __launch_bounds__(THREADS)
         if (at >= count)
             continue;
         tile[at] = coded_value(&c, i, first_bad);
-        sum[i] += weight * tile[at];
+        if (sum)
+            sum[i] += weight * tile[at];
     }
     __syncthreads();
     if (threadIdx.x < LANES) {
@@ -169,9 +171,9 @@ pl_status dense_decode_cuda(const codec_task *task)
         PL_RETURN_IF(
             pl_accel_upload(accel, at + place[i], task->raw[i], (size_t)raw[i]));
     PL_LAUNCH(add_tile_kernel, n_tiles, THREADS, 0, accel->stream,
-              task->sink->sum + s->first, coded_of(task, at + place[0], at + place[1]),
-              task->sink->weight, reinterpret_cast<double *>(at + end),
-              accel->first_bad);
+              task->sink->sum ? task->sink->sum + s->first : NULL,
+              coded_of(task, at + place[0], at + place[1]), task->sink->weight,
+              reinterpret_cast<double *>(at + end), accel->first_bad);
     return take_squares(task, at + end, n_tiles);
 }
 
@@ -207,9 +209,11 @@ pl_status sparse_decode_cuda(const codec_task *task)
     codec_sink here = {};
     codec_task walk = *task;
     here.squares = task->sink->squares;
-    here.list = &list;
+    here.list = task->sink->sum ? &list : NULL;
     walk.sink = &here;
-    pl_status status = codec_decode_here(&walk);
+    pl_status status = task->stretch->codec == PL_CODEC_SKETCH16
+                           ? sketch_decode_by(&walk, sketch_peel_cuda, accel_of(task))
+                           : codec_decode_here(&walk);
     if (status == PL_OK)
         status = add_list(task, &list);
     task->sink->squares = here.squares;

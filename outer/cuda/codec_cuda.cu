@@ -23,7 +23,7 @@ pl_status sections_send(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n,
     return PL_OK;
 }
 
-pl_status check_finite(codec_job *job)
+pl_status check_finite(const codec_job *job)
 {
     unsigned tile;
     PL_RETURN_IF(accel_flag_read(accel_of(job), "a codec", &tile));
@@ -32,53 +32,14 @@ pl_status check_finite(codec_job *job)
     return job_check_finite(job, (uint64_t)tile * TILE, 0x7f800000u);
 }
 
-/* ---- stretches that the host encodes ---- */
-
-static pl_status bring_over(codec_job *job, float *update, float *residual)
-{
-    pl_accel *accel = accel_of(job);
-    const size_t bytes = (size_t)job->stretch.count * sizeof(float);
-    PL_RETURN_IF(pl_accel_download(accel, update, job->update, bytes));
-    if (!job->residual)
-        return PL_OK;
-    return pl_accel_download(accel, residual, job->residual, bytes);
-}
-
-/* Sketches are checked to come apart, and estimated thresholds take several passes
- * whose sums have the host's order: their values come over. */
-static pl_status encode_on_host(codec_job *job)
-{
-    pl_status status = PL_OK;
-    const float *update = job->update;
-    float *residual = job->residual;
-    const size_t count = (size_t)job->stretch.count;
-    void *room = NULL;
-    PL_RETURN_IF(
-        pl_try_alloc(2 * count * sizeof(float), "a stretch of an update", &room));
-    float *here = static_cast<float *>(room);
-    PL_TRY(bring_over(job, here, here + count));
-    job->update = here;
-    job->residual = residual ? here + count : NULL;
-    status = codec_encode_here(job);
-    job->update = update;
-    job->residual = residual;
-    if (status == PL_OK && residual)
-        status = pl_accel_upload(accel_of(job), residual, here + count,
-                                 count * sizeof(float));
-done:
-    pl_free_aligned(room);
-    return status;
-}
-
 /* ---- the door ---- */
 
 static pl_status encode_stretch(codec_job *job)
 {
-    const bool is_exact = job->options->selector == PL_SELECT_EXACT;
-    if (job->stretch.codec == PL_CODEC_TOPK && is_exact)
+    if (job->stretch.codec == PL_CODEC_TOPK)
         return topk_encode_cuda(job);
-    if (job->stretch.codec == PL_CODEC_TOPK || job->stretch.codec == PL_CODEC_SKETCH16)
-        return encode_on_host(job);
+    if (job->stretch.codec == PL_CODEC_SKETCH16)
+        return sketch_encode_cuda(job);
     return quant_encode_cuda(job);
 }
 

@@ -76,10 +76,13 @@ size_t sections_place(const uint64_t raw[SECTIONS_MAX], int n, size_t at[SECTION
 pl_status sections_send(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n,
                         uint8_t *const from[SECTIONS_MAX]);
 /* ERR_NUMERIC if a kernel has met a value that is not finite. Waits. */
-pl_status check_finite(codec_job *job);
+pl_status check_finite(const codec_job *job);
 
 pl_status quant_encode_cuda(codec_job *job);
 pl_status topk_encode_cuda(codec_job *job);
+pl_status sketch_encode_cuda(codec_job *job);
+pl_status sketch_peel_cuda(void *context, const codec_stretch *s, uint64_t seed,
+                           const uint8_t *bitmap, const uint8_t *cells, pl_buf *codes);
 pl_status dense_decode_cuda(const codec_task *task);
 pl_status sparse_decode_cuda(const codec_task *task);
 

@@ -1,19 +1,15 @@
-/* topk with the exact selector (outer/codec_topk.c, outer/codec_select.c).
+/* topk (outer/codec_topk.c, outer/codec_select.c).
  *
- *   select   a block of threads finds a tile's k largest and their codes
+ *   select   a block of threads finds what is kept of a tile (codec_keep.cuh) and codes
  *   (host)   where each tile's part of the sections begins: tiles are few
  *   place    a thread writes a tile's gaps and codes there
  *   pack     a thread makes a byte of four codes of 2 bits
  *
- * A thread holds values t, t + 256, ... of its tile; order among all of them is made
- * from votes of warps. Sums that the CPU makes along the values kept are made by one
- * thread along them.
+ * Sums that the CPU makes along the values kept are made by one thread along them.
  */
-#include "modules/cuda/warp.cuh"
-#include "outer/cuda/codec_inside.cuh"
+#include "outer/cuda/codec_keep.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, EACH = TILE / THREADS };
-enum { VOTES = EACH * WARPS, VOTES_EACH = VOTES / WARP_SIZE };
+enum { THREADS = KEEP_THREADS, EACH = KEEP_EACH };
 
 /* What a tile sends. Gaps after the first depend on the tile alone. */
 struct topk_tile {
@@ -26,10 +22,9 @@ struct topk_place {
 };
 
 struct topk_room {
-    unsigned budget, last_budget; /* values kept of a tile; of the last one */
-    unsigned n_tiles;
+    keep_plan plan;
     int bits;
-    /* [n_tiles, budget]: indices within the tile, and codes, one a byte */
+    /* from keep_start of its tile on: indices within the tile, and codes, one a byte */
     uint16_t *where;
     uint8_t *codes;
     topk_tile *tiles;
@@ -37,108 +32,6 @@ struct topk_room {
     uint8_t *scales, *gaps, *packed, *placed; /* placed: codes in their order */
     unsigned *first_bad;
 };
-
-/* ---- which values ---- */
-
-struct topk_scratch {
-    int sums[2][WARPS]; /* in turn: a barrier lies between uses of one */
-    int votes[VOTES + 1];
-};
-
-static __device__ int count_above(const int m[EACH], int threshold, int *sums)
-{
-    int count = 0;
-    for (int e = 0; e < EACH; e++)
-        count += m[e] > threshold;
-    return block_sum<THREADS>(count, sums);
-}
-
-struct topk_choice {
-    int above, ties;
-};
-
-/* Bisection on bits, as select_tile: more than k lie above `low`, at most k above
- * `high`. Every thread goes the same way. */
-static __device__ topk_choice choose(const int m[EACH], int top, int k,
-                                     topk_scratch *scratch)
-{
-    int low = 0, high = top, above_high = 0, turn = 0;
-    if (count_above(m, 0, scratch->sums[turn]) <= k)
-        return topk_choice{0, 0};
-    while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        turn = 1 - turn;
-        const int count = count_above(m, middle, scratch->sums[turn]);
-        if (count > k) {
-            low = middle;
-        } else {
-            high = middle;
-            above_high = count;
-        }
-        if (count == k)
-            break;
-    }
-    return topk_choice{high, k - above_high};
-}
-
-/* Turns votes of (row, warp) into how many came before, in place; the first warp. */
-static __device__ void add_votes(int *votes)
-{
-    const int lane = (int)threadIdx.x, first = lane * VOTES_EACH;
-    int own = 0;
-    for (int i = 0; i < VOTES_EACH; i++)
-        own += votes[first + i];
-    int before = own;
-    for (unsigned step = 1; step < WARP_SIZE; step *= 2) {
-        const int other = __shfl_up_sync(0xffffffffu, before, step);
-        before += lane >= (int)step ? other : 0;
-    }
-    if (lane == WARP_SIZE - 1)
-        votes[VOTES] = before;
-    before -= own;
-    for (int i = 0; i < VOTES_EACH; i++) {
-        const int here = votes[first + i];
-        votes[first + i] = before;
-        before += here;
-    }
-}
-
-/* rank[e]: how many values with a bit in their thread's `flags` precede value e.
- * Returns how many there are. */
-static __device__ int rank_flags(int rank[EACH], unsigned flags, int *votes)
-{
-    const int lane = (int)threadIdx.x % WARP_SIZE, warp = (int)threadIdx.x / WARP_SIZE;
-    for (int e = 0; e < EACH; e++) {
-        const unsigned vote = __ballot_sync(0xffffffffu, (int)(flags >> e & 1u));
-        rank[e] = __popc(vote & ((1u << lane) - 1u));
-        if (lane == 0)
-            votes[e * WARPS + warp] = __popc(vote);
-    }
-    __syncthreads();
-    if (warp == 0)
-        add_votes(votes);
-    __syncthreads();
-    for (int e = 0; e < EACH; e++)
-        rank[e] += votes[e * WARPS + warp];
-    const int total = votes[VOTES];
-    __syncthreads();
-    return total;
-}
-
-/* The flags of what is kept; ties go to the lower index. */
-static __device__ unsigned keep_flags(const int m[EACH], topk_choice choice, int *votes)
-{
-    int rank[EACH];
-    unsigned ties = 0, kept = 0;
-    for (int e = 0; e < EACH; e++)
-        ties |= (unsigned)(m[e] == choice.above) << e;
-    (void)rank_flags(rank, ties, votes);
-    for (int e = 0; e < EACH; e++) {
-        const bool tie = (ties >> e & 1u) && rank[e] < choice.ties;
-        kept |= (unsigned)(tie || m[e] > choice.above) << e;
-    }
-    return kept;
-}
 
 /* ---- their codes ---- */
 
@@ -228,35 +121,26 @@ static __device__ void write_scale(const topk_room *room, const topk_scale *scal
 static __global__ void __launch_bounds__(THREADS)
     topk_select_kernel(codec_input in, topk_room room)
 {
-    __shared__ topk_scratch scratch;
+    __shared__ keep_scratch scratch;
     __shared__ float kept_values[TILE];
     __shared__ uint16_t kept_where[TILE];
     __shared__ topk_scale scale;
     const size_t first = (size_t)blockIdx.x * TILE,
-                 out = blockIdx.x * (size_t)room.budget;
-    const bool is_last = blockIdx.x + 1 == room.n_tiles;
+                 out = keep_start(&room.plan, blockIdx.x);
     float a[EACH];
-    int m[EACH], rank[EACH], top = 0;
-    for (int e = 0; e < EACH; e++) {
-        const size_t i = first + (size_t)e * THREADS + threadIdx.x;
-        a[e] = i < in.count ? input_value(&in, i) : 0.0f;
-        m[e] = magnitude_bits(a[e]);
-        top = max(top, m[e]);
-    }
-    top = block_max<THREADS>(top, scratch.votes);
+    int m[EACH], rank[EACH];
+    const int top = load_tile(a, m, &in, &scratch);
     if (threadIdx.x == 0)
         check_bits(room.first_bad, first, top);
-    const int k = (int)(is_last ? room.last_budget : room.budget);
-    const topk_choice choice = choose(m, top, k, &scratch);
-    const unsigned kept = keep_flags(m, choice, scratch.votes);
+    const unsigned kept = keep_tile(m, top, &room.plan, &scratch);
     const int n_kept = rank_flags(rank, kept, scratch.votes);
     for (int e = 0; e < EACH; e++)
         if (kept >> e & 1u) {
             kept_values[rank[e]] = __int_as_float(m[e]);
             kept_where[rank[e]] = (uint16_t)(e * THREADS + (int)threadIdx.x);
         }
-    if (threadIdx.x == 0) /* the largest value is always kept */
-        scale.half[0] = half_above(__int_as_float(top) / 127.0f);
+    if (threadIdx.x == 0) /* where anything is kept, the largest value is */
+        scale.half[0] = n_kept ? half_above(__int_as_float(top) / 127.0f) : 0u;
     __syncthreads();
     if (room.bits == 2)
         find_means(&scale, kept_values, n_kept);
@@ -279,10 +163,11 @@ static __global__ void __launch_bounds__(THREADS)
 static __global__ void __launch_bounds__(THREADS) topk_place_kernel(topk_room room)
 {
     const unsigned t = blockIdx.x * THREADS + threadIdx.x;
-    if (t >= room.n_tiles)
+    if (t >= room.plan.n_tiles)
         return;
-    const uint16_t *where = room.where + t * (size_t)room.budget;
-    const uint8_t *codes = room.codes + t * (size_t)room.budget;
+    const size_t start = keep_start(&room.plan, t);
+    const uint16_t *where = room.where + start;
+    const uint8_t *codes = room.codes + start;
     const topk_place place = room.places[t];
     unsigned long long gap = place.passed, at = place.gap;
     for (unsigned j = 0, next = 0; j < room.tiles[t].n_kept; j++) {
@@ -309,26 +194,22 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- the host's side ---- */
 
-static pl_status make_room(codec_job *job, topk_room *room)
+/* `most`: values kept. */
+static pl_status make_room(codec_job *job, size_t most, topk_room *room)
 {
-    const size_t count = (size_t)job->stretch.count, rest = count % TILE;
+    const size_t count = (size_t)job->stretch.count, n = room->plan.n_tiles;
     uint8_t *at;
-    memset(room, 0, sizeof *room);
-    room->n_tiles = blocks_for(count, TILE);
-    room->budget = (unsigned)codec_budget(job->options, TILE);
-    room->last_budget =
-        (unsigned)codec_budget(job->options, rest ? rest : (size_t)TILE);
-    room->bits = job->stretch.variant;
-    room->first_bad = accel_of(job)->first_bad;
-    const size_t kept = (size_t)room->n_tiles * room->budget;
-    const size_t tiles = accel_lines(room->n_tiles * sizeof *room->tiles);
-    const size_t places = accel_lines(room->n_tiles * sizeof *room->places);
-    const size_t scales = accel_lines(4 * (size_t)room->n_tiles);
-    const size_t bytes = accel_lines(kept), gaps = accel_lines(kept + count / 255 + 1);
-    const size_t where = accel_lines(kept * sizeof *room->where);
-    PL_RETURN_IF(accel_scratch(
-        accel_of(job), tiles + places + scales + where + 3 * bytes + gaps, &at));
-    room->tiles = reinterpret_cast<topk_tile *>(at);
+    const size_t picks = accel_lines(n * sizeof(keep_pick));
+    const size_t tiles = accel_lines(n * sizeof *room->tiles);
+    const size_t places = accel_lines(n * sizeof *room->places);
+    const size_t scales = accel_lines(4 * n);
+    const size_t bytes = accel_lines(most), gaps = accel_lines(most + count / 255 + 1);
+    const size_t where = accel_lines(most * sizeof *room->where);
+    PL_RETURN_IF(
+        accel_scratch(accel_of(job),
+                      picks + tiles + places + scales + where + 3 * bytes + gaps, &at));
+    room->plan.picks = reinterpret_cast<const keep_pick *>(at);
+    room->tiles = reinterpret_cast<topk_tile *>(at += picks);
     room->places = reinterpret_cast<topk_place *>(at += tiles);
     room->scales = at += places;
     room->where = reinterpret_cast<uint16_t *>(at += scales);
@@ -336,7 +217,20 @@ static pl_status make_room(codec_job *job, topk_room *room)
     room->placed = at += bytes;
     room->packed = at += bytes;
     room->gaps = at + bytes;
+    room->bits = job->stretch.variant;
+    room->first_bad = accel_of(job)->first_bad;
     return PL_OK;
+}
+
+/* Picks go over; without any the selector is the exact one. */
+static pl_status send_picks(codec_job *job, const keep_pick *picks, topk_room *room)
+{
+    void *there = const_cast<keep_pick *>(room->plan.picks);
+    if (!picks)
+        room->plan.picks = NULL;
+    return picks ? pl_accel_upload(accel_of(job), there, picks,
+                                   room->plan.n_tiles * sizeof *picks)
+                 : PL_OK;
 }
 
 /* As put_gaps of outer/codec_topk.c, without writing any. Returns the bytes. */
@@ -366,14 +260,14 @@ static pl_status place_tiles(codec_job *job, const topk_room *room, size_t *n_ke
     pl_status status = PL_OK;
     pl_accel *accel = accel_of(job);
     void *tiles = NULL, *places = NULL;
-    const size_t bytes = room->n_tiles * sizeof(topk_tile);
-    const size_t place_bytes = room->n_tiles * sizeof(topk_place);
+    const size_t bytes = room->plan.n_tiles * sizeof(topk_tile);
+    const size_t place_bytes = room->plan.n_tiles * sizeof(topk_place);
     PL_TRY(pl_try_alloc(bytes, "tiles of an update", &tiles));
     PL_TRY(pl_try_alloc(place_bytes, "tiles of an update", &places));
     PL_TRY(pl_accel_download(accel, tiles, room->tiles, bytes));
     *n_gaps =
         find_places(static_cast<const topk_tile *>(tiles), (size_t)job->stretch.count,
-                    static_cast<topk_place *>(places), room->n_tiles, n_kept);
+                    static_cast<topk_place *>(places), room->plan.n_tiles, n_kept);
     PL_TRY(pl_accel_upload(accel, room->places, places, place_bytes));
 done:
     pl_free_aligned(tiles);
@@ -381,26 +275,42 @@ done:
     return status;
 }
 
+/* The sections on the device. */
+static pl_status fill_room(codec_job *job, const topk_room *room, size_t *n_kept,
+                           size_t *n_gaps)
+{
+    pl_accel *accel = accel_of(job);
+    const unsigned n_tiles = room->plan.n_tiles;
+    PL_RETURN_IF(accel_flag_clear(accel));
+    PL_LAUNCH(topk_select_kernel, n_tiles, THREADS, 0, accel->stream, input_of(job),
+              *room);
+    PL_RETURN_IF(check_finite(job));
+    PL_RETURN_IF(place_tiles(job, room, n_kept, n_gaps));
+    PL_LAUNCH(topk_place_kernel, blocks_for(n_tiles, THREADS), THREADS, 0,
+              accel->stream, *room);
+    if (room->bits == 2 && *n_kept > 0)
+        PL_LAUNCH(topk_pack_kernel, blocks_for(*n_kept, 4 * THREADS), THREADS, 0,
+                  accel->stream, room->packed, room->placed, *n_kept);
+    return pl_accel_sync(accel);
+}
+
 pl_status topk_encode_cuda(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
-    pl_accel *accel = accel_of(job);
     uint64_t raw[SECTIONS_MAX];
-    size_t n_kept = 0, n_gaps = 0;
+    size_t most = 0, n_kept = 0, n_gaps = 0;
     topk_room room;
+    keep_pick *picks = NULL;
+    pl_status status = PL_OK;
+    memset(&room, 0, sizeof room);
     s->variant = job->options->value_bits;
-    PL_RETURN_IF(make_room(job, &room));
-    PL_RETURN_IF(accel_flag_clear(accel));
-    PL_LAUNCH(topk_select_kernel, room.n_tiles, THREADS, 0, accel->stream,
-              input_of(job), room);
-    PL_RETURN_IF(check_finite(job));
-    PL_RETURN_IF(place_tiles(job, &room, &n_kept, &n_gaps));
-    PL_LAUNCH(topk_place_kernel, blocks_for(room.n_tiles, THREADS), THREADS, 0,
-              accel->stream, room);
-    if (room.bits == 2 && n_kept > 0)
-        PL_LAUNCH(topk_pack_kernel, blocks_for(n_kept, 4 * THREADS), THREADS, 0,
-                  accel->stream, room.packed, room.placed, n_kept);
-    PL_RETURN_IF(pl_accel_sync(accel));
+    PL_TRY(keep_plan_make(job, &room.plan, &picks, &most));
+    PL_TRY(make_room(job, most, &room));
+    PL_TRY(send_picks(job, picks, &room));
+    PL_TRY(fill_room(job, &room, &n_kept, &n_gaps));
+done:
+    pl_free_aligned(picks);
+    PL_RETURN_IF(status);
     s->kept = n_kept;
     const int n = codec_raw_bytes(s, 1, raw);
     raw[1] = n_gaps;

@@ -24,7 +24,7 @@ struct meeting {
     bool is_nesterov;
     float *params, *velocity;
     const float *own, *mate; /* offers, or updates; alone: own twice */
-    const float *mate_params;
+    const float *mate_params, *own_view;
     size_t n;
 };
 
@@ -68,6 +68,30 @@ static __global__ void __launch_bounds__(THREADS) meet_two_kernel(meeting m)
         nesterov(&m, &x, &v, update + m.pull * (x - between));
     } else {
         v = (m.alpha * v - m.beta * update) + m.gamma * (between - x);
+        x += v;
+    }
+    m.params[i] = x;
+    m.velocity[i] = v;
+}
+
+/* What one adds its mate takes away, bit for bit. */
+static __device__ float half_way(float a, float b)
+{
+    return 0.5f * (b - a);
+}
+
+static __global__ void __launch_bounds__(THREADS) meet_views_kernel(meeting m)
+{
+    const size_t i = value_index();
+    if (i >= m.n)
+        return;
+    float x = m.params[i], v = m.velocity[i];
+    const float update = mean_of(m.own[i], m.mate[i]);
+    const float own = m.own_view[i], other = m.mate_params[i];
+    if (m.is_nesterov) {
+        nesterov(&m, &x, &v, update + m.pull * half_way(other, own));
+    } else {
+        v = (m.alpha * v - m.beta * update) + m.gamma * half_way(own, other);
         x += v;
     }
     m.params[i] = x;
@@ -131,6 +155,23 @@ pl_status pl_accel_meet_two(pl_accel *accel, const pl_gossip_step *step, float *
     m.mate_params = mate_params;
     if (n > 0 && mate_params)
         PL_LAUNCH(meet_two_kernel, grid, THREADS, 0, accel->stream, m);
+    else if (n > 0)
+        PL_LAUNCH(meet_nobody_kernel, grid, THREADS, 0, accel->stream, m);
+    return started("a meeting");
+}
+
+pl_status pl_accel_meet_views(pl_accel *accel, const pl_gossip_step *step,
+                              float *params, float *velocity, const pl_gossip_view *own,
+                              const pl_gossip_view *mate, size_t n)
+{
+    const unsigned grid = blocks_for(n, THREADS);
+    PL_RETURN_IF(pl_gossip_check_views(own, mate));
+    meeting m =
+        meeting_of(step, params, velocity, own->update, mate ? mate->update : NULL, n);
+    m.own_view = own->params;
+    m.mate_params = mate ? mate->params : NULL;
+    if (n > 0 && mate)
+        PL_LAUNCH(meet_views_kernel, grid, THREADS, 0, accel->stream, m);
     else if (n > 0)
         PL_LAUNCH(meet_nobody_kernel, grid, THREADS, 0, accel->stream, m);
     return started("a meeting");

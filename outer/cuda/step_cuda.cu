@@ -18,6 +18,7 @@ enum { LANES = 8, SUMS = 3, ROW = PL_OUTER_BLOCK + LANES };
 struct step_vectors {
     float *params, *momentum, *carry;
     size_t n;
+    const float *mean; /* or NULL: it is that of the views */
     const pl_update_view *views;
     int n_views;
 };
@@ -35,8 +36,10 @@ static __device__ float view_value(const pl_update_view *view, size_t i)
 /* Values first + e * THREADS of the mean; zero behind the end. */
 static __device__ void make_mean(float mean[EACH], const step_vectors *v, size_t first)
 {
-    for (int e = 0; e < EACH; e++)
-        mean[e] = 0.0f;
+    for (int e = 0; e < EACH; e++) {
+        const size_t i = first + (size_t)e * THREADS;
+        mean[e] = v->mean && i < v->n ? v->mean[i] : 0.0f;
+    }
     for (int u = 0; u < v->n_views; u++) {
         const pl_update_view view = v->views[u];
         for (int e = 0; e < EACH; e++) {
@@ -262,23 +265,23 @@ static step_vectors vectors_of(const pl_outer_step *step, const pl_outer_state *
     return v;
 }
 
-pl_status pl_accel_merge(pl_accel *accel, const pl_outer_step *step,
-                         pl_outer_state *state, size_t n, const pl_update_list *updates,
-                         pl_outer_report *report)
+/* Of the list's views, or of a mean that is there. */
+static pl_status take_step(pl_accel *accel, const pl_outer_step *step,
+                           pl_outer_state *state, const float *mean, size_t n,
+                           const pl_update_list *updates, pl_outer_report *report)
 {
     step_scratch s;
     step_sums total = {};
     double gap = 1.0;
     memset(report, 0, sizeof *report);
     PL_RETURN_IF(step_check(step, state));
-    if (updates->n_views < 1)
-        return pl_fail(PL_ERR_ARG, "a mean of no updates");
     if (n == 0) { /* no block to launch */
         step_note(step, state, &total, step_gap(step, state, 0.0), report);
         return PL_OK;
     }
     PL_RETURN_IF(make_room(accel, n, updates, &s));
-    const step_vectors v = vectors_of(step, state, n, &s, updates->n_views);
+    step_vectors v = vectors_of(step, state, n, &s, updates->n_views);
+    v.mean = mean;
     PL_RETURN_IF(find_gap(accel, step, state, &v, &s, &gap));
     const step_coefficients c = step_coefficients_of(step, state, gap);
     const int n_rows = step_depends_on_gap(step) ? SUMS : SUMS - 1;
@@ -287,4 +290,47 @@ pl_status pl_accel_merge(pl_accel *accel, const pl_outer_step *step,
     PL_RETURN_IF(read_sums(accel, &s, &total));
     step_note(step, state, &total, gap, report);
     return PL_OK;
+}
+
+pl_status pl_accel_merge(pl_accel *accel, const pl_outer_step *step,
+                         pl_outer_state *state, size_t n, const pl_update_list *updates,
+                         pl_outer_report *report)
+{
+    memset(report, 0, sizeof *report);
+    PL_RETURN_IF(step_check(step, state));
+    if (updates->n_views < 1)
+        return pl_fail(PL_ERR_ARG, "a mean of no updates");
+    return take_step(accel, step, state, NULL, n, updates, report);
+}
+
+pl_status pl_accel_apply(pl_accel *accel, const pl_outer_step *step,
+                         pl_outer_state *state, const float *mean, size_t n,
+                         pl_outer_report *report)
+{
+    const pl_update_list none = {NULL, 0};
+    return take_step(accel, step, state, mean, n, &none, report);
+}
+
+/* ---- what a mean is corrected by ---- */
+
+static __global__ void __launch_bounds__(THREADS)
+    correct_kernel(float *mean, const float *params, const float *origin, float factor,
+                   size_t n)
+{
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    float d = mean[i];
+    if (origin)
+        d += params[i] - origin[i];
+    mean[i] = factor == 1.0f ? d : d * factor;
+}
+
+pl_status pl_accel_correct(pl_accel *accel, float *mean, const float *params,
+                           const float *origin, float factor, size_t n)
+{
+    if (n > 0 && (origin || factor != 1.0f))
+        PL_LAUNCH(correct_kernel, blocks_for(n, THREADS), THREADS, 0, accel->stream,
+                  mean, params, origin, factor, n);
+    return device_check(cudaGetLastError(), "correcting a mean");
 }

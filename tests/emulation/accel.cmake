@@ -1,17 +1,32 @@
 # Steps and codecs on a GPU (outer/cuda), emulated; and the same tests on a real one
 # where nvcc compiled them (label gpu: without a device they say so and pass).
-set(accel_sources ${PL_ACCEL_SOURCES} ${CMAKE_SOURCE_DIR}/modules/cuda/device.cu
+set(device_sources ${CMAKE_SOURCE_DIR}/modules/cuda/device.cu
   ${CMAKE_SOURCE_DIR}/modules/cuda/transit.cu)
-set_source_files_properties(${accel_sources} PROPERTIES LANGUAGE CXX)
-add_library(pl_accel_emulated OBJECT ${accel_sources})
-target_link_libraries(pl_accel_emulated PUBLIC pl_emulation)
-target_compile_options(pl_accel_emulated PRIVATE ${PL_EMULATED_OPTIONS})
-set_target_properties(pl_accel_emulated PROPERTIES PL_EMULATED ON)
+set_source_files_properties(${PL_ACCEL_SOURCES} ${device_sources} PROPERTIES LANGUAGE CXX)
+add_library(pl_accel_emulated OBJECT ${PL_ACCEL_SOURCES})
+add_library(pl_device_emulated OBJECT ${device_sources})
+foreach(part pl_accel_emulated pl_device_emulated)
+  target_link_libraries(${part} PUBLIC pl_emulation)
+  target_compile_options(${part} PRIVATE ${PL_EMULATED_OPTIONS})
+  set_target_properties(${part} PROPERTIES PL_EMULATED ON)
+endforeach()
 
-foreach(name accel_step accel_codec)
+# The program with an emulated device, for whole jobs (tests/accel_job.sh). Libraries are
+# linked as files: what they would bring along is what nvcc compiled.
+foreach(folder serve eval workers outer router store corpus modules)
+  list(APPEND accel_folders $<TARGET_FILE:pl_${folder}>)
+endforeach()
+add_executable(pathloom_emulated $<TARGET_OBJECTS:pl_cli>)
+target_link_libraries(pathloom_emulated pl_accel_emulated pl_accel_arith pl_cuda_emulated
+  pl_cuda_door ${accel_folders} pl_base ${PL_MODULES_LIBS} ${PL_ENGINE_LIBS}
+  ${ROCKSDB_LIBRARY} PkgConfig::ARCHIVE PkgConfig::SENTENCEPIECE PkgConfig::MICROHTTPD)
+add_dependencies(pathloom_emulated pl_serve pl_eval pl_workers)
+
+foreach(name accel_step accel_codec accel_arith)
   set(source ${CMAKE_SOURCE_DIR}/tests/${name}.c)
   add_executable(test_${name} ${source})
-  target_link_libraries(test_${name} pl_accel_emulated $<TARGET_FILE:pl_outer>
+  target_link_libraries(test_${name} pl_accel_emulated pl_accel_arith pl_device_emulated
+    $<TARGET_FILE:pl_outer>
     $<TARGET_FILE:pl_modules> pl_base ${PL_MODULES_LIBS} ${CMOCKA_LIBRARY})
   add_dependencies(test_${name} pl_outer)
   add_test(NAME test_${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

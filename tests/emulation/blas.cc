@@ -4,6 +4,7 @@
  * found for are findings. */
 #include "tests/emulation/toolkit/cublasLt.h"
 #include "tests/emulation/machine.h"
+#include "tests/emulation/toolkit/cuda_fp8.h"
 #include <vector>
 
 struct emulated_blas {
@@ -11,6 +12,7 @@ struct emulated_blas {
 };
 struct emulated_matmul_desc {
     cublasOperation_t trans[2];
+    const float *scales[2]; /* device memory; NULL: 1 */
 };
 struct emulated_layout {
     cudaDataType type;
@@ -31,6 +33,7 @@ struct operand {
 
 struct product {
     cublasOperation_t trans[2];
+    const float *scales[2];
     float alpha, beta;
     operand a, b, c, d;
     cublasLtMatmulAlgo_t algo;
@@ -39,7 +42,7 @@ struct product {
 
 size_t element_bytes(cudaDataType type)
 {
-    return type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 1;
 }
 
 float element(const operand *x, uint64_t row, uint64_t column)
@@ -47,6 +50,8 @@ float element(const operand *x, uint64_t row, uint64_t column)
     const size_t i = (size_t)row + (size_t)column * (size_t)x->layout.stride;
     if (x->layout.type == CUDA_R_32F)
         return static_cast<const float *>(x->at)[i];
+    if (x->layout.type == CUDA_R_8F_E4M3)
+        return emulated_e4m3_to_float(static_cast<const uint8_t *>(x->at)[i]);
     return pl_bf16_to_float(static_cast<const uint16_t *>(x->at)[i]);
 }
 
@@ -94,12 +99,15 @@ void multiply(const product *p)
     const std::vector<float> a = rows_of(&p->a, p->trans[0] == CUBLAS_OP_T);
     const std::vector<float> b = rows_of(&p->b, p->trans[1] == CUBLAS_OP_N);
     const uint64_t M = p->d.layout.rows, N = p->d.layout.columns, K = a.size() / M;
+    float alpha = p->alpha;
+    for (const float *scale : p->scales)
+        alpha *= scale ? *scale : 1.0f;
     for (uint64_t n = 0; n < N; n++)
         for (uint64_t m = 0; m < M; m++) {
             float sum = 0.0f;
             for (uint64_t k = 0; k < K; k++)
                 sum += a[m * K + k] * b[n * K + k];
-            sum *= p->alpha;
+            sum *= alpha;
             if (p->beta != 0.0f)
                 sum += p->beta * element(&p->c, m, n);
             store(&p->d, m, n, sum);
@@ -115,6 +123,9 @@ void run_product(const product *p)
                      operand_fits("D", &p->d, alignment[3]);
     if (!fit)
         return;
+    for (const float *scale : p->scales)
+        if (scale && !memory_host_check("cublasLtMatmul's scale", scale, sizeof *scale))
+            return;
     memory_open();
     multiply(p);
     memory_close();
@@ -149,6 +160,16 @@ bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
     return k == k2 && m == l[3]->rows && n == l[3]->columns && m == l[2]->rows &&
            n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type;
 }
+
+/* What the documentation asks of e4m3 operands on compute capability 8.9 and 9.0: the
+ * first one transposed, the second not; extents in memory in multiples of 16. */
+bool small_fits(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
+{
+    return l[0]->type != CUDA_R_8F_E4M3 ||
+           (desc->trans[0] == CUBLAS_OP_T && desc->trans[1] == CUBLAS_OP_N &&
+            l[0]->rows % 16 == 0 && l[0]->columns % 16 == 0 &&
+            l[3]->type == CUDA_R_16BF);
+}
 } // namespace
 
 size_t cublasLtGetVersion(void)
@@ -176,7 +197,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t,
                                         cudaDataType_t)
 {
-    *desc = new emulated_matmul_desc{{CUBLAS_OP_N, CUBLAS_OP_N}};
+    *desc = new emulated_matmul_desc{{CUBLAS_OP_N, CUBLAS_OP_N}, {NULL, NULL}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -190,9 +211,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes)
 {
-    if (bytes != sizeof(cublasOperation_t))
+    const bool second = attribute == CUBLASLT_MATMUL_DESC_TRANSB ||
+                        attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
+    const bool trans = attribute <= CUBLASLT_MATMUL_DESC_TRANSB;
+    if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM)
+        return bytes == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    if (bytes != (trans ? sizeof desc->trans[0] : sizeof desc->scales[0]))
         return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&desc->trans[attribute == CUBLASLT_MATMUL_DESC_TRANSB], value, bytes);
+    memcpy(trans ? (void *)&desc->trans[second] : (void *)&desc->scales[second], value,
+           bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -251,6 +278,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
     *found = 0;
     if (wanted < 1 || !extents_fit(desc, layouts))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!small_fits(desc, layouts))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     for (int i = 0; i < 4; i++)
         results[0].algo.alignment[i] = preference->alignment[i];
@@ -271,6 +300,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
 {
     const emulated_layout *const layouts[4] = {a_layout, b_layout, c_layout, d_layout};
     product p = {{desc->trans[0], desc->trans[1]},
+                 {desc->scales[0], desc->scales[1]},
                  *static_cast<const float *>(alpha),
                  *static_cast<const float *>(beta),
                  {a, *a_layout},

@@ -21,6 +21,7 @@
  *   - a barrier or warp operation that only some threads reach
  *   - launches that a device would refuse
  *   - what must not happen while a stream is captured
+ *   - work for a stream of another device than the calling thread's
  *   - host code that touches device memory (it faults)
  *
  * A finding ends the kernel and is the device's sticky error, as on a device:
@@ -54,8 +55,12 @@ void emulation_set_order(emulation_order order, uint64_t seed);
  * clears the device's error. Borrowed until the next call. */
 const char *emulation_take_finding(void);
 
+/* The device fails from now on, until the finding is taken. */
+void emulation_fail(const char *why);
+
 /* Names of the kernels launched so far in this process, sorted, without template
- * arguments; i < emulation_n_kernels(). */
+ * arguments; i < emulation_n_kernels(). Where the environment has EMULATION_REPORT they
+ * are added to that file when the process ends. */
 size_t emulation_n_kernels(void);
 const char *emulation_kernel(size_t i);
 

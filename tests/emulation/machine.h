@@ -30,7 +30,8 @@ void runtime_finish(void); /* all streams to their end */
 
 /* ---- memory.cc ---- */
 
-/* The thread that runs, as memory sees it. Phases count barriers and blocks over the
+/* The thread that runs, as memory sees it; of each of the host's threads, which run
+ * kernels in turns. Phases count barriers and blocks over the
  * whole process, so that an older number is an older time. */
 struct memory_observer {
     bool active;
@@ -39,7 +40,7 @@ struct memory_observer {
     const uint8_t *stack, *stack_end;
     const uint8_t *arguments, *arguments_end;
 };
-extern memory_observer memory_now;
+extern __thread memory_observer memory_now;
 
 void memory_begin_launch(size_t shared);
 void memory_end_launch(void);

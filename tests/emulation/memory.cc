@@ -24,7 +24,7 @@
 #include <sys/mman.h>
 #include <vector>
 
-memory_observer memory_now;
+__thread memory_observer memory_now;
 
 namespace
 {
@@ -60,7 +60,8 @@ struct region {
     shadow *marks;
 };
 region dynamic_part, static_part;
-uint8_t *image, *image_end; /* the program and its constants */
+uint8_t *image, *image_end;   /* the program and its constants */
+__thread uint8_t *own_static; /* static_part's start in this thread */
 
 void *reserve(size_t bytes, int rights)
 {
@@ -83,7 +84,7 @@ int note_program(dl_phdr_info *info, size_t, void *)
                 std::max(high, (uintptr_t)(info->dlpi_addr + p->p_vaddr + p->p_memsz));
         }
         if (p->p_type == PT_TLS) {
-            static_part.start = (uint8_t *)info->dlpi_tls_data;
+            own_static = (uint8_t *)info->dlpi_tls_data;
             static_part.bytes = p->p_memsz;
         }
     }
@@ -278,6 +279,9 @@ void memory_check(const void *address, size_t bytes, memory_access access)
 void memory_begin_launch(size_t shared)
 {
     set_up();
+    if (!own_static)
+        dl_iterate_phdr(note_program, NULL);
+    static_part.start = own_static;
     dynamic_part.bytes = shared;
     memory_open();
 }

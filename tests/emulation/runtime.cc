@@ -1,20 +1,26 @@
-/* The CUDA runtime on the host: one device, and streams that do nothing before somebody
- * waits for them. So what a device would do late happens as late as it may: a copy from
- * page-locked memory reads it when the stream gets there, and who overwrites it before,
- * or reads a result before it waited, sees what a device might show. From other memory
- * the bytes are taken at the call, to other memory they are there when it returns, as
- * the runtime's documentation has it.
+/* The CUDA runtime on the host: a device (or as many as EMULATION_DEVICES says, which
+ * share one memory), and streams that do nothing before somebody waits for them. So
+ * what a device would do late happens as late as it may: a copy from page-locked memory
+ * reads it when the stream gets there, and who overwrites it before, or reads a result
+ * before it waited, sees what a device might show. From other memory the bytes are
+ * taken at the call, to other memory they are there when it returns, as the runtime's
+ * documentation has it.
  *
  * Between cudaStreamBeginCapture and cudaStreamEndCapture all is noted only, and done
- * by each cudaGraphLaunch. What must not happen meanwhile spoils the capture. */
+ * by each cudaGraphLaunch. What must not happen meanwhile spoils the capture.
+ *
+ * Several threads may call: one at a time has its turn. Each has its own last error and
+ * its own current device, as with the real runtime. */
 #include "tests/emulation/machine.h"
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <set>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 struct emulated_graph {
@@ -22,7 +28,10 @@ struct emulated_graph {
 };
 struct emulated_stream {
     emulated_graph *capture;
-    bool spoilt;   /* the capture */
+    bool spoilt; /* the capture */
+    bool global; /* what other threads do spoils it too */
+    std::thread::id capturer;
+    int device;
     bool blocking; /* in turns with the default stream */
     std::deque<std::function<void()>> pending;
     uint64_t issued, done; /* steps so far */
@@ -34,7 +43,11 @@ struct emulated_event {
 
 namespace
 {
-cudaError_t last_error;
+std::recursive_mutex turn;
+#define TAKE_TURN std::lock_guard<std::recursive_mutex> mine(turn)
+
+thread_local cudaError_t last_error;
+thread_local int current_device;
 emulated_stream default_stream;
 std::set<emulated_stream *> streams = {&default_stream};
 std::map<const void *, int> shared_limits;
@@ -90,7 +103,8 @@ bool spoils_capture(void)
 {
     bool found = false;
     for (emulated_stream *stream : streams)
-        if (stream->capture)
+        if (stream->capture &&
+            (stream->global || stream->capturer == std::this_thread::get_id()))
             found = stream->spoilt = true;
     return found;
 }
@@ -130,9 +144,16 @@ bool direction_fits(const void *to, const void *from, cudaMemcpyKind kind)
 
 cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step)
 {
+    TAKE_TURN;
     if (machine_has_finding())
         return note(cudaErrorLaunchFailure);
     emulated_stream *s = stream_of(stream);
+    if (s != &default_stream && s->device != current_device) {
+        machine_find(false,
+                     "work for a stream of device %d by a thread whose device is %d",
+                     s->device, current_device);
+        return note(cudaErrorInvalidValue);
+    }
     if (s->capture) {
         s->capture->steps.push_back(step);
         return cudaSuccess;
@@ -145,28 +166,38 @@ cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &s
 
 void runtime_finish(void)
 {
+    TAKE_TURN;
     drain_all();
 }
 
 /* ---- device ---- */
 
+static int n_devices(void)
+{
+    const char *wanted = getenv("EMULATION_DEVICES");
+    return wanted ? atoi(wanted) : 1;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
-    return cudaSuccess;
+    *count = n_devices();
+    return *count > 0 ? cudaSuccess : note(cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? cudaSuccess : note(cudaErrorInvalidDevice);
+    if (device < 0 || device >= n_devices())
+        return note(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
+    *device = current_device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    if (device != 0)
+    if (device < 0 || device >= n_devices())
         return note(cudaErrorInvalidDevice);
     memset((void *)properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated");
@@ -200,12 +231,14 @@ cudaError_t cudaDriverGetVersion(int *version)
 }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
+    TAKE_TURN;
     *free_bytes = memory_free_bytes();
     *total_bytes = memory_total_bytes();
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize(void)
 {
+    TAKE_TURN;
     if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
     drain_all();
@@ -216,6 +249,7 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaPeekAtLastError(void)
 {
+    TAKE_TURN;
     return machine_has_finding() ? cudaErrorLaunchFailure : last_error;
 }
 cudaError_t cudaGetLastError(void)
@@ -257,6 +291,7 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+    TAKE_TURN;
     *memory = NULL;
     if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
@@ -265,6 +300,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 }
 cudaError_t cudaFree(void *memory)
 {
+    TAKE_TURN;
     if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
     drain_all();
@@ -272,6 +308,7 @@ cudaError_t cudaFree(void *memory)
 }
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
+    TAKE_TURN;
     (void)flags;
     *memory = malloc(bytes ? bytes : 1);
     if (!*memory)
@@ -285,6 +322,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 }
 cudaError_t cudaFreeHost(void *memory)
 {
+    TAKE_TURN;
     drain_all();
     page_locked.erase(static_cast<const uint8_t *>(memory));
     free(memory);
@@ -293,6 +331,7 @@ cudaError_t cudaFreeHost(void *memory)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
+    TAKE_TURN;
     if (!direction_fits(to, from, kind)) {
         machine_find(false, "a copy of %zu bytes from %p to %p has the wrong direction",
                      bytes, from, to);
@@ -315,11 +354,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
+    TAKE_TURN;
     const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, NULL);
     return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
 }
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
+    TAKE_TURN;
     return runtime_in_order(stream, [=] {
         if (memory_host_check("cudaMemset", memory, bytes))
             memory_set(memory, value, bytes);
@@ -334,8 +375,10 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
+    TAKE_TURN;
     *stream = new emulated_stream();
     (*stream)->blocking = !(flags & cudaStreamNonBlocking);
+    (*stream)->device = current_device;
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -345,6 +388,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream)
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    TAKE_TURN;
     drain(stream, stream->issued);
     streams.erase(stream);
     delete stream;
@@ -352,6 +396,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    TAKE_TURN;
     if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
     drain(stream_of(stream), stream_of(stream)->issued);
@@ -359,6 +404,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
+    TAKE_TURN;
     const emulated_event until = *event;
     return runtime_in_order(stream, [=] {
         if (until.stream && streams.count(until.stream))
@@ -377,16 +423,19 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    TAKE_TURN;
     delete event;
     return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    TAKE_TURN;
     *event = emulated_event{stream_of(stream), stream_of(stream)->issued};
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    TAKE_TURN;
     if (spoils_capture())
         return note(cudaErrorStreamCaptureUnsupported);
     if (event->stream && streams.count(event->stream))
@@ -406,16 +455,20 @@ void emulation_refuse_captures(bool refuse)
     captures_refused = refuse;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
+    TAKE_TURN;
     if (!stream || stream->capture || captures_refused)
         return note(cudaErrorStreamCaptureUnsupported);
     stream->capture = new emulated_graph();
     stream->spoilt = false;
+    stream->global = mode == cudaStreamCaptureModeGlobal;
+    stream->capturer = std::this_thread::get_id();
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
+    TAKE_TURN;
     *graph = stream ? stream->capture : NULL;
     if (!*graph)
         return note(cudaErrorInvalidValue);
@@ -429,22 +482,26 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long)
 {
+    TAKE_TURN;
     *exec = new emulated_graph(*graph);
     return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
+    TAKE_TURN;
     for (const std::function<void()> &step : exec->steps)
         (void)runtime_in_order(stream, step);
     return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
+    TAKE_TURN;
     delete graph;
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
+    TAKE_TURN;
     delete exec;
     return cudaSuccess;
 }
@@ -454,6 +511,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 cudaError_t emulated_set_attribute(const void *function, cudaFuncAttribute attribute,
                                    int value)
 {
+    TAKE_TURN;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
         return cudaSuccess;
     if (value < 0 || value > SHARED_BYTES_MAX)
@@ -489,6 +547,7 @@ static bool launch_fits(const emulated_call *call, dim3 grid, dim3 block, size_t
 void emulated_launch_call(const emulated_call *call, dim3 grid, dim3 block,
                           size_t shared, cudaStream_t stream)
 {
+    TAKE_TURN;
     if (machine_has_finding() || !launch_fits(call, grid, block, shared)) {
         (void)note(cudaErrorLaunchFailure);
         return;

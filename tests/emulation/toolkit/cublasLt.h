@@ -1,5 +1,5 @@
-/* Stands in for NVIDIA's header of this name: matrix products, column-major, of bf16 or
- * fp32 operands with fp32 sums, no epilogues. */
+/* Stands in for NVIDIA's header of this name: matrix products, column-major, of bf16,
+ * fp32 or, scaled, e4m3 operands with fp32 sums, no epilogues. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #include "tests/emulation/toolkit/cuda_runtime.h"
@@ -10,13 +10,16 @@ typedef enum {
     CUBLAS_STATUS_EXECUTION_FAILED = 13,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
-typedef enum { CUDA_R_32F = 0, CUDA_R_16BF = 14 } cudaDataType_t;
+typedef enum { CUDA_R_32F = 0, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28 } cudaDataType_t;
 typedef cudaDataType_t cudaDataType;
 typedef enum { CUBLAS_COMPUTE_32F = 68 } cublasComputeType_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
-    CUBLASLT_MATMUL_DESC_TRANSB = 4
+    CUBLASLT_MATMUL_DESC_TRANSB = 4,
+    CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
+    CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25
 } cublasLtMatmulDescAttributes_t;
 typedef enum {
     CUBLASLT_REDUCTION_SCHEME_NONE = 0,

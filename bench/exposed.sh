@@ -1,0 +1,87 @@
+#!/bin/sh
+# What communication costs a worker, without the beginning and the end of a run.
+#
+#   sh bench/exposed.sh RATE FIRST LAST RUN [OPTION OF train ...]
+#
+# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit) and prints,
+# of the time of every worker between its task FIRST and its task LAST, the shares of
+# inner steps, of loading and saving, of waiting for data, and without a task. It looks
+# ten times a second, so a share is known to about 0.1 s in that time. The laptop's
+# defaults, held by those options: one path, two replicas, two workers, 50 steps a
+# phase, moments that stay with the worker. PATHLOOM names the binary.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+pathloom=${PATHLOOM:-$root/build/release/pathloom}
+
+# Lines: worker, tasks, and seconds on this clock, of inner steps, of what stands
+# around them, and of that waiting.
+look() { # run
+    "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' |
+        awk -v now="$(cut -d' ' -f1 /proc/uptime)" '
+            function of(key,  at) {
+                at = index($0, "\"" key "\":")
+                return at ? substr($0, at + length(key) + 3) + 0 : 0
+            }
+            /^"worker":.*"inner_seconds":/ {
+                split($0, quoted, "\"")
+                print quoted[4], of("tasks"), now, of("inner_seconds"),
+                    of("overhead_seconds"), of("waited_seconds")
+            }'
+}
+
+sum_up() { # first, last
+    awk -v first="$1" -v last="$2" '
+        $2 != seen[$1] {
+            if ($1 in seen && $2 >= first && !($1 in from)) from[$1] = $0
+            if ($2 <= last) to[$1] = $0
+            else beyond = 1
+            seen[$1] = $2
+        }
+        END {
+            for (name in from) {
+                split(from[name], a); split(to[name], b)
+                if (b[2] <= a[2]) continue
+                rounds += b[2] - a[2]; all += b[3] - a[3]; inner += b[4] - a[4]
+                around += b[5] - a[5]; waited += b[6] - a[6]
+            }
+            if (all <= 0 || !beyond) {
+                print "the run ended before any worker had done more than " last " tasks"
+                exit 1
+            }
+            printf "%d tasks of %.2f s: inner steps %.1f %%, loading and saving %.1f %%, ",
+                rounds, all / rounds, 100 * inner / all, 100 * (around - waited) / all
+            printf "waiting for data %.1f %%, without a task %.1f %%\n",
+                100 * waited / all, 100 * (all - inner - around) / all
+        }'
+}
+
+if [ "${1-}" = --inside ]; then
+    first=$2 last=$3 run=$4
+    shift 4
+    "$pathloom" train --out "$run" "$@" >"$run.out" 2>&1 &
+    job=$!
+    trap 'kill "$job"' INT TERM
+    while kill -0 "$job" 2>/dev/null; do
+        if grep -qs 'arm.added arm=mix' "$run/log/hub.log"; then
+            look "$run"
+        fi
+        sleep 0.1
+    done >"$run.looks"
+    wait "$job" || {
+        tail -n 5 "$run.out" >&2
+        exit 1
+    }
+    sum_up "$first" "$last" <"$run.looks"
+    exit
+fi
+
+[ $# -ge 4 ] || {
+    echo "usage: sh bench/exposed.sh RATE FIRST LAST RUN [OPTION OF train ...]" >&2
+    exit 64
+}
+rate=$1 first=$2 last=$3 run=$4
+shift 4
+exec sh "$root/bench/link.sh" "$rate" sh "$0" --inside "$first" "$last" "$run" \
+    --set topology.levels=1 --set topology.replicas=2 --set workers.count=2 \
+    --set train.tau=50 --set train.base_steps=50 --set train.state=local \
+    --set eval.baselines=none --set eval.sample_tokens=0 --set eval.max_tokens=20000 "$@"

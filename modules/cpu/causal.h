@@ -1,0 +1,165 @@
+/* What the two passes of attention share: blocks of a head, and how they are laid out.
+ *
+ * Scores are computed turned, S^T = K Q^T: lanes are queries. So maxima, sums and masks
+ * of a softmax are those of lanes, keys are read as they lie, and of queries alone a
+ * turned copy is needed. In the products that follow, P and dS are the operands that
+ * are read word by word, so that they need no order of their own:
+ *
+ *   S^T, dP^T [keys, queries]  a = keys, values          b = Q^T, dout^T   over D
+ *   out, dQ   [queries, D]     a = P^T, dS^T by columns  b = values, keys  over keys
+ *   dV, dK    [keys, D]        a = P^T, dS^T by rows     b = dout, Q       over queries
+ *
+ * In bf16 two neighbours along the summed axis make a word: sums over positions need
+ * pairs of rows beside the rows themselves, which in fp32 are the same.
+ */
+#ifndef PL_MODULES_CPU_CAUSAL_H
+#define PL_MODULES_CPU_CAUSAL_H
+#include "modules/cpu/ops_cpu.h"
+#include "modules/cpu/product.h"
+
+enum { QB = 64, KB = 64 }; /* queries and keys at a time */
+
+typedef struct shape {
+    pl_type type;
+    int B, T, H, G, D;
+    int Tp;     /* T padded to blocks */
+    int Dw, Dp; /* words of a row, and columns of floats or pairs, in whole vectors */
+    size_t stride; /* elements from a position to the next in qkv */
+    float scale;
+} shape;
+
+static inline shape make_shape(pl_type type, int B, int T, int H, int G, int D)
+{
+    return (shape){.type = type,
+                   .B = B,
+                   .T = T,
+                   .H = H,
+                   .G = G,
+                   .D = D,
+                   .Tp = (T + QB - 1) / QB * QB,
+                   .Dw = (words_of(D, type) + LANES - 1) / LANES * LANES,
+                   .Dp = (D + LANES - 1) / LANES * LANES,
+                   .stride = (size_t)(H + 2 * G) * (size_t)D,
+                   .scale = 1.0f / sqrtf((float)D)};
+}
+
+/* First element of position 0 of a head of qkv; k heads follow the H query heads. */
+static inline size_t head_at(const shape *s, int b, int head)
+{
+    return (size_t)b * (size_t)s->T * s->stride + (size_t)head * (size_t)s->D;
+}
+/* The same in out and dout [B,T,H*D]. */
+static inline size_t out_at(const shape *s, int b, int t, int h)
+{
+    return (((size_t)b * (size_t)s->T + (size_t)t) * (size_t)s->H + (size_t)h) *
+           (size_t)s->D;
+}
+static inline size_t out_stride(const shape *s)
+{
+    return (size_t)s->H * (size_t)s->D;
+}
+
+/* Bytes of `rows` rows of words, and of their pairs, which in fp32 are no others. */
+static inline size_t words_bytes(int rows, int words)
+{
+    return cpu_lines((size_t)rows * (size_t)words * WORD);
+}
+static inline size_t pairs_bytes(const shape *s, int rows)
+{
+    return s->type == PL_BF16 ? words_bytes(rows / 2, s->Dp) : 0;
+}
+
+/* Carves a part off the scratch. */
+static inline void *carve(char **at, size_t bytes)
+{
+    void *part = *at;
+    *at += bytes;
+    return part;
+}
+
+/* Rows i0 .. i0+n of a head, side by side; words and rows beyond are zero. */
+static inline void copy_rows(const shape *s, char *out, const pl_act *x, size_t at,
+                             size_t stride, int i0, int n)
+{
+    const size_t row_bytes = stride * pl_type_bytes(s->type);
+    const int words = words_of(s->D, s->type);
+    const char *from = (const char *)act_in(x, at + (size_t)i0 * stride, s->type);
+    const int n_rows = s->T - i0 < n ? s->T - i0 : n;
+    for (int r = 0; r < n_rows; r++, from += row_bytes)
+        for (int k = 0; k < s->Dw; k += LANES, out += LANES * WORD) {
+            const vfloat row = load_words_n(from + k * WORD, v_left(k, words));
+            memcpy(out, &row, sizeof row);
+        }
+    memset(out, 0, (size_t)(n - n_rows) * (size_t)s->Dw * WORD);
+}
+
+/* Pairs of n rows that copy_rows made; in fp32 the rows themselves. */
+static inline char *pair_rows(const shape *s, char *out, char *rows, int n)
+{
+    if (s->type == PL_F32)
+        return rows;
+    const pl_act *x = (const pl_act *)(const void *)rows;
+    const size_t stride = (size_t)s->Dw * 2;
+    char *to = out;
+    for (int r = 0; r < n; r += 2)
+        for (int d = 0; d < s->Dp; d += LANES, to += LANES * WORD) {
+            const size_t at = (size_t)r * stride + (size_t)d;
+            const vfloat pair = pair_halves(v_load_act(x, at, LANES, PL_BF16),
+                                            v_load_act(x, at + stride, LANES, PL_BF16));
+            memcpy(to, &pair, sizeof pair);
+        }
+    return out;
+}
+
+/* QB rows that copy_rows made, turned: [Dw, QB] words. */
+static inline void turn_rows(const shape *s, char *out, const char *rows)
+{
+    const size_t from = (size_t)s->Dw * WORD;
+    for (int q = 0; q < QB; q += LANES)
+        for (int k = 0; k < s->Dw; k += LANES) {
+            vfloat row[LANES];
+            for (int i = 0; i < LANES; i++)
+                row[i] = load_words(rows + (size_t)(q + i) * from + k * WORD);
+            v_transpose(row);
+            for (int i = 0; i < LANES; i++)
+                memcpy(out + ((k + i) * QB + q) * WORD, &row[i], sizeof row[i]);
+        }
+}
+
+/* Which keys of a block the NR queries of a panel see: key k is seen by lane l where
+ * k <= diagonal + l. */
+typedef struct panel {
+    int q;        /* the first query, within its block */
+    int diagonal; /* its position less that of the block's first key */
+    int n_keys;   /* keys that any of them sees, in whole tiles */
+} panel;
+
+static inline int whole_tiles(int n)
+{
+    return (n + MR - 1) / MR * MR;
+}
+
+static inline panel make_panel(const shape *s, int i0, int q, int j0)
+{
+    const int diagonal = i0 + q - j0, seen = diagonal + NR;
+    const int left = whole_tiles(s->T - j0 < KB ? s->T - j0 : KB);
+    return (panel){.q = q, .diagonal = diagonal, .n_keys = seen < left ? seen : left};
+}
+
+/* The lanes of vector v of a panel that see key k. */
+ALWAYS_INLINE vint seen_lanes(const panel *p, int k, int v)
+{
+    return v_number() >= k - p->diagonal - v * LANES;
+}
+/* Whether a tile of keys from k on needs a mask, and whether its first vector is empty.
+ */
+ALWAYS_INLINE bool is_masked(const panel *p, int k)
+{
+    return k + MR > p->diagonal + 1;
+}
+ALWAYS_INLINE bool is_half(const panel *p, int k)
+{
+    return k >= p->diagonal + LANES;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* Weights of one byte, for decoding: each row by its largest element, to the nearest of
+ * 255 steps, as the cpu backend's (cpu/weight_bytes.c).
+ *
+ *   w[o,i] ~ scale[o] q[o,i],   scale[o] = max_i |w[o,i]| / 127
+ *
+ * A step reads the bytes (matvec_cuda.cu, rows_cuda.cu). A longer prompt is multiplied
+ * by cuBLASLt, for which its matrix becomes bf16 in scratch.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+#include "modules/cuda/warp.cuh"
+
+enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
+
+/* A warp for each row; what pads a row is 0. */
+static __global__ void __launch_bounds__(THREADS)
+    bytes_encode_kernel(int8_t *bytes, float *scales, const float *master,
+                        size_t stride, int O, int I)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
+    float most = 0.0f;
+    if (o >= O)
+        return; /* the whole warp */
+    const float *row = master + (size_t)o * (size_t)I;
+    int8_t *to = bytes + (size_t)o * stride;
+    for (int i = lane; i < I; i += WARP_SIZE)
+        most = fmaxf(most, fabsf(row[i]));
+    most = warp_max(most);
+    const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+    if (lane == 0)
+        scales[o] = most / 127.0f;
+    for (int i = lane; i < (int)stride; i += WARP_SIZE)
+        to[i] = (int8_t)(i < I ? __float2int_rn(row[i] * inverse) : 0);
+}
+
+/* copy [O,I] */
+static __global__ void __launch_bounds__(THREADS)
+    bytes_decode_kernel(act *copy, const int8_t *bytes, const float *scales,
+                        size_t stride, int O, int I)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
+    if (o >= O)
+        return;
+    const int8_t *from = bytes + (size_t)o * stride;
+    const float scale = scales[o];
+    for (int i = lane; i < I; i += WARP_SIZE)
+        copy[(size_t)o * (size_t)I + (size_t)i] =
+            __float2bfloat16_rn(scale * (float)from[i]);
+}
+
+void cuda_bytes_encode(pl_backend *be, const pl_weight *w)
+{
+    PL_LAUNCH(bytes_encode_kernel, blocks_for((size_t)w->O, WARPS), THREADS, 0,
+              cuda_stream(be), w->bytes, w->scales, w->master, cuda_bytes_stride(w->I),
+              w->O, w->I);
+}
+
+const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w)
+{
+    act *copy = static_cast<act *>(cuda_scratch(cuda_self(be), w->n * sizeof(act)));
+    if (copy)
+        PL_LAUNCH(bytes_decode_kernel, blocks_for((size_t)w->O, WARPS), THREADS, 0,
+                  cuda_stream(be), copy, w->bytes, w->scales, cuda_bytes_stride(w->I),
+                  w->O, w->I);
+    return copy;
+}

@@ -1,0 +1,107 @@
+/* Operands of forward products in fp8 (e4m3), each tensor by its largest element:
+ *
+ *   x ~ scale q,   scale = max |x| / 448
+ *
+ * The largest is the same in any order. cuBLASLt multiplies by both scales as it stores
+ * (gemm_cuda.h). A tensor that holds a number that is none, or an infinite one, keeps
+ * some: the loss shows it.
+ */
+#include "modules/cuda/ops_cuda.cuh"
+#include "modules/cuda/warp.cuh"
+#include <cuda_fp8.h>
+
+enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = 512 };
+
+static const float largest_small = 448.0f;
+/* Below this a tensor is zero: its inverse would not be finite. */
+static const float smallest_most = 1e-30f;
+
+static __global__ void __launch_bounds__(THREADS)
+    small_largest_kernel(float *parts, const act *x, size_t n)
+{
+    __shared__ float scratch[WARPS];
+    const size_t stride = (size_t)gridDim.x * THREADS * ACTS_WIDE;
+    float most = 0.0f;
+    for (size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * ACTS_WIDE; i < n;
+         i += stride) {
+        float a[ACTS_WIDE];
+        load_acts<ACTS_WIDE>(a, x + i);
+        for (int k = 0; k < ACTS_WIDE; k++)
+            most = fmaxf(most, fabsf(a[k]));
+    }
+    most = block_max<THREADS>(most, scratch);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = most;
+}
+
+static __device__ unsigned pack_four(const float x[4], float inverse)
+{
+    unsigned packed = 0;
+    for (int k = 0; k < 4; k++)
+        packed |=
+            (unsigned)__nv_cvt_float_to_fp8(x[k] * inverse, __NV_SATFINITE, __NV_E4M3)
+            << (8 * k);
+    return packed;
+}
+
+/* n is a multiple of ACTS_WIDE. */
+static __global__ void __launch_bounds__(THREADS)
+    small_encode_kernel(uint8_t *out, float *scale, const float *parts, int n_parts,
+                        const act *x, size_t n)
+{
+    __shared__ float scratch[WARPS];
+    float most = 0.0f;
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+        most = fmaxf(most, parts[i]);
+    most = block_max<THREADS>(most, scratch);
+    const bool any = most > smallest_most;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *scale = any ? most / largest_small : 1.0f;
+    const float inverse = any ? largest_small / most : 1.0f;
+    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * ACTS_WIDE;
+    if (i >= n)
+        return;
+    float a[ACTS_WIDE];
+    load_acts<ACTS_WIDE>(a, x + i);
+    *reinterpret_cast<uint2 *>(out + i) =
+        make_uint2(pack_four(a, inverse), pack_four(a + 4, inverse));
+}
+
+static void encode(pl_backend *be, uint8_t *out, float *scale, float *parts,
+                   const act *x, size_t n)
+{
+    const unsigned blocks = blocks_for(n, (size_t)THREADS * ACTS_WIDE);
+    const unsigned n_parts = min(blocks, (unsigned)PARTS);
+    PL_LAUNCH(small_largest_kernel, n_parts, THREADS, 0, cuda_stream(be), parts, x, n);
+    PL_LAUNCH(small_encode_kernel, blocks, THREADS, 0, cuda_stream(be), out, scale,
+              parts, (int)n_parts, x, n);
+}
+
+void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
+{
+    float *parts = NULL;
+    for (int i = 0; i < n; i++) {
+        const pl_weight *w = weights[i];
+        if (!w->small_copy)
+            continue;
+        parts =
+            static_cast<float *>(cuda_scratch(cuda_self(be), PARTS * sizeof(float)));
+        if (!parts)
+            return;
+        encode(be, w->small_copy, w->small_scale, parts, w->copy, w->n);
+    }
+}
+
+bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out)
+{
+    const size_t line = cuda_lines(PARTS * sizeof(float));
+    uint8_t *at = static_cast<uint8_t *>(
+        cuda_scratch(cuda_self(be), line + cuda_lines(sizeof(float)) + n));
+    if (!at)
+        return false;
+    float *scale = reinterpret_cast<float *>(at + line);
+    uint8_t *values = at + line + cuda_lines(sizeof(float));
+    encode(be, values, scale, reinterpret_cast<float *>(at), cuda_acts(x), n);
+    *out = cuda_small{values, scale};
+    return true;
+}

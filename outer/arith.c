@@ -1,0 +1,81 @@
+#include "outer/arith.h"
+#include "outer/step_overlap.h"
+
+/* ---- a round ---- */
+static pl_status add_messages(const pl_arith_merge *m, float *mean)
+{
+    double norm = 0;
+    if (m->homomorphic)
+        return pl_codec_add_all(m->messages, m->n_messages, m->n, mean, &norm);
+    for (int i = 0; i < m->n_messages; i++)
+        PL_RETURN_IF(pl_codec_add(m->messages[i].data, m->messages[i].bytes, m->n,
+                                  m->weights[i], mean, &norm));
+    return PL_OK;
+}
+
+static void correct_mean(const pl_arith_merge *m, float *mean)
+{
+    const float *params = m->state->params;
+    for (size_t i = 0; m->origin && i < m->n; i++)
+        mean[i] += params[i] - m->origin[i];
+    for (size_t i = 0; m->factor != 1.0f && i < m->n; i++)
+        mean[i] *= m->factor;
+}
+
+static pl_status merge(const pl_arith *self, const pl_arith_merge *m,
+                       pl_outer_report *report)
+{
+    float *mean = NULL;
+    pl_status status = PL_OK;
+    (void)self;
+    PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
+    PL_TRY(add_messages(m, mean));
+    correct_mean(m, mean);
+    PL_TRY(pl_outer_apply(m->step, m->state, mean, m->n, report));
+done:
+    pl_free_aligned(mean);
+    return status;
+}
+
+/* ---- what workers do ---- */
+static pl_status eager(const pl_arith *self, const pl_arith_eager *e)
+{
+    float *mean = NULL;
+    (void)self;
+    PL_RETURN_IF(
+        pl_try_alloc_bare(e->n * sizeof *mean, "an eager step", (void **)&mean));
+    pl_eager_update(e->own, e->own_before, e->mean_before, e->n_workers, e->n, mean);
+    pl_status status = pl_outer_apply(e->step, e->state, mean, e->n, NULL);
+    pl_free_aligned(mean);
+    return status;
+}
+
+static pl_status meet(const pl_arith *self, const pl_arith_meeting *m)
+{
+    (void)self;
+    if (m->one_vector)
+        return pl_gossip_apply_one(m->step, m->params, m->velocity, m->own.update,
+                                   m->mate.update, m->n, 1);
+    return pl_gossip_apply_views(m->step, m->params, m->velocity, &m->own,
+                                 m->mate.update ? &m->mate : NULL, m->n, 1);
+}
+
+static pl_status encode(const pl_arith *self, const pl_arith_encode *e, pl_buf *out)
+{
+    (void)self;
+    return pl_codec_encode_module(e->options, e->parts, e->n_parts, e->round, e->update,
+                                  e->residual, out);
+}
+
+static pl_status add(const pl_arith *self, const pl_arith_add *a, double *norm)
+{
+    (void)self;
+    return pl_codec_add(a->message.data, a->message.bytes, a->n, a->weight, a->sum,
+                        norm);
+}
+
+const pl_arith *pl_arith_or_cpu(const pl_arith *arith)
+{
+    static const pl_arith cpu = {"cpu", merge, eager, meet, encode, add};
+    return arith ? arith : &cpu;
+}

@@ -1,0 +1,343 @@
+#include "store/bulk.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct bulk_file {
+    char path[PL_PATH_MAX];
+    kv_table *table;
+    struct bulk_file *next;
+};
+
+/* Where a chunk lay. */
+struct bulk_place {
+    uint64_t pack;
+    uint32_t number;
+};
+
+static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
+{
+    return pl_join(path, store->folder, "INCOMING");
+}
+
+/* ---- at opening ---- */
+/* What lies in no whole file of its own (a copy that was broken off). */
+static pl_status delete_rows(pl_store *store, const row_key *first)
+{
+    pl_status status = PL_OK;
+    kv_slice key, value;
+    bool any = true;
+    kv_batch *batch = kv_batch_create(store->db);
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(first));
+    for (;;) {
+        PL_TRY(kv_cursor_next(cursor, &any, &key, &value));
+        if (!any)
+            break;
+        kv_delete(batch, KV_PACK, key);
+    }
+    if (kv_batch_count(batch) > 0)
+        status = kv_commit(store->db, batch);
+done:
+    kv_cursor_close(&cursor);
+    kv_batch_destroy(&batch);
+    return status;
+}
+
+static pl_status has_rows(pl_store *store, const row_key *first, bool *any)
+{
+    kv_slice key, value;
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(first));
+    pl_status status = kv_cursor_next(cursor, any, &key, &value);
+    kv_cursor_close(&cursor);
+    return status;
+}
+
+pl_status bulk_clean(pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    bool any = false;
+    row_key first = key_of_pack(store->sequence + 1, 0);
+    row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
+    PL_RETURN_IF(pl_remove_tree(incoming(store, path)));
+    PL_RETURN_IF(has_rows(store, &first, &any));
+    if (!any)
+        return PL_OK;
+    PL_RETURN_IF(
+        kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
+    return delete_rows(store, &first);
+}
+
+/* ---- while a transaction grows ---- */
+enum { ENDING_MAX = 8 }; /* files that are being written at the same time */
+
+/* Each has a thread, some memory and an open file until it is on the disk. */
+static pl_status wait_for_old(const pl_txn *txn)
+{
+    int n = 0;
+    if (txn->spoiled != PL_OK) /* one may have no end that it could wait for */
+        return PL_OK;
+    for (bulk_file *f = txn->files; f; f = f->next)
+        if (f->table && ++n >= ENDING_MAX)
+            return kv_file_finish(&f->table, f->path);
+    return PL_OK;
+}
+
+pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
+{
+    char folder[PL_PATH_MAX], name[32];
+    pl_store *store = txn->store;
+    if (store->remote || new_bytes < store->bulk_bytes)
+        return PL_OK;
+    PL_RETURN_IF(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
+    PL_RETURN_IF(wait_for_old(txn));
+    incoming(store, folder);
+    if (store->n_bulk == 0)
+        PL_RETURN_IF(pl_make_folders(folder));
+    bulk_file *file = pl_alloc(sizeof *file);
+    snprintf(name, sizeof name, "%llu.sst", (unsigned long long)store->n_bulk++);
+    pl_join(file->path, folder, name);
+    pl_status status = kv_file_create(file->path, &file->table);
+    if (status != PL_OK) {
+        pl_free(file);
+        return status;
+    }
+    file->next = txn->files;
+    txn->files = file;
+    txn->in_file = true;
+    return PL_OK;
+}
+
+bool bulk_takes(const pl_txn *txn)
+{
+    return txn->in_file;
+}
+
+pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data, size_t len)
+{
+    txn->staged_bytes += len;
+    return kv_file_put(txn->files->table, txn->files->path, key_slice(key),
+                       (kv_slice){data, len});
+}
+
+/* The disk works beside the processor, and is waited for only before the commit. */
+pl_status bulk_end(pl_txn *txn)
+{
+    if (!txn->in_file)
+        return PL_OK;
+    txn->in_file = false;
+    return kv_file_end(txn->files->table, txn->files->path);
+}
+
+/* ---- at the commit ---- */
+pl_status bulk_finish(pl_txn *txn)
+{
+    for (bulk_file *f = txn->files; f; f = f->next)
+        if (f->table)
+            PL_RETURN_IF(kv_file_finish(&f->table, f->path));
+    return PL_OK;
+}
+
+pl_status bulk_take_in(pl_txn *txn)
+{
+    size_t n = 0;
+    for (const bulk_file *f = txn->files; f; f = f->next)
+        n++;
+    if (n == 0)
+        return PL_OK;
+    const char **paths = pl_alloc(n * sizeof *paths);
+    n = 0;
+    for (const bulk_file *f = txn->files; f; f = f->next)
+        paths[n++] = f->path;
+    pl_status status = kv_take_in(txn->store->db, KV_PACK, paths, n);
+    pl_free(paths);
+    return status;
+}
+
+void bulk_clear(pl_txn *txn)
+{
+    bulk_file *next;
+    for (bulk_file *f = txn->files; f; f = next) {
+        next = f->next;
+        kv_file_drop(&f->table);
+        unlink(f->path);
+        pl_free(f);
+    }
+    txn->files = NULL;
+    txn->in_file = false;
+    pl_free(txn->gone);
+    txn->gone = NULL;
+}
+
+/* ---- after it ---- */
+void bulk_let_go(pl_txn *txn, const chunk_record *chunk)
+{
+    if (txn->n_gone == txn->cap_gone) {
+        txn->cap_gone = txn->cap_gone ? 2 * txn->cap_gone : 64;
+        txn->gone = pl_grow(txn->gone, txn->cap_gone * sizeof *txn->gone);
+    }
+    txn->gone[txn->n_gone++] = (bulk_place){chunk->pack, chunk->number};
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const bulk_place *x = a, *y = b;
+    if (x->pack != y->pack)
+        return x->pack < y->pack ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static size_t end_of_run(const pl_txn *txn, size_t i)
+{
+    size_t end = i + 1;
+    while (end < txn->n_gone && txn->gone[end].pack == txn->gone[i].pack &&
+           txn->gone[end].number == txn->gone[end - 1].number + 1)
+        end++;
+    return end;
+}
+
+static pl_status drop_from_to(kv *db, uint64_t pack, uint32_t from, uint32_t to)
+{
+    row_key first = key_of_pack(pack, from), last = key_of_pack(pack, to);
+    return kv_drop_files(db, KV_PACK, key_slice(&first), key_slice(&last));
+}
+
+static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
+                              uint32_t *number)
+{
+    enum { PACK_BYTES = 8, NUMBER_BYTES = 4 }; /* as key_of_pack writes them */
+    kv_slice value;
+    PL_RETURN_IF(kv_cursor_next(cursor, valid, key, &value));
+    *valid = *valid && key->len == PACK_BYTES + NUMBER_BYTES;
+    if (*valid)
+        *number = (uint32_t)store_key_number((const uint8_t *)key->data + PACK_BYTES,
+                                             NUMBER_BYTES);
+    return PL_OK;
+}
+
+/* A dropped file may have held the deletions of rows that lie in another: what shows
+ * again is deleted again. `seen`: the numbers that were there before, rising. */
+static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
+{
+    pl_status status = PL_OK;
+    kv_slice key;
+    bool valid = false;
+    uint32_t number = 0;
+    size_t n = seen->len / sizeof(uint32_t), i = 0;
+    const uint32_t *numbers = (const void *)seen->data;
+    row_key prefix = key_of_number(pack);
+    kv_batch *batch = kv_batch_create(txn->store->db);
+    kv_cursor *cursor =
+        kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
+    for (;;) {
+        PL_TRY(next_of_pack(cursor, &valid, &key, &number));
+        if (!valid)
+            break;
+        while (i < n && numbers[i] < number)
+            i++;
+        if (i == n || numbers[i] != number)
+            kv_delete(batch, KV_PACK, key);
+    }
+    if (kv_batch_count(batch) > 0)
+        status = kv_commit(txn->store->db, batch);
+done:
+    kv_cursor_close(&cursor);
+    kv_batch_destroy(&batch);
+    return status;
+}
+
+/* Whatever lies between two chunks that are there. Reads the pack. */
+static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
+{
+    pl_status status = PL_OK;
+    kv_slice key;
+    bool valid = false;
+    uint32_t from = 0, number = 0;
+    pl_buf seen = {0};
+    row_key prefix = key_of_number(pack);
+    kv_cursor *cursor =
+        kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
+    for (;;) {
+        PL_TRY(next_of_pack(cursor, &valid, &key, &number));
+        if (!valid)
+            break;
+        if (number > from)
+            PL_TRY(drop_from_to(txn->store->db, pack, from, number - 1));
+        pl_buf_append(&seen, &number, sizeof number);
+        from = number + 1;
+    }
+    PL_TRY(drop_from_to(txn->store->db, pack, from, UINT32_MAX));
+    status = delete_again(txn, pack, &seen);
+done:
+    kv_cursor_close(&cursor);
+    pl_buf_destroy(&seen);
+    return status;
+}
+
+/* Runs of chunks that went, and the thread that drops their files: the system takes
+ * its time to free the space of a large one. */
+struct bulk_dropping {
+    kv *db;
+    pl_thread *thread;
+    size_t n;
+    struct drop_range {
+        uint64_t pack;
+        uint32_t from, to;
+    } ranges[];
+};
+
+static void drop_ranges(void *context)
+{
+    bulk_dropping *d = context;
+    for (size_t i = 0; i < d->n; i++)
+        if (drop_from_to(d->db, d->ranges[i].pack, d->ranges[i].from,
+                         d->ranges[i].to) != PL_OK)
+            return;
+}
+
+void bulk_settle(pl_store *store)
+{
+    if (store->dropping)
+        pl_thread_join(&store->dropping->thread);
+    pl_free(store->dropping);
+    store->dropping = NULL;
+}
+
+static void drop_behind(pl_txn *txn)
+{
+    pl_store *store = txn->store;
+    bulk_settle(store);
+    bulk_dropping *d = pl_alloc(sizeof *d + txn->n_gone * sizeof *d->ranges);
+    d->db = store->db;
+    for (size_t i = 0, end; i < txn->n_gone; i = end) {
+        end = end_of_run(txn, i);
+        if (end - i >= store->bulk_bytes / PL_CHUNK_BYTES)
+            d->ranges[d->n++] = (struct drop_range){
+                txn->gone[i].pack, txn->gone[i].number, txn->gone[end - 1].number};
+    }
+    store->dropping = d;
+    if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
+        bulk_settle(store); /* compaction will do it */
+}
+
+/* A file that lies wholly among chunks which are gone holds nothing else. One that
+ * cannot be dropped now goes when the family is compacted: its rows are deleted. */
+void bulk_drop(pl_txn *txn)
+{
+    if (txn->n_gone == 0)
+        return;
+    qsort(txn->gone, txn->n_gone, sizeof *txn->gone, by_place);
+    if (!txn->tidies) {
+        drop_behind(txn);
+        return;
+    }
+    bulk_settle(txn->store);
+    for (size_t i = 0, end; i < txn->n_gone; i = end) {
+        end = end_of_run(txn, i);
+        if ((i == 0 || txn->gone[i - 1].pack != txn->gone[i].pack) &&
+            drop_gaps(txn, txn->gone[i].pack) != PL_OK)
+            return;
+    }
+}

@@ -1,0 +1,347 @@
+/* Copying a store, all of it or nothing.
+ *
+ *   FOLDER/home-N/LEFT   what a prepared part has yet to do (mirror.h)
+ *   FOLDER/new-N         a part that the folder did not have, or that takes the place
+ * of one which went another way FOLDER/new           of a store in one piece: what
+ * takes its place FOLDER/COPY          text: "pathloom copy 1", two numbers as in
+ * PARTS, then a line a part: the hash of its LEFT; 0 and 0: of a store in one piece
+ *
+ * Every part is prepared, which changes nothing that can be seen; COPY decides; then
+ * what is new takes its place, each part does what is left, PARTS gets the numbers, and
+ * COPY goes. Whoever finds COPY does the rest, and needs the source no more. One that
+ * is in one piece and not replaced needs no COPY: one commit makes it. */
+#include "store/mirror.h"
+#include "store/parts.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char FIRST_LINE[] = "pathloom copy 1";
+
+typedef struct copy_set {
+    char folder[PL_PATH_MAX];
+    pl_parts counts;
+    pl_hash left[PL_PARTS_MAX];
+    int locks[1 + PL_PARTS_MAX]; /* of the folder, and of the parts that it has */
+} copy_set;
+
+static char *new_part(const char *folder, int part, char out[PL_PATH_MAX])
+{
+    char name[24];
+    snprintf(name, sizeof name, "new-%d", part + 1);
+    return pl_join(out, folder, name);
+}
+
+static bool is_decided(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    return pl_path_exists(pl_join(path, folder, "COPY"));
+}
+
+pl_status mirror_check_parts(const char *folder)
+{
+    if (!is_decided(folder))
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "%s is being made a copy of another store, or that was ended "
+                   "half-way; give the same `pathloom store backup` or `restore` "
+                   "again, and it is done",
+                   folder);
+}
+
+/* ---- locks ---- */
+static void unlock_all(copy_set *c)
+{
+    for (int i = 0; i <= PL_PARTS_MAX; i++)
+        pl_unlock_folder(&c->locks[i]);
+}
+
+static pl_status lock_all(copy_set *c, const char *folder)
+{
+    char part[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    *c = (copy_set){.counts = {0, 0}};
+    memset(c->locks, -1, sizeof c->locks);
+    if (!pl_copy_text(c->folder, sizeof c->folder, folder))
+        return pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes",
+                       PL_PATH_MAX - 1);
+    PL_TRY(pl_lock_folder(folder, &c->locks[0]));
+    for (int i = 0; i < PL_PARTS_MAX; i++)
+        if (pl_path_exists(pl_store_part(folder, i, part)))
+            PL_TRY(pl_lock_folder(part, &c->locks[1 + i]));
+done:
+    if (status != PL_OK)
+        unlock_all(c);
+    return status;
+}
+
+/* ---- the decision ---- */
+static pl_status write_decision(const copy_set *c)
+{
+    char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
+    pl_buf text = {0};
+    pl_buf_printf(&text, "%s\n%d %d\n", FIRST_LINE, c->counts.n, c->counts.begun);
+    for (int i = 0; i < c->counts.n; i++) {
+        pl_hash_format(&c->left[i], hex);
+        pl_buf_printf(&text, "%s\n", hex);
+    }
+    pl_status status =
+        pl_replace_file(pl_join(path, c->folder, "COPY"), text.data, text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static bool parse_decision(char *text, copy_set *c)
+{
+    char *rest = NULL, *line = strtok_r(text, "\n", &rest);
+    if (!line || strcmp(line, FIRST_LINE) != 0)
+        return false;
+    line = strtok_r(NULL, "\n", &rest);
+    if (!line || sscanf(line, "%d %d", &c->counts.n, &c->counts.begun) != 2)
+        return false;
+    if (c->counts.n == 0 && c->counts.begun == 0)
+        return true;
+    if (c->counts.n < 1 || c->counts.n > PL_PARTS_MAX || c->counts.begun < 1 ||
+        c->counts.begun > PL_PARTS_MAX)
+        return false;
+    for (int i = 0; i < c->counts.n; i++) {
+        line = strtok_r(NULL, "\n", &rest);
+        if (!line || pl_hash_parse(line, &c->left[i]) != PL_OK)
+            return false;
+    }
+    return true;
+}
+
+static pl_status read_decision(copy_set *c)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_status status = pl_read_file(pl_join(path, c->folder, "COPY"), &text);
+    pl_buf_append(&text, "", 1);
+    if (status == PL_OK && !parse_decision((char *)text.data, c))
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "%s does not say what was to be copied; delete the folder "
+                         "above it if that is a backup, and make it anew",
+                         path);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* ---- after it ---- */
+static pl_status take_place(const copy_set *c, const char *from, const char *to)
+{
+    if (!pl_path_exists(from))
+        return PL_OK;
+    PL_RETURN_IF(pl_failpoint("store.copy.before"));
+    PL_RETURN_IF(pl_remove_tree(to));
+    PL_RETURN_IF(pl_failpoint("store.copy.before"));
+    if (rename(from, to) != 0)
+        return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
+                       strerror(errno));
+    PL_RETURN_IF(pl_sync_folder(c->folder));
+    return pl_failpoint("store.copy.after");
+}
+
+static pl_status move_new(const copy_set *c, int part)
+{
+    char from[PL_PATH_MAX], to[PL_PATH_MAX];
+    return take_place(c, new_part(c->folder, part, from),
+                      pl_store_part(c->folder, part, to));
+}
+
+/* Of a store in one piece. */
+static pl_status swap(const copy_set *c)
+{
+    static const char *const names[] = {"FORMAT", "db", "HWM"};
+    char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
+    pl_join(fresh, c->folder, "new");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        PL_RETURN_IF(take_place(c, pl_join(from, fresh, names[i]),
+                                pl_join(to, c->folder, names[i])));
+    PL_RETURN_IF(pl_remove_tree(pl_join(to, c->folder, "INCOMING")));
+    return pl_remove_tree(fresh);
+}
+
+static pl_status do_what_is_left(const copy_set *c, int part)
+{
+    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_buf left = {0};
+    pl_hash hash;
+    pl_status status = PL_OK;
+    pl_store_part(c->folder, part, folder);
+    if (!pl_path_exists(pl_join(path, folder, "LEFT")))
+        return PL_OK;
+    PL_TRY(pl_read_file(path, &left));
+    pl_hash_of("left", left.data, left.len, &hash);
+    if (!pl_hash_equal(&hash, &c->left[part]))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has not the hash that %s/COPY names", path,
+                       c->folder));
+    PL_TRY(mirror_finish(folder, &left));
+    PL_TRY(pl_failpoint("store.copy.before"));
+    PL_TRY(pl_remove_tree(path));
+    PL_TRY(pl_sync_folder(folder));
+    PL_TRY(pl_failpoint("store.copy.after"));
+done:
+    pl_buf_destroy(&left);
+    return status;
+}
+
+static pl_status make_parts(copy_set *c)
+{
+    char path[PL_PATH_MAX];
+    for (int i = 0; i < c->counts.n; i++) {
+        PL_RETURN_IF(move_new(c, i));
+        PL_RETURN_IF(do_what_is_left(c, i));
+    }
+    for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
+        PL_RETURN_IF(pl_remove_tree(pl_store_part(c->folder, i, path)));
+    return parts_write_counts(c->folder, &c->counts);
+}
+
+static pl_status end_locked(copy_set *c)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(read_decision(c));
+    PL_RETURN_IF(c->counts.n > 0 ? make_parts(c) : swap(c));
+    PL_RETURN_IF(pl_failpoint("store.copy.before"));
+    PL_RETURN_IF(pl_remove_tree(pl_join(path, c->folder, "COPY")));
+    return pl_sync_folder(c->folder);
+}
+
+pl_status pl_store_end_copy(const char *folder)
+{
+    copy_set c;
+    if (!is_decided(folder))
+        return PL_OK;
+    PL_RETURN_IF(lock_all(&c, folder));
+    pl_status status = end_locked(&c);
+    unlock_all(&c);
+    return status;
+}
+
+/* ---- before it ---- */
+static pl_status prepare_part(copy_set *c, pl_store *from, int part, bool force,
+                              pl_mirror_report *sum)
+{
+    char folder[PL_PATH_MAX], fresh[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_mirror_report one;
+    pl_buf left = {0};
+    pl_status status = PL_OK;
+    mirror_target to = {.folder = pl_store_part(c->folder, part, folder),
+                        .force = force};
+    new_part(c->folder, part, fresh);
+    bool there = pl_path_exists(folder);
+    if (there) {
+        PL_TRY(pl_remove_tree(fresh));
+        PL_TRY(mirror_into(from, &to, &left, &one));
+    }
+    if (!there || to.beside) {
+        to.folder = fresh;
+        PL_TRY(mirror_into(from, &to, &left, &one));
+    }
+    sum->n_records += one.n_records;
+    sum->n_chunks += one.n_chunks;
+    sum->bytes += one.bytes;
+    pl_hash_of("left", left.data, left.len, &c->left[part]);
+    PL_TRY(pl_replace_file(pl_join(path, to.folder, "LEFT"), left.data, left.len));
+done:
+    pl_buf_destroy(&left);
+    return status;
+}
+
+static pl_status check_target(const copy_set *c, bool force)
+{
+    char path[PL_PATH_MAX];
+    pl_parts there;
+    if (pl_path_exists(pl_join(path, c->folder, "FORMAT")))
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s holds a store in one piece, and this one has %d parts; name "
+                       "an empty folder",
+                       c->folder, c->counts.n);
+    PL_RETURN_IF(pl_store_count_parts(c->folder, &there));
+    if (there.n <= c->counts.n || force)
+        return PL_OK;
+    return pl_fail(PL_ERR_EXISTS,
+                   "%s has %d parts, and what is copied there has %d; name an empty "
+                   "folder, or say --force to replace it",
+                   c->folder, there.n, c->counts.n);
+}
+
+static pl_status copy_all(copy_set *c, pl_store *from, bool force,
+                          pl_mirror_report *sum)
+{
+    if (is_decided(c->folder))
+        PL_RETURN_IF(end_locked(c));
+    PL_RETURN_IF(pl_store_count_parts(from->folder, &c->counts));
+    c->counts.n = from->n_parts;
+    PL_RETURN_IF(check_target(c, force));
+    for (int i = 0; i < from->n_parts; i++)
+        PL_RETURN_IF(prepare_part(c, from->parts[i], i, force, sum));
+    PL_RETURN_IF(write_decision(c));
+    return end_locked(c);
+}
+
+/* ---- in one piece ---- */
+static pl_status check_whole(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(path, folder, "PARTS")))
+        return PL_OK;
+    return pl_fail(PL_ERR_EXISTS,
+                   "%s holds a store in parts, and this one is in one piece; name an "
+                   "empty folder",
+                   folder);
+}
+
+static pl_status copy_one(copy_set *c, pl_store *from, bool force,
+                          pl_mirror_report *out)
+{
+    char fresh[PL_PATH_MAX];
+    mirror_target to = {.folder = c->folder, .force = force};
+    if (is_decided(c->folder))
+        PL_RETURN_IF(end_locked(c));
+    PL_RETURN_IF(check_whole(c->folder)); /* what has just ended may be one */
+    PL_RETURN_IF(pl_remove_tree(pl_join(fresh, c->folder, "new")));
+    PL_RETURN_IF(mirror_into(from, &to, NULL, out));
+    if (!to.beside)
+        return PL_OK;
+    to.folder = fresh;
+    PL_RETURN_IF(mirror_into(from, &to, NULL, out));
+    c->counts = (pl_parts){0, 0};
+    PL_RETURN_IF(write_decision(c));
+    return end_locked(c);
+}
+
+pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
+                          pl_mirror_report *out)
+{
+    copy_set c;
+    PL_RETURN_IF(parts_refuse(from, "copying"));
+    PL_RETURN_IF(pl_make_folders(folder));
+    PL_RETURN_IF(lock_all(&c, folder));
+    pl_status status = copy_one(&c, from, force, out);
+    unlock_all(&c);
+    return status;
+}
+
+static pl_status copy_whole(pl_store *from, const char *folder, bool force,
+                            pl_mirror_report *out)
+{
+    PL_RETURN_IF(check_whole(folder));
+    return pl_store_mirror(from, folder, force, out);
+}
+
+pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
+                                pl_mirror_report *out)
+{
+    copy_set c;
+    *out = (pl_mirror_report){0};
+    if (from->n_parts == 0)
+        return copy_whole(from, folder, force, out);
+    PL_RETURN_IF(pl_make_folders(folder));
+    PL_RETURN_IF(lock_all(&c, folder));
+    pl_status status = copy_all(&c, from, force, out);
+    unlock_all(&c);
+    return status;
+}

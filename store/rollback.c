@@ -1,0 +1,472 @@
+#include "store/rollback.h"
+#include "store/parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG_NUMBER = 1, TAG_WORDS, TAG_PHASE, TAG_MODULE, TAG_PATH };
+enum { TAG_NAME = 1, TAG_SOURCE, TAG_LAST };
+enum { TAG_SAMPLES = 2 };
+enum { PLAN_BYTES_MAX = 64 << 20 };
+
+struct pl_writers {
+    char folder[PL_PATH_MAX];
+    pl_store *parts[PL_PARTS_MAX]; /* WRITE; a store in one piece is the first */
+    int n;
+    bool in_parts;
+    pl_store *view; /* READ; of a store in one piece its writer */
+    char resumed[PL_TEXT_MAX];
+};
+
+/* ---- the changes of one store ---- */
+/* Contributions made neither it nor its momentum, which begins anew. The update's norm
+ * stays: codecs scale by it. */
+static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_version *v)
+{
+    pl_free(v->contributions);
+    v->contributions = NULL;
+    v->n_contributions = 0;
+    v->parent = *parent;
+    v->momentum = v->change = (pl_hash){{0}};
+    v->lr = v->outer_momentum = 0;
+    v->arrivals = 0;
+    v->wall_ms = pl_wall_ms();
+    snprintf(v->method, sizeof v->method, "rollback to %llu",
+             (unsigned long long)c->source);
+}
+
+static pl_status source_of(pl_store *store, const pl_rollback_module *c,
+                           pl_version *out)
+{
+    PL_RETURN_IF(pl_store_get_version(store, c->name, c->source, out));
+    if (!out->params_gone)
+        return PL_OK;
+    pl_version_clear(out);
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "the parameters of %s@%llu were collected; only its record is left",
+                   c->name, (unsigned long long)c->source);
+}
+
+static pl_status write_module(pl_txn *txn, const pl_rollback *plan,
+                              const pl_rollback_module *c)
+{
+    pl_version head, v;
+    pl_status status = PL_OK;
+    pl_keep keep = {.updates = false, .momentum = true};
+    PL_RETURN_IF(pl_store_head(txn->store, c->name, &head));
+    pl_hash parent = head.params;
+    uint64_t number = head.number;
+    pl_version_clear(&head);
+    PL_RETURN_IF(source_of(txn->store, c, &v));
+    if (plan->phase >= 0)
+        PL_TRY(pl_txn_drop_pending(txn, c->name));
+    while (number < c->last) {
+        restate(c, &parent, &v);
+        v.number = ++number;
+        PL_TRY(pl_txn_put_version(txn, &v, keep));
+        parent = v.params;
+    }
+done:
+    pl_version_clear(&v);
+    return status;
+}
+
+/* Their moments go on: they say how large gradients are, which holds there as well. */
+static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
+                            const pl_rollback_path *p)
+{
+    pl_path_state state;
+    pl_status status = pl_store_get_path(txn->store, p->name, &state);
+    if (status == PL_ERR_NOT_FOUND) {
+        memset(&state, 0, sizeof state);
+        pl_copy_text(state.name, sizeof state.name, p->name);
+    } else
+        PL_RETURN_IF(status);
+    state.phase = plan->phase;
+    state.samples = p->samples;
+    return pl_txn_put_path(txn, &state);
+}
+
+static pl_status write_part(pl_txn *txn, const pl_rollback *plan, int part)
+{
+    for (size_t i = 0; i < plan->n_modules; i++)
+        if (plan->modules[i].part == part)
+            PL_RETURN_IF(write_module(txn, plan, &plan->modules[i]));
+    for (size_t i = 0; i < plan->n_paths; i++)
+        if (plan->paths[i].part == part)
+            PL_RETURN_IF(write_path(txn, plan, &plan->paths[i]));
+    return PL_OK;
+}
+
+/* ---- a share of the plan as bytes ---- */
+static void put_module(const pl_rollback_module *c, pl_buf *out)
+{
+    pl_buf item = {0};
+    pl_put_text(&item, TAG_NAME, c->name);
+    pl_put_u64(&item, TAG_SOURCE, c->source);
+    pl_put_u64(&item, TAG_LAST, c->last);
+    pl_put_bytes(out, TAG_MODULE, item.data, item.len);
+    pl_buf_destroy(&item);
+}
+
+static void put_path(const pl_rollback_path *p, pl_buf *out)
+{
+    pl_buf item = {0};
+    pl_put_text(&item, TAG_NAME, p->name);
+    pl_put_u64(&item, TAG_SAMPLES, p->samples);
+    pl_put_bytes(out, TAG_PATH, item.data, item.len);
+    pl_buf_destroy(&item);
+}
+
+static void encode_share(const pl_rollback *plan, int part, uint64_t number,
+                         pl_buf *out)
+{
+    pl_put_u64(out, TAG_NUMBER, number);
+    pl_put_text(out, TAG_WORDS, plan->words);
+    pl_put_u64(out, TAG_PHASE, (uint64_t)plan->phase);
+    for (size_t i = 0; i < plan->n_modules; i++)
+        if (plan->modules[i].part == part)
+            put_module(&plan->modules[i], out);
+    for (size_t i = 0; i < plan->n_paths; i++)
+        if (plan->paths[i].part == part)
+            put_path(&plan->paths[i], out);
+}
+
+static pl_status get_module(pl_reader *r, size_t i, pl_rollback_module *out)
+{
+    pl_reader item;
+    pl_reader_enter(&item, "a module of a rollback", r, TAG_MODULE, i);
+    pl_get_text(&item, TAG_NAME, 0, out->name, sizeof out->name);
+    out->source = pl_get_u64(&item, TAG_SOURCE, 0);
+    out->last = pl_get_u64(&item, TAG_LAST, 0);
+    out->part = 0;
+    return pl_reader_status(&item);
+}
+
+static pl_status get_path(pl_reader *r, size_t i, pl_rollback_path *out)
+{
+    pl_reader item;
+    pl_reader_enter(&item, "a path of a rollback", r, TAG_PATH, i);
+    pl_get_text(&item, TAG_NAME, 0, out->name, sizeof out->name);
+    out->samples = pl_get_u64(&item, TAG_SAMPLES, 0);
+    out->part = 0;
+    return pl_reader_status(&item);
+}
+
+static void clear_share(pl_rollback *share)
+{
+    pl_free(share->modules);
+    pl_free(share->paths);
+}
+
+static pl_status decode_share(const pl_buf *bytes, uint64_t *number, pl_rollback *out)
+{
+    pl_reader r;
+    pl_status status = PL_OK;
+    pl_reader_open(&r, "a rollback", bytes->data, bytes->len);
+    *number = pl_get_u64(&r, TAG_NUMBER, 0);
+    pl_get_text(&r, TAG_WORDS, 0, out->words, sizeof out->words);
+    out->phase = (int64_t)pl_get_u64(&r, TAG_PHASE, 0);
+    out->n_modules = pl_field_count(&r, TAG_MODULE);
+    out->n_paths = pl_field_count(&r, TAG_PATH);
+    out->modules = pl_alloc((out->n_modules + 1) * sizeof *out->modules);
+    out->paths = pl_alloc((out->n_paths + 1) * sizeof *out->paths);
+    for (size_t i = 0; status == PL_OK && i < out->n_modules; i++)
+        status = get_module(&r, i, &out->modules[i]);
+    for (size_t i = 0; status == PL_OK && i < out->n_paths; i++)
+        status = get_path(&r, i, &out->paths[i]);
+    return status == PL_OK ? pl_reader_status(&r) : status;
+}
+
+/* *number is 0 where there is none. */
+static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
+{
+    pl_object object;
+    pl_buf bytes = {0};
+    pl_status status = pl_store_get_object(store, ROLLBACK_OBJECT, &object);
+    *number = 0;
+    *out = (pl_rollback){.phase = -1};
+    if (status != PL_OK)
+        return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    if (object.bytes > PLAN_BYTES_MAX)
+        return pl_fail(PL_ERR_DAMAGED, "the rollback in %s has %llu bytes",
+                       store->folder, (unsigned long long)object.bytes);
+    pl_buf_reserve(&bytes, (size_t)object.bytes + 1);
+    bytes.len = (size_t)object.bytes;
+    status = pl_store_read_blob(store, &object.blob, 0, bytes.len, bytes.data);
+    if (status == PL_OK)
+        status = decode_share(&bytes, number, out);
+    pl_buf_destroy(&bytes);
+    return status == PL_OK
+               ? PL_OK
+               : pl_fail_in(status, "the rollback in %s cannot be read", store->folder);
+}
+
+/* ---- what a part has made ---- */
+static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
+{
+    pl_buf target = {0};
+    unsigned long long made = 0;
+    *number = 0;
+    *n_parts = 0;
+    pl_status status = pl_store_get_ref(store, ROLLBACK_REF, &target);
+    if (status == PL_OK && sscanf(pl_buf_text(&target), "%llu %d", &made, n_parts) >= 1)
+        *number = made;
+    else if (status == PL_OK)
+        status = pl_fail(PL_ERR_DAMAGED, "ref %s of %s is no number", ROLLBACK_REF,
+                         store->folder);
+    pl_buf_destroy(&target);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+static pl_status note_made(pl_txn *txn, uint64_t number, int n_parts)
+{
+    char target[48];
+    int used = snprintf(target, sizeof target, "%llu", (unsigned long long)number);
+    if (n_parts > 0)
+        snprintf(target + used, sizeof target - (size_t)used, " %d", n_parts);
+    return pl_txn_put_ref(txn, ROLLBACK_REF, target);
+}
+
+pl_status rollback_look(pl_store *store, rollback_view *out)
+{
+    uint64_t decided, made, waiting;
+    int n = 0, none;
+    *out = ROLLBACK_WHOLE;
+    PL_RETURN_IF(read_made(store->parts[0], &decided, &n));
+    for (int i = 1; i < store->n_parts && *out == ROLLBACK_WHOLE; i++) {
+        pl_rollback share;
+        PL_RETURN_IF(read_made(store->parts[i], &made, &none));
+        if (made > decided || (i < n && made < decided))
+            *out = ROLLBACK_MIXED;
+        if (*out == ROLLBACK_WHOLE || made > decided)
+            continue;
+        pl_status status = read_share(store->parts[i], &waiting, &share);
+        clear_share(&share);
+        PL_RETURN_IF(status);
+        *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;
+    }
+    return PL_OK;
+}
+
+pl_status rollback_forget_parts(const char *folder, int n)
+{
+    char path[PL_PATH_MAX];
+    pl_store *first = NULL;
+    pl_txn *txn = NULL;
+    uint64_t number;
+    int took_part;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(pl_store_open(pl_store_part(folder, 0, path), PL_STORE_WRITE, &first));
+    PL_TRY(read_made(first, &number, &took_part));
+    if (took_part <= n)
+        goto done;
+    PL_TRY(pl_txn_begin(first, &txn));
+    PL_TRY(note_made(txn, number, n));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    pl_store_close(&first);
+    return status;
+}
+
+/* ---- a part with a share, opened anew ---- */
+static pl_status ask_first(const pl_store *store, uint64_t *decided)
+{
+    char above[PL_PATH_MAX], folder[PL_PATH_MAX];
+    pl_store *first = NULL;
+    int none;
+    pl_store_part(pl_path_above(above, store->folder), 0, folder);
+    pl_status status = pl_store_open(folder, PL_STORE_READ, &first);
+    if (status == PL_OK)
+        status = read_made(first, decided, &none);
+    pl_store_close(&first);
+    return status == PL_OK
+               ? PL_OK
+               : pl_fail_in(status,
+                            "%s has its share of a rollback, and whether that was "
+                            "decided is known to %s",
+                            store->folder, folder);
+}
+
+static pl_status end_share(pl_store *store, const pl_rollback *share, uint64_t number,
+                           bool decided)
+{
+    pl_txn *txn = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(store, &txn));
+    if (decided) {
+        PL_TRY(write_part(txn, share, 0));
+        PL_TRY(note_made(txn, number, 0));
+    }
+    PL_TRY(pl_txn_drop_object(txn, ROLLBACK_OBJECT));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    return status;
+}
+
+pl_status rollback_resume(pl_store *store)
+{
+    pl_rollback share;
+    uint64_t number, decided = 0;
+    pl_status status = PL_OK;
+    PL_TRY(read_share(store, &number, &share));
+    if (number == 0)
+        goto done;
+    PL_TRY(ask_first(store, &decided));
+    PL_TRY(end_share(store, &share, number, decided == number));
+    if (decided == number)
+        pl_copy_text(store->resumed, sizeof store->resumed, share.words);
+done:
+    clear_share(&share);
+    return status;
+}
+
+const char *pl_store_resumed(const pl_store *store)
+{
+    return store->resumed[0] ? store->resumed : NULL;
+}
+
+/* ---- all parts ---- */
+static pl_status open_part(pl_writers *w, const char *folder)
+{
+    pl_store **part = &w->parts[w->n];
+    PL_RETURN_IF(pl_store_open(folder, PL_STORE_WRITE, part));
+    w->n++;
+    if ((*part)->resumed[0])
+        pl_copy_text(w->resumed, sizeof w->resumed, (*part)->resumed);
+    return PL_OK;
+}
+
+static pl_status open_all(pl_writers *w, const pl_parts *counted)
+{
+    char folder[PL_PATH_MAX];
+    if (!w->in_parts) {
+        PL_RETURN_IF(open_part(w, w->folder));
+        w->view = w->parts[0];
+        return PL_OK;
+    }
+    for (int i = 0; i < counted->n; i++)
+        if (i < counted->begun || pl_store_has_part(w->folder, i))
+            PL_RETURN_IF(open_part(w, pl_store_part(w->folder, i, folder)));
+    return pl_store_open(w->folder, PL_STORE_READ, &w->view);
+}
+
+pl_status pl_writers_open(const char *folder, pl_writers **out)
+{
+    pl_parts counted;
+    *out = NULL;
+    PL_RETURN_IF(pl_store_count_parts(folder, &counted));
+    pl_writers *w = pl_alloc(sizeof *w);
+    w->in_parts = counted.n > 0;
+    pl_status status = PL_OK;
+    if (!pl_copy_text(w->folder, sizeof w->folder, folder))
+        status =
+            pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes", PL_PATH_MAX - 1);
+    if (status == PL_OK)
+        status = open_all(w, &counted);
+    *out = w;
+    if (status != PL_OK)
+        pl_writers_close(out);
+    return status;
+}
+
+void pl_writers_close(pl_writers **handle)
+{
+    pl_writers *w = *handle;
+    *handle = NULL;
+    if (!w)
+        return;
+    if (w->in_parts)
+        pl_store_close(&w->view);
+    for (int i = 0; i < w->n; i++)
+        pl_store_close(&w->parts[i]);
+    pl_free(w);
+}
+
+int pl_writers_count(const pl_writers *w)
+{
+    return w->n;
+}
+
+pl_store *pl_writers_part(pl_writers *w, int part)
+{
+    return w->parts[part];
+}
+
+pl_store *pl_writers_view(pl_writers *w)
+{
+    return w->view;
+}
+
+const char *pl_writers_resumed(const pl_writers *w)
+{
+    return w->resumed[0] ? w->resumed : NULL;
+}
+
+/* Tried before anybody is told: what cannot be done in one part is done in none. */
+static pl_status try_part(pl_store *store, const pl_rollback *plan, int part)
+{
+    pl_txn *txn = NULL;
+    PL_RETURN_IF(pl_txn_begin(store, &txn));
+    pl_status status = write_part(txn, plan, part);
+    pl_txn_abort(&txn);
+    return status;
+}
+
+static pl_status prepare(pl_store *store, const pl_rollback *plan, int part,
+                         uint64_t number)
+{
+    pl_txn *txn = NULL;
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_status status = PL_OK;
+    encode_share(plan, part, number, &bytes);
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
+    PL_TRY(pl_txn_put_object(txn, ROLLBACK_OBJECT, &blob));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_buf_destroy(&bytes);
+    pl_txn_abort(&txn);
+    return status;
+}
+
+/* The commit of the first part, or of a store in one piece. */
+static pl_status decide(const pl_writers *w, const pl_rollback *plan, uint64_t number)
+{
+    pl_txn *txn = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(w->parts[0], &txn));
+    PL_TRY(write_part(txn, plan, 0));
+    if (w->n > 1)
+        PL_TRY(note_made(txn, number, w->n));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    return status;
+}
+
+static pl_status make_shares(const pl_writers *w)
+{
+    for (int i = 1; i < w->n; i++) {
+        pl_status status = rollback_resume(w->parts[i]);
+        if (status != PL_OK)
+            return pl_fail_in(status, "the rollback is decided and not yet everywhere; "
+                                      "whoever opens the store next ends it");
+    }
+    return PL_OK;
+}
+
+/* The number of a rollback is the first part's epoch, which no other opening has. */
+pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
+{
+    uint64_t number = w->parts[0]->epoch;
+    for (int i = 0; i < w->n; i++)
+        PL_RETURN_IF(try_part(w->parts[i], plan, i));
+    for (int i = 1; i < w->n; i++)
+        PL_RETURN_IF(prepare(w->parts[i], plan, i, number));
+    PL_RETURN_IF(decide(w, plan, number));
+    return make_shares(w);
+}

@@ -1,0 +1,77 @@
+#include "store/scratch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Between its making and its lock a folder has no lock: nothing so young is touched. */
+enum { YOUNG_S = 60, SWEPT_AT_ONCE = 16 };
+static const char prefix[] = "pathloom-read-";
+
+static const char *root(void)
+{
+    const char *named = getenv("TMPDIR");
+    return named && *named ? named : "/tmp";
+}
+
+/* Ours, a folder and no link to one, and untouched for a while. */
+static bool may_be_left(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
+           info.st_uid == geteuid() && time(NULL) - info.st_mtime > YOUNG_S;
+}
+
+/* Whoever has the lock of a folder that is still there is the only one who may remove
+ * it. */
+static bool sweep_one(const char *path)
+{
+    int lock = -1;
+    if (!may_be_left(path) || pl_lock_folder(path, &lock) != PL_OK)
+        return false;
+    bool gone = pl_remove_tree(path) == PL_OK;
+    pl_unlock_folder(&lock);
+    return gone;
+}
+
+static void sweep(void)
+{
+    char path[PL_PATH_MAX];
+    const struct dirent *entry;
+    DIR *folder = opendir(root());
+    int n = 0;
+    while (folder && n < SWEPT_AT_ONCE && (entry = readdir(folder)))
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0)
+            n += sweep_one(pl_join(path, root(), entry->d_name));
+    if (folder)
+        closedir(folder);
+}
+
+pl_status scratch_make(scratch *out)
+{
+    char name[64];
+    sweep();
+    out->lock = -1;
+    snprintf(name, sizeof name, "%sXXXXXX", prefix);
+    pl_join(out->path, root(), name);
+    if (!*out->path || !mkdtemp(out->path)) {
+        out->path[0] = '\0';
+        return pl_fail(PL_ERR_IO,
+                       "cannot make a temporary folder under %s: %s; set TMPDIR",
+                       root(), strerror(errno));
+    }
+    return pl_lock_folder(out->path, &out->lock);
+}
+
+void scratch_drop(scratch *s)
+{
+    if (!s->path[0])
+        return;
+    if (pl_remove_tree(s->path) == PL_OK) /* else a later reader finds it */
+        s->path[0] = '\0';
+    pl_unlock_folder(&s->lock);
+}

@@ -1,0 +1,111 @@
+/* Small models on the emulated device, for tests in C++. */
+#ifndef PL_TESTS_CUDA_MODEL_H
+#define PL_TESTS_CUDA_MODEL_H
+#include "modules/modules.h"
+#include "tests/emulation/emulation.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string>
+#include <string.h>
+#include <vector>
+extern "C" {
+#include <cmocka.h>
+}
+
+enum {
+    SEQUENCES = 2,
+    TOKENS = 70,
+    ROWS = SEQUENCES * TOKENS,
+    VOCABULARY = 41,
+    STEPS = 2
+};
+
+static inline pl_topology *new_topology(const pl_shape *shape)
+{
+    pl_topology_spec spec = {};
+    spec.n_levels = 1;
+    spec.experts[0] = 1;
+    spec.replicas = 1;
+    pl_topology *t;
+    if (pl_topology_create(shape, &spec, &t) != PL_OK)
+        fail_msg("%s", pl_last_error());
+    return t;
+}
+
+/* Widths that fit no vector and no tile. */
+static inline pl_topology *odd_topology(void)
+{
+    const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,  35,
+                            2,          TOKENS, true, 10000.0, 1e-5};
+    return new_topology(&shape);
+}
+
+/* Widths as models have them. */
+static inline pl_topology *even_topology(void)
+{
+    const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,  200,
+                            2,          TOKENS, true, 10000.0, 1e-5};
+    return new_topology(&shape);
+}
+
+static inline void check(pl_status status)
+{
+    if (status != PL_OK)
+        fail_msg("%s", pl_last_error());
+}
+
+static inline void make_batch(std::vector<int32_t> *tokens,
+                              std::vector<int32_t> *targets)
+{
+    tokens->resize(ROWS);
+    targets->resize(ROWS);
+    for (int n = 0; n < ROWS; n++) {
+        (*tokens)[(size_t)n] =
+            (int32_t)(pl_random_u32(3, 3, (uint64_t)n) % (uint32_t)VOCABULARY);
+        (*targets)[(size_t)n] = n % 11 == 0 ? -1 : (n * 5 + 1) % VOCABULARY;
+    }
+}
+
+/* For training, but in int8. */
+static inline pl_model *open_model(const pl_topology *t, const char *backend,
+                                   const char *precision, pl_backend **be)
+{
+    pl_model *model;
+    pl_backend_options options = {};
+    options.name = backend;
+    options.n_threads = 1;
+    options.precision = precision;
+    const pl_model_options extents = {SEQUENCES, TOKENS, strcmp(precision, "int8") != 0,
+                                      false};
+    std::vector<float> params(pl_topology_path_params(t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
+    check(pl_backend_open(&options, be));
+    check(pl_model_create(*be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    return model;
+}
+
+static inline void expect_equal(const std::vector<float> &a,
+                                const std::vector<float> &b)
+{
+    assert_int_equal(a.size(), b.size());
+    assert_memory_equal(a.data(), b.data(), a.size() * sizeof a[0]);
+}
+
+/* Normalised mean-square error. */
+static inline double error_of(const float *got, const float *want, size_t n)
+{
+    double wrong = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)got[i] - (double)want[i];
+        wrong += d * d;
+        all += (double)want[i] * (double)want[i];
+    }
+    return wrong / all;
+}
+
+#endif

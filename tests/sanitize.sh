@@ -1,0 +1,44 @@
+#!/bin/sh
+# The suite under a sanitizer, and what any process of it was found at.
+#
+# usage: sanitize.sh asan|tsan [CTEST-OPTION ...]      (sanitize.sh tsan -L fault)
+#
+# asan is AddressSanitizer with leaks, and UndefinedBehaviorSanitizer; tsan is
+# ThreadSanitizer. The preset of that name must be built. Reports go to build/PRESET/reports,
+# one file a process: a test may pass although a process of it that was killed, or that
+# nobody asked, had something to report. Ends with 1 if a test failed or a report is there.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+preset=$1
+shift
+reports=$PWD/build/$preset/reports
+rm -rf "$reports"
+mkdir -p "$reports" || exit 73
+# interpose.c and power_trace.c are preloaded, and so come before the sanitizer's library.
+common=log_path=$reports/report
+ASAN_OPTIONS=$common:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
+UBSAN_OPTIONS=$common:print_stacktrace=1
+# RocksDB, ZeroMQ and the like are not instrumented: their locks are not seen, and what
+# they do with their own memory is taken for races. What our code does is all seen.
+TSAN_OPTIONS=$common:ignore_noninstrumented_modules=1:history_size=4
+# OpenMP: that the threads of GCC's library wait for each other is not seen either, and
+# every loop would be reported. LLVM's library takes its place and tells (Archer).
+archer=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
+if [ "$preset" = tsan ] && [ -n "$archer" ]; then
+    LD_PRELOAD=$(dirname "$archer")/libomp.so.5 OMP_TOOL_LIBRARIES=$archer
+    export LD_PRELOAD OMP_TOOL_LIBRARIES
+elif [ "$preset" = tsan ]; then
+    echo "sanitize: without libomp-dev each loop of the kernels counts as a race"
+fi
+export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+ctest --test-dir "build/$preset" --output-on-failure "$@"
+code=$?
+# shellcheck disable=SC2012 # names of ours
+n=$(ls "$reports" | wc -l)
+echo "sanitize: $n processes reported something"
+for report in "$reports"/*; do
+    [ -f "$report" ] || continue
+    echo "--- $report"
+    grep -E 'ERROR|WARNING|SUMMARY|runtime error|    #[0-3] ' "$report" | head -n 12
+done
+[ "$code" -eq 0 ] && [ "$n" -eq 0 ]

@@ -1,0 +1,173 @@
+/* folder: workers; label: unit
+ *
+ * Who is asked to do a task again: a worker of the first one's kind of device, and one
+ * of another kind only where there is none and distances may be compared. */
+#include "tests/tiny_arm.h"
+#include "workers/hub_parts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { NOW = 50000, FIRST = 0, SAME, OTHER, THIRD, N_WORKERS };
+
+typedef struct fixture {
+    hub h;
+    pl_hub_options options;
+    hub_worker workers[N_WORKERS];
+    hub_audit audit;
+    int64_t now;
+} fixture;
+
+static int setup(void **state)
+{
+    static const char *const names[] = {"first", "same", "other", "third"};
+    static const char *const kinds[] = {"cpu", "cpu", "ref", "cuda"};
+    fixture *f = pl_alloc(sizeof *f);
+    f->now = NOW;
+    f->options = (pl_hub_options){.ttl_ms = 1000, .audit_tolerance = 0.3};
+    f->h.options = &f->options;
+    f->h.workers = f->workers;
+    f->h.n_workers = N_WORKERS;
+    f->h.worker_names = pl_name_table_create();
+    for (int i = 0; i < N_WORKERS; i++) {
+        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
+        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
+        f->workers[i].seen_ms = NOW + 4000;
+        pl_name_table_put(f->h.worker_names, names[i], i);
+    }
+    f->h.audits = &f->audit;
+    f->h.n_audits = 1;
+    pl_audit *row = &f->audit.row;
+    row->n = 1;
+    row->seed = 1;
+    pl_copy_text(row->results[0].worker, sizeof row->results[0].worker, "first");
+    pl_copy_text(row->results[0].device, sizeof row->results[0].device, "cpu");
+    pl_hash_of("audit", "x", 1, &row->results[0].digest);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    pl_name_table_destroy(&f->h.worker_names);
+    pl_free(f);
+    return 0;
+}
+
+static bool is_asked(fixture *f, int worker)
+{
+    f->now += 200; /* the hub does not look at all of them each time */
+    return hub_find_audit(&f->h, worker, f->now) == &f->audit;
+}
+
+static void one_of_its_kind_comes_first(void **state)
+{
+    fixture *f = *state;
+    assert_true(is_asked(f, SAME));
+    assert_false(is_asked(f, OTHER));
+    assert_false(is_asked(f, FIRST)); /* it made it */
+}
+
+static void another_kind_does_it_where_there_is_none(void **state)
+{
+    fixture *f = *state;
+    f->workers[SAME].left = true;
+    assert_true(is_asked(f, OTHER));
+    f->workers[SAME].left = false;
+    pl_copy_text(f->workers[SAME].fenced, sizeof f->workers[SAME].fenced, "it lied");
+    assert_true(is_asked(f, OTHER));
+    assert_false(is_asked(f, SAME));
+}
+
+static void third_is_neither_of_the_two(void **state)
+{
+    fixture *f = *state;
+    pl_audit *row = &f->audit.row;
+    f->workers[SAME].left = true;
+    row->n = 2;
+    row->results[1] = row->results[0];
+    pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "other");
+    assert_false(is_asked(f, OTHER));
+    assert_true(is_asked(f, THIRD));
+    f->workers[SAME].left = false; /* whose result is compared by hash with the first */
+    assert_true(is_asked(f, SAME));
+    assert_false(is_asked(f, THIRD));
+}
+
+static void without_distances_other_kinds_are_not_asked(void **state)
+{
+    fixture *f = *state;
+    f->workers[SAME].left = true;
+    f->options.audit_tolerance = 0;
+    assert_false(is_asked(f, OTHER));
+    f->options.audit_tolerance = 0.3;
+    f->audit.row.seed = 0; /* a row of a release that noted no likeness */
+    assert_false(is_asked(f, OTHER));
+    f->workers[SAME].left = false;
+    assert_true(is_asked(f, SAME));
+}
+
+static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
+{
+    pl_hash blob;
+    pl_arm *arm = pl_alloc(sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    arm->shape = tiny_shape(2);
+    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 3};
+    tiny_shards(arm, 4);
+    pl_hash_of("blob", "m", 1, &blob);
+    assert_int_equal(plan_add_arm(&h->tasks, arm, &blob), PL_OK);
+    pl_free(arm);
+    pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
+}
+
+/* Of two results that an earlier hub heard the homes have hashes alone: a third one
+ * could be compared with nothing. */
+static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
+{
+    fixture *f = *state;
+    pl_audit row = f->audit.row;
+    pl_buf text = {0}, body = {0};
+    pl_reader r;
+    know_an_arm(&f->h, row.path);
+    row.n = 2;
+    pl_copy_text(row.results[1].worker, sizeof row.results[1].worker, "other");
+    pl_copy_text(row.results[1].device, sizeof row.results[1].device, "ref");
+    pl_hash_of("audit", "y", 1, &row.results[1].digest);
+    row.results[1].apart[0] = 0.9;
+    pl_audit_write(&row, &text);
+    pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
+    pl_put_u64(&body, PL_TAG_AUDIT, 1);
+    pl_reader_open(&r, "a record", body.data, body.len);
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
+    assert_int_equal(f->h.n_audits, 1);
+    assert_int_equal(f->h.audits[0].row.n, 1);
+    assert_true(pl_hash_none(&f->h.audits[0].row.results[0].digest));
+    assert_null(hub_find_audit(&f->h, THIRD, NOW));
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&body);
+    hub_clear_audits(&f->h);
+    plan_clear(&f->h.tasks);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(one_of_its_kind_comes_first),
+        TEST(another_kind_does_it_where_there_is_none),
+        TEST(third_is_neither_of_the_two),
+        TEST(without_distances_other_kinds_are_not_asked),
+        TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

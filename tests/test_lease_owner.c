@@ -1,0 +1,308 @@
+/* folder: workers; label: integration
+ *
+ * A lease is its worker's: what another says under its token, which can be guessed, has
+ * no effect. A hub with a gate, a home, and two workers with keys of their own. */
+#include "workers/workers.h"
+#include "tests/relay_fixture.h"
+
+enum { TTL = 60000, SHORT_TTL = 2000 };
+
+/* The files of the hub lie beside the one that says where it listens. */
+static char *beside(const char *ready, const char *name, char out[PL_PATH_MAX])
+{
+    char folder[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, ready);
+    *strrchr(folder, '/') = '\0';
+    pl_join(out, folder, name);
+    return out;
+}
+
+static int run_hub(char **argv)
+{
+    char key[PL_PATH_MAX], list[PL_PATH_MAX];
+    const char *home = argv[2];
+    signal(SIGTERM, on_term);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pl_log_open("hub", PL_LOG_ERROR, false);
+    pl_hub_options o = {.bind = argv[3],
+                        .homes = &home,
+                        .n_homes = 1,
+                        .ttl_ms = argv[5][0] ? atoi(argv[5]) : TTL,
+                        .ready_file = argv[4],
+                        .keys = beside(argv[4], "keys", list),
+                        .stop = &child_stop};
+    pl_status status = pl_admission_open(beside(argv[4], "hub.key", key), list);
+    if (status == PL_OK)
+        status = pl_hub_run(&o);
+    if (status != PL_OK)
+        fprintf(stderr, "hub: %s\n", pl_last_error());
+    pl_wire_shutdown();
+    return pl_status_exit_code(status);
+}
+
+typedef struct party {
+    const char *name;
+    pl_keypair key;
+    pl_socket *socket;
+} party;
+
+typedef struct job {
+    fixture f;
+    child hub;
+    party holder, thief;
+    uint64_t token; /* of the holder's lease */
+    char task[PL_MODULE_NAME_MAX];
+} job;
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    pl_key_list_put(list, context);
+    return PL_OK;
+}
+
+static void allow(job *j, const party *p)
+{
+    char list[PL_PATH_MAX];
+    pl_key_entry e = {.key = p->key.open, .role = PL_AS_WORKER};
+    pl_copy_text(e.name, sizeof e.name, p->name);
+    assert_int_equal(
+        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
+}
+
+/* `m` is taken. */
+static uint16_t ask(const party *p, pl_message *m, pl_message *answer)
+{
+    m->request = m->request ? m->request : pl_wire_next_request();
+    pl_message_init(answer, 0);
+    pl_status status = pl_wire_ask(p->socket, m, 1000, 20000, answer);
+    pl_message_destroy(m);
+    return status == PL_OK ? answer->type : PL_MSG_ERR;
+}
+
+static uint16_t ask_plainly(const party *p, pl_message *m)
+{
+    pl_message a;
+    uint16_t type = ask(p, m, &a);
+    pl_message_destroy(&a);
+    return type;
+}
+
+static void join(const job *j, party *p)
+{
+    pl_message m;
+    assert_int_equal(pl_wire_connect_as(j->hub.address, &p->key, &p->socket), PL_OK);
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, "a device");
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
+}
+
+/* NO_WORK until the homes are known. */
+static int64_t get_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
+{
+    for (int i = 0; i < 20; i++) {
+        pl_message m, a;
+        pl_reader r;
+        pl_message_init(&m, PL_MSG_TASK_REQ);
+        pl_put_text(&m.body, PL_TAG_NAME, p->name);
+        bool given = ask(p, &m, &a) == PL_MSG_TASK;
+        int64_t phase = -1;
+        if (given) {
+            pl_reader_open(&r, "TASK", a.body.data, a.body.len);
+            phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+            pl_get_text(&r, PL_TAG_TASK, 0, task, PL_MODULE_NAME_MAX);
+            *token = a.token;
+        }
+        pl_message_destroy(&a);
+        if (given)
+            return phase;
+    }
+    return -1;
+}
+
+static int begin_job(void **state, const char *ttl_ms)
+{
+    char path[PL_PATH_MAX];
+    pl_keypair own;
+    job *j = pl_alloc(sizeof *j);
+    j->holder.name = "holder";
+    j->thief.name = "thief";
+    open_job(&j->f, "f32");
+    name_child(&j->hub, j->f.dir, "hub", "hub.address");
+    pl_copy_text(j->hub.target, sizeof j->hub.target, j->f.home.address);
+    pl_copy_text(j->hub.wait_ms, sizeof j->hub.wait_ms, ttl_ms);
+    pl_keypair_create(&own);
+    assert_int_equal(pl_keypair_save(beside(j->hub.ready, "hub.key", path), &own),
+                     PL_OK);
+    party *both[] = {&j->holder, &j->thief};
+    for (int i = 0; i < 2; i++) {
+        pl_keypair_create(&both[i]->key);
+        allow(j, both[i]);
+    }
+    start_child(&j->hub);
+    join(j, &j->holder);
+    join(j, &j->thief);
+    assert_int_equal(get_task(&j->holder, &j->token, j->task), 0);
+    *state = j;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    return begin_job(state, "");
+}
+
+static int setup_short(void **state)
+{
+    char ttl[16];
+    snprintf(ttl, sizeof ttl, "%d", SHORT_TTL);
+    return begin_job(state, ttl);
+}
+
+static int teardown(void **state)
+{
+    job *j = *state;
+    pl_wire_close(&j->holder.socket);
+    pl_wire_close(&j->thief.socket);
+    kill_child(&j->hub, SIGKILL);
+    close_job(&j->f);
+    pl_free(j);
+    return 0;
+}
+
+/* ---- what is said under a token ---- */
+static void begin(pl_message *m, uint16_t type, const char *name, uint64_t token,
+                  uint64_t phase, const char *task)
+{
+    pl_message_init(m, type);
+    if (type == PL_MSG_RELEASE) {
+        pl_put_u64(&m->body, PL_TAG_STATUS, PL_ERR_DEVICE);
+        pl_put_text(&m->body, PL_TAG_TEXT, "said by a stranger");
+    }
+    m->token = token;
+    pl_put_text(&m->body, PL_TAG_NAME, name);
+    pl_put_u64(&m->body, PL_TAG_PHASE, phase);
+    pl_put_text(&m->body, PL_TAG_TASK, task);
+}
+
+static uint16_t renew(const party *p, uint64_t token, uint64_t phase, const char *task)
+{
+    pl_message m;
+    begin(&m, PL_MSG_RENEW, p->name, token, phase, task);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    pl_put_u64(&m.body, PL_TAG_STEP, 1);
+    pl_put_f64(&m.body, PL_TAG_RATE, 1);
+    return ask_plainly(p, &m);
+}
+
+static uint16_t say_done(const party *p, uint64_t token, uint64_t phase,
+                         const char *task)
+{
+    pl_message m;
+    begin(&m, PL_MSG_DONE, p->name, token, phase, task);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+    pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+    return ask_plainly(p, &m);
+}
+
+static void holder_has_it_still(const job *j)
+{
+    assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
+}
+
+static void stranger_cannot_renew(void **state)
+{
+    const job *j = *state;
+    assert_int_equal(renew(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+    holder_has_it_still(j);
+}
+
+static void stranger_cannot_speak_under_the_holders_name(void **state)
+{
+    const job *j = *state;
+    party disguised = j->thief;
+    disguised.name = "holder";
+    assert_int_equal(renew(&disguised, j->token, 0, j->task), PL_MSG_ERR);
+    holder_has_it_still(j);
+}
+
+static void stranger_cannot_end_it(void **state)
+{
+    const job *j = *state;
+    pl_message m, a;
+    assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
+    holder_has_it_still(j);
+    for (int i = 0; i < 4; i++) { /* the third failure would end the run */
+        begin(&m, PL_MSG_RELEASE, j->thief.name, j->token, 0, j->task);
+        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_OK);
+    }
+    holder_has_it_still(j);
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_STATUS_IS);
+    assert_null(strstr(pl_buf_text(&a.data), "said by a stranger"));
+    pl_message_destroy(&a);
+}
+
+/* Neither under token 0, which is that of a path that nobody ever had, nor under one
+ * that this hub never gave out. */
+static void nobody_makes_a_lease_for_itself(void **state)
+{
+    const job *j = *state;
+    char name[PL_MODULE_NAME_MAX], task[PL_MODULE_NAME_MAX];
+    uint64_t made_up = j->token | UINT32_MAX, token = 0;
+    for (int path = 0; path < PATHS; path++) {
+        pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, name);
+        if (strcmp(name, j->task) == 0)
+            continue;
+        assert_int_equal(say_done(&j->thief, 0, 0, name), PL_MSG_OK);
+        assert_int_equal(renew(&j->thief, made_up, 0, name), PL_MSG_LEASE_LOST);
+        assert_int_equal(renew(&j->thief, 0, 0, name), PL_MSG_LEASE_LOST);
+    }
+    assert_int_equal(get_task(&j->holder, &token, task), 0);
+    assert_true(token > j->token && token < made_up);
+}
+
+/* Nothing was submitted, so no home says that it is done. */
+static void done_without_delivery_keeps_no_path(void **state)
+{
+    job *j = *state;
+    char task[PL_MODULE_NAME_MAX] = "";
+    uint64_t token = 0;
+    for (int path = 1; path < PATHS; path++)
+        assert_int_equal(get_task(&j->thief, &token, task), 0);
+    int64_t said_ms = pl_now_ms();
+    assert_int_equal(say_done(&j->holder, j->token, 0, j->task), PL_MSG_OK);
+    do { /* its own three come up again too: it does not renew them */
+        (void)renew(&j->holder, j->token, 0, j->task);
+        assert_int_equal(get_task(&j->thief, &token, task), 0);
+    } while (strcmp(task, j->task) != 0 && pl_now_ms() - said_ms < 3 * SHORT_TTL);
+    assert_string_equal(task, j->task);
+    assert_true(token > j->token);
+    assert_true(pl_now_ms() - said_ms < 3 * SHORT_TTL);
+    assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(stranger_cannot_renew, setup, teardown),
+        cmocka_unit_test_setup_teardown(stranger_cannot_speak_under_the_holders_name,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(stranger_cannot_end_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(nobody_makes_a_lease_for_itself, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(done_without_delivery_keeps_no_path,
+                                        setup_short, teardown),
+    };
+    if (argc > 1 && strcmp(argv[1], "hub") == 0)
+        return run_hub(argv);
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){0});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

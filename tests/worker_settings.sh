@@ -1,0 +1,59 @@
+#!/bin/sh
+# What a worker computes with: its options, else the run's configuration, else the
+# defaults; and it says which.
+#
+# usage: worker_settings.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+rm -rf "$work"
+mkdir -p "$work/run"
+
+fail() {
+    echo "FAILED: $1"
+    cat "$work/out"
+    exit 1
+}
+
+# Nobody listens there: the worker says what it is and gives up.
+worker() { # options
+    "$pathloom" worker --hub tcp://127.0.0.1:1 --name w --cache "$work/cache" "$@" \
+        >"$work/out" 2>&1
+    code=$?
+}
+
+says() { # WORDS
+    grep -q "worker.settings $1" "$work/out" || fail "it does not say: $1"
+}
+
+worker --patience-s 0
+says 'backend=auto precision=auto threads=1 recompute=false cache_bytes=512000000 patience_s=0 run=""'
+
+cat >"$work/run/run.yaml" <<YAML
+workers:
+  backend: ref
+  precision: f32
+  threads: 2
+  recompute: true
+  cache: 64M
+  patience_s: 1
+YAML
+worker --run "$work/run"
+[ "$code" -eq 75 ] || fail "exit code $code"
+says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 patience_s=1 run=\"$work/run/run.yaml\""
+grep -q 'within 1 s' "$work/out" || fail "its patience is another"
+
+worker --run "$work/run" --backend cpu --precision f32 --threads 1 --cache-bytes 5 \
+    --patience-s 0
+says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_s=0 run="
+
+worker --run "$work/run" --precision bf16
+[ "$code" -eq 69 ] || fail "ref took bf16: exit code $code"
+grep -q bf16 "$work/out" || fail "it does not name the precision"
+
+echo 'workers: {thread: 2}' >"$work/run/run.yaml"
+worker --run "$work/run"
+[ "$code" -eq 78 ] || fail "a wrong configuration: exit code $code"
+grep -q "$work/run/run.yaml" "$work/out" || fail "it does not name the file"
+echo "a worker does as its options say, else as its run does"
+rm -rf "$work"
