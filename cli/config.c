@@ -284,9 +284,9 @@ static const pl_key keys[] = {
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
      "", "auto: the best that this machine has", false},
     {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
-     "auto|f32|bf16|fp8", "",
-     "of activations and products; sums and parameters are fp32; fp8: cuda, forward "
-     "products alone, not measured yet",
+     "auto|f32|bf16|f16|fp8", "",
+     "of activations and products; sums and parameters are fp32; f16: cpu, products "
+     "alone; fp8: cuda, forward products alone, not measured yet",
      false},
     {"workers.recompute", PL_KEY_BOOL, AT(recompute), "false", 0, 0, NULL, "",
      "activations are computed again in the backward pass: a third more arithmetic, "

@@ -1,5 +1,6 @@
 # The engine. GEMM libraries are link-tested: Debian's cblas.h declares more than its
 # OpenBLAS exports. The cpu backend's operations are compiled once per instruction set.
+include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
 find_library(DNNL_LIBRARY dnnl)
@@ -36,6 +37,12 @@ if(PL_OPENBLAS_LINKS)
 else()
   list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_blas")
 endif()
+# GCC 12's frames for use after return are aligned to 32 bytes at most (its bug 110027):
+# a vector of 64 on one of them ends the process.
+set(PL_AVX512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
+  list(APPEND PL_AVX512 "SHELL:--param asan-use-after-return=0")
+endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
@@ -43,6 +50,14 @@ else() # one thread: pragmas fall away, and with them some uses of a parameter
   list(APPEND PL_CPU_OPTIONS -Wno-unknown-pragmas -Wno-unused-parameter)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_blas.c PROPERTIES
     COMPILE_OPTIONS -Wno-unknown-pragmas)
+endif()
+# fp16 arithmetic is newer than the other instruction sets: compilers are asked for it.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  check_c_compiler_flag(-mavx512fp16 PL_COMPILES_F16)
+endif()
+if(PL_COMPILES_F16)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_f16.c PROPERTIES
+    COMPILE_OPTIONS "${PL_CPU_OPTIONS};${PL_AVX512};-mavx512fp16")
 endif()
 pl_folder(modules DEPENDS base LIBS ${PL_MODULES_LIBS} EXCLUDE ${PL_MODULES_SKIP})
 if(PL_HAVE_CUDA)
@@ -66,12 +81,6 @@ endfunction()
 pl_cpu_operations(portable)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   pl_cpu_operations(avx2 -mavx2 -mfma)
-  set(avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
-  # GCC 12's frames for use after return are aligned to 32 bytes at most (its bug 110027):
-  # a vector of 64 on one of them ends the process.
-  if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
-    list(APPEND avx512 "SHELL:--param asan-use-after-return=0")
-  endif()
-  pl_cpu_operations(avx512 ${avx512})
-  pl_cpu_operations(avx512_bf16 ${avx512} -mavx512bf16 -mavx512vnni)
+  pl_cpu_operations(avx512 ${PL_AVX512})
+  pl_cpu_operations(avx512_bf16 ${PL_AVX512} -mavx512bf16 -mavx512vnni)
 endif()

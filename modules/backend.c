@@ -33,17 +33,21 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
 /* int8 and fp8 are not for every backend; the rest they check themselves. */
 static pl_status check_precision(const pl_backend_options *options)
 {
-    static const char *const known[] = {"auto", "f32", "bf16", "int8", "fp8"};
+    static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};
     const char *precision = options->precision ? options->precision : "auto";
     const char *name = options->name;
     const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
     if (!is_one_of(precision, known, sizeof known / sizeof known[0]))
         return pl_fail(PL_ERR_CONFIG,
-                       "precision \"%s\" is none of auto, f32, bf16, int8, fp8",
+                       "precision \"%s\" is none of auto, f32, bf16, f16, int8, fp8",
                        precision);
     if (strcmp(precision, "int8") == 0 && is_ref)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the ref backend has no int8; choose backend cpu or cuda");
+    if (strcmp(precision, "f16") == 0 && (is_cuda || is_ref))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the %s backend has no f16; choose backend cpu or precision f32",
+                       name);
     if (strcmp(precision, "fp8") == 0 && !is_cuda)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the %s backend has no fp8; choose backend cuda or precision "

@@ -31,8 +31,8 @@ typedef struct pl_backend_options {
     const char *name; /* "ref", "cpu", "cuda", "auto" (the best this machine has) */
     int n_threads;    /* >= 1; ignored by cuda */
     int device;       /* CUDA ordinal */
-    const char *precision; /* "auto", "f32", "bf16"; "int8": to decode only;
-                              "fp8": cuda */
+    const char *precision; /* "auto", "f32", "bf16"; "f16": cpu; "int8": to decode
+                              only; "fp8": cuda */
     bool device_turns;     /* ordinals past the last device begin again at 0 */
 } pl_backend_options;
 

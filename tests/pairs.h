@@ -17,8 +17,9 @@ typedef struct backend_case {
 } backend_case;
 
 static const backend_case backend_cases[] = {
-    {"ref", "f32", 1, 0.0},   {"cpu", "f32", 1, 1e-10}, {"cpu", "f32", 3, 1e-10},
-    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4}, {"cuda", "bf16", 1, 1e-4},
+    {"ref", "f32", 1, 0.0},   {"cpu", "f32", 1, 1e-10},  {"cpu", "f32", 3, 1e-10},
+    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4},  {"cpu", "f16", 1, 1e-5},
+    {"cpu", "f16", 3, 1e-5},  {"cuda", "bf16", 1, 1e-4},
 };
 enum { N_BACKENDS = sizeof backend_cases / sizeof backend_cases[0] };
 

@@ -3,7 +3,7 @@
  * the reference's, and each tensor's gradient by its own. */
 #include "tests/pairs.h"
 
-enum { V = 64, B = 2, T = 24, N = B * T, STEPS = 200 };
+enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };
 
 static pl_topology *curve_topology(void)
 {

@@ -13,6 +13,7 @@ typedef struct cpu_isa {
     const pl_ops *ops;
     bool usable;    /* this machine has it */
     bool fast_bf16; /* ... and multiplies bf16 faster than f32 */
+    bool f16;       /* ... and has fp16 arithmetic */
     bool tiles;     /* ... and dw by own tiles faster than a library */
 } cpu_isa;
 
@@ -20,7 +21,8 @@ enum { N_ISA = 4 };
 
 #if defined(__x86_64__)
 /* AMX multiplies bf16 at about 18 times the rate of f32 (measured, Sapphire Rapids);
- * AMD's vdpbf16ps at twice (Zen 4); Intel's vdpbf16ps is slower than its f32 FMA. */
+ * AMD's vdpbf16ps at twice (Zen 4); Intel's vdpbf16ps is slower than its f32 FMA, and
+ * its fp16 FMA at twice (Emerald Rapids). */
 static void detect(cpu_isa isa[N_ISA])
 {
     unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0, b1 = 0, c1 = 0, d1 = 0;
@@ -28,6 +30,7 @@ static void detect(cpu_isa isa[N_ISA])
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0)
         (void)__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1);
     const bool amx_bf16 = (d >> 22 & 1) != 0, avx512_bf16 = (a1 >> 5 & 1) != 0;
+    const bool f16 = (d >> 23 & 1) != 0 && gemm_has_f16();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                         __builtin_cpu_supports("avx512bw") &&
@@ -35,17 +38,21 @@ static void detect(cpu_isa isa[N_ISA])
                         __builtin_cpu_supports("avx512dq");
     const bool vnni = (c >> 11 & 1) != 0;
     const bool amd = __builtin_cpu_is("amd") != 0;
-    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false, false};
-    isa[1] = (cpu_isa){"avx2", &cpu_ops_avx2, avx2, false, false};
-    isa[2] = (cpu_isa){"avx512", &cpu_ops_avx512, avx512, false, false};
-    isa[3] = (cpu_isa){"avx512_bf16", &cpu_ops_avx512_bf16,
-                       avx512 && avx512_bf16 && vnni, amd || amx_bf16, !amx_bf16};
+    isa[0] = (cpu_isa){.name = "portable", .ops = &cpu_ops_portable, .usable = true};
+    isa[1] = (cpu_isa){.name = "avx2", .ops = &cpu_ops_avx2, .usable = avx2};
+    isa[2] = (cpu_isa){.name = "avx512", .ops = &cpu_ops_avx512, .usable = avx512};
+    isa[3] = (cpu_isa){.name = "avx512_bf16",
+                       .ops = &cpu_ops_avx512_bf16,
+                       .usable = avx512 && avx512_bf16 && vnni,
+                       .fast_bf16 = amd || amx_bf16,
+                       .f16 = f16,
+                       .tiles = !amx_bf16};
 }
 #else
 static void detect(cpu_isa isa[N_ISA])
 {
     memset(isa, 0, N_ISA * sizeof *isa);
-    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, true, false, false};
+    isa[0] = (cpu_isa){.name = "portable", .ops = &cpu_ops_portable, .usable = true};
 }
 #endif
 
@@ -69,35 +76,61 @@ static bool is_int8(const char *precision)
     return precision != NULL && strcmp(precision, "int8") == 0;
 }
 
-static pl_status choose_type(const char *precision, const cpu_isa *isa, pl_type *out)
+/* f16: activations are f32 and products fp16. */
+typedef enum arithmetic { IN_F32, IN_BF16, IN_F16 } arithmetic;
+static const char *const arithmetic_names[] = {"f32", "bf16", "f16"};
+
+static pl_status choose_arithmetic(const char *precision, const cpu_isa *isa,
+                                   arithmetic *out)
 {
-    *out = PL_F32;
-    if (precision == NULL || strcmp(precision, "auto") == 0 || is_int8(precision)) {
-        *out = isa->fast_bf16 && gemm_has_bf16() ? PL_BF16 : PL_F32;
+    const bool is_auto = precision == NULL || strcmp(precision, "auto") == 0;
+    *out = IN_F32;
+    if (is_auto || is_int8(precision)) {
+        if (isa->fast_bf16 && gemm_has_bf16())
+            *out = IN_BF16;
+        else if (is_auto && isa->f16)
+            *out = IN_F16;
         return PL_OK;
     }
     if (strcmp(precision, "bf16") == 0)
-        *out = PL_BF16;
+        *out = IN_BF16;
+    else if (strcmp(precision, "f16") == 0)
+        *out = IN_F16;
     else if (strcmp(precision, "f32") != 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "precision \"%s\" is none of auto, f32, bf16, int8: choose one",
-                       precision);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "precision \"%s\" is none of auto, f32, bf16, f16, int8: choose one",
+            precision);
     return PL_OK;
+}
+
+static pl_status open_products(arithmetic wanted, const cpu_isa *isa, int n_threads,
+                               gemm **out)
+{
+    if (wanted != IN_F16)
+        return gemm_open(wanted == IN_BF16 ? PL_BF16 : PL_F32, n_threads, out);
+    if (gemm_has_f16() && !isa->f16)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s cannot multiply in f16 (AVX512-FP16); use precision f32",
+                       strcmp(isa->name, "avx512_bf16") == 0 ? "this processor"
+                                                             : isa->name);
+    return gemm_f16_open(n_threads, out);
 }
 
 pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *isa,
                                  pl_backend **out)
 {
     cpu_isa chosen;
-    pl_type type;
+    arithmetic chosen_in;
     gemm *library;
     *out = NULL;
     if (options->n_threads < 1)
         return pl_fail(PL_ERR_CONFIG, "the cpu backend cannot run on %d threads: use 1",
                        options->n_threads);
     PL_RETURN_IF(choose_isa(isa, &chosen));
-    PL_RETURN_IF(choose_type(options->precision, &chosen, &type));
-    PL_RETURN_IF(gemm_open(type, options->n_threads, &library));
+    PL_RETURN_IF(choose_arithmetic(options->precision, &chosen, &chosen_in));
+    PL_RETURN_IF(open_products(chosen_in, &chosen, options->n_threads, &library));
+    const pl_type type = chosen_in == IN_BF16 ? PL_BF16 : PL_F32;
 
     cpu_state *self = pl_alloc(sizeof *self);
     self->gemm = library;
@@ -109,7 +142,7 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
                                  .decode_only = is_int8(options->precision),
                                  .self = self};
     snprintf(self->backend.device, sizeof self->backend.device, "cpu %s%s %s %s",
-             self->backend.decode_only ? "int8 " : "", type == PL_BF16 ? "bf16" : "f32",
+             self->backend.decode_only ? "int8 " : "", arithmetic_names[chosen_in],
              chosen.name, library->text);
     *out = &self->backend;
     return PL_OK;

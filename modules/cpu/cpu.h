@@ -7,9 +7,10 @@ extern "C" {
 #endif
 
 /* precision "auto" is bf16 where this machine multiplies bf16 faster than f32 (AMX,
- * or AMD with avx512_bf16; Intel's avx512_bf16 without AMX is slower than f32), f32
- * elsewhere. One thread uses a backend at a time. ERR_CONFIG for an unknown
- * precision or n_threads < 1; ERR_UNSUPPORTED names what is missing.
+ * or AMD with avx512_bf16; Intel's avx512_bf16 without AMX is slower than f32), else
+ * f16 (f32 activations, multiplied in fp16) where it has AVX512-FP16, f32 elsewhere.
+ * One thread uses a backend at a time. ERR_CONFIG for an unknown precision or
+ * n_threads < 1; ERR_UNSUPPORTED names what is missing.
  *
  * More than one thread is for a machine that is otherwise idle, and with
  * OMP_WAIT_POLICY passive (the program sets it): teams that spin at every operation

@@ -1,4 +1,4 @@
-/* Matrix products by a foreign library, behind one small table.
+/* Matrix products by a foreign library, or by own tiles, behind one small table.
  *
  *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
  *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
@@ -29,6 +29,7 @@ struct gemm {
 };
 
 bool gemm_has_bf16(void); /* in this build; a machine may still lack it */
+bool gemm_has_f16(void);
 
 /* The library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN where only
  * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
@@ -37,5 +38,9 @@ PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 /* The two libraries, each behind its own file. */
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
+
+/* f32 matrices, products in fp16 by own tiles, for a processor with AVX512-FP16 (the
+ * caller knows). ERR_UNSUPPORTED if the compiler had no such instructions. */
+PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
 
 #endif

@@ -1,0 +1,503 @@
+/* f32 matrices multiplied in fp16, for processors that have its arithmetic
+ * (AVX512-FP16) and no AMX: twice as many products an instruction as in f32.
+ *
+ * Rows of a, and panels of b, are scaled by powers of two to a largest element in
+ * [8, 16), which loses nothing, and rounded to fp16. CHUNK products are summed in fp16,
+ * at most 128 * 16 * 16, so that no sum overflows; chunks are summed in f32. Of normal
+ * numbers an element of c is off by 1.8e-3 of its usual size, most of it from the sums
+ * of chunks; factors rounded to bf16 cost 2.4e-3. What is 2^18 times smaller than its
+ * row's largest element loses digits, as it would in the sum.
+ *
+ * What a row of c becomes depends on its row of a and on b alone: not on the other
+ * rows, nor on the number of threads. A factor that is not finite makes c not a number
+ * or infinite.
+ */
+#include "modules/cpu/gemm.h"
+#include "modules/cpu/simd.h"
+
+#if defined(__AVX512FP16__)
+/* A tile of c: MR rows and two vectors of halves. */
+enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
+/* What is packed at once: of b as much as stays in the second-level cache, DEEP rows of
+ * it or COLUMNS columns, and of a the rows of a tile, or of GROUP tiles where a is read
+ * down its columns, so that lines are read whole. */
+enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
+enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
+
+typedef struct gemm_f16 {
+    gemm head;
+    int n_threads;
+    void *block;
+    size_t bytes;
+} gemm_f16;
+
+typedef struct part { /* of a call: what is packed */
+    const gemm_call *call;
+    const float *a, *b;
+    float *c;
+    int n0, cols, k0, depth;
+    bool add;
+    char *packed_b;
+    float unscale[PANELS]; /* of each panel of b */
+    char *own;             /* a thread's part of a, or of b in f32: own_bytes each */
+    size_t own_bytes;
+} part;
+
+/* Rows of a in fp16, each half twice in a word, which is broadcast. */
+typedef struct rows_of_a {
+    char *words;
+    int m0, rows;
+    size_t row, step,
+        tile; /* bytes to the next row, to the next k, to the next MR rows */
+    float unscale[GROUP_ROWS];
+} rows_of_a;
+
+/* ---- scales ---- */
+/* A power of two that brings `largest` to [8, 16), and its inverse; 1 for what has no
+ * exponent. Clamped where the inverse would leave the normal numbers. */
+static void choose_scale(float largest, float *scale, float *unscale)
+{
+    int exponent = 0;
+    *scale = *unscale = 1;
+    if (!(largest > 0) || !isfinite(largest))
+        return;
+    (void)frexpf(largest, &exponent);
+    exponent = 4 - exponent;
+    exponent = exponent > 120 ? 120 : exponent < -120 ? -120 : exponent;
+    *scale = ldexpf(1, exponent);
+    *unscale = ldexpf(1, -exponent);
+}
+
+ALWAYS_INLINE vfloat v_abs(vfloat x)
+{
+    return (vfloat)((vuint)x & 0x7fffffff);
+}
+
+static float largest_of_row(const float *x, int n)
+{
+    vfloat most[4] = {{0}};
+    int i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++)
+            most[j] = v_max(most[j], v_abs(v_load(x + i + j * LANES)));
+    for (; i < n; i += LANES)
+        most[0] = v_max(most[0], v_abs(v_load_n(x + i, v_left(i, n))));
+    return v_largest(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
+}
+
+static float largest_of_block(const float *x, size_t stride, int rows, int cols)
+{
+    float most = 0;
+    for (int r = 0; r < rows; r++) {
+        const float row = largest_of_row(x + (size_t)r * stride, cols);
+        most = row > most ? row : most;
+    }
+    return most;
+}
+
+/* ---- packing a ---- */
+ALWAYS_INLINE __m256i to_halves(vfloat x)
+{
+    return (__m256i)_mm512_cvtxps_ph((__m512)x);
+}
+
+/* Halves that stand twice in their words. */
+ALWAYS_INLINE vfloat to_words(vfloat x)
+{
+    const __m512i half = _mm512_cvtepu16_epi32(to_halves(x));
+    return (vfloat)_mm512_or_epi32(half, _mm512_slli_epi32(half, 16));
+}
+
+/* MR rows as they are. */
+static void pack_rows(const part *p, rows_of_a *to)
+{
+    const size_t K = (size_t)p->call->K;
+    for (int r = 0; r < MR; r++) {
+        char *out = to->words + (size_t)r * to->row;
+        to->unscale[r] = 1;
+        if (r >= to->rows) {
+            memset(out, 0, (size_t)p->depth * WORD);
+            continue;
+        }
+        const float *x = p->a + (size_t)(to->m0 + r) * K + (size_t)p->k0;
+        float scale;
+        choose_scale(largest_of_row(x, p->depth), &scale, &to->unscale[r]);
+        for (int k = 0; k < p->depth; k += LANES) {
+            const int left = v_left(k, p->depth);
+            put_some_words(out + (size_t)k * WORD,
+                           to_words(v_load_n(x + k, left) * scale), left);
+        }
+    }
+}
+
+/* MR of the columns from x on, or what there is of them. */
+ALWAYS_INLINE vfloat load_columns(const float *x, int first, int n)
+{
+    const int left = n - first < 0 ? 0 : n - first < MR ? n - first : MR;
+    return v_load_n(x + first, left);
+}
+
+/* words *= scale of their row, as halves: whole vectors, in which MR rows come round
+ * after TURN of them. The last may reach beyond the tile. */
+static void round_columns(char *words, int depth, const float *scale)
+{
+    enum { TURN = 3 };
+    vfloat each[TURN];
+    float turn[TURN * LANES];
+    for (int i = 0; i < TURN * LANES; i++)
+        turn[i] = scale[i % MR];
+    for (int i = 0; i < TURN; i++)
+        each[i] = v_load(turn + i * LANES);
+    char *end = words + (size_t)depth * MR * WORD;
+    for (; words < end; words += TURN * LANES * WORD)
+        for (int i = 0; i < TURN; i++) {
+            char *at = words + i * LANES * WORD;
+            const vfloat halves = to_words(load_words(at) * each[i]);
+            memcpy(at, &halves, sizeof halves);
+        }
+}
+
+/* GROUP_ROWS rows of the product, which are columns of a: copied first, in one pass
+ * through far memory, then rounded in place. What is stored beyond a row is the next
+ * one's place. */
+static void pack_columns(const part *p, rows_of_a *to)
+{
+    const size_t M = (size_t)p->call->M;
+    const float *x = p->a + (size_t)p->k0 * M + (size_t)to->m0;
+    vfloat most[GROUP] = {{0}};
+    for (int k = 0; k < p->depth; k++, x += M)
+        for (int i = 0; i < GROUP; i++) {
+            const vfloat columns = load_columns(x, i * MR, to->rows);
+            most[i] = v_max(most[i], v_abs(columns));
+            memcpy(to->words + (size_t)i * to->tile + (size_t)k * to->step, &columns,
+                   sizeof columns);
+        }
+    for (int i = 0; i < GROUP; i++) {
+        float scale[MR + 4]; /* a vector */
+        v_store(scale, most[i]);
+        for (int r = 0; r < MR; r++)
+            choose_scale(scale[r], &scale[r], &to->unscale[i * MR + r]);
+        round_columns(to->words + (size_t)i * to->tile, p->depth, scale);
+    }
+}
+
+/* ---- packing b ---- */
+static char *panel_of(const part *p, int n)
+{
+    return p->packed_b + (size_t)n * (size_t)p->depth * 2;
+}
+
+/* NR columns of b whose rows are those of the sum; `copy` has room for them in f32. */
+static void pack_across(part *p, int first, float *copy)
+{
+    const size_t N = (size_t)p->call->N;
+    const int cols = p->cols - first < NR ? p->cols - first : NR;
+    const float *x = p->b + (size_t)p->k0 * N + (size_t)(p->n0 + first);
+    const size_t count = (size_t)p->depth * NR;
+    char *out = panel_of(p, first);
+    vfloat most[NR / LANES] = {{0}};
+    float scale;
+    for (size_t i = 0; i < count; i += NR, x += N)
+        for (int v = 0; v < NR / LANES; v++) {
+            const int n = v * LANES, left = cols - n < 0 ? 0 : v_left(n, cols);
+            const vfloat lanes = v_load_n(x + n, left);
+            most[v] = v_max(most[v], v_abs(lanes));
+            v_store(copy + i + n, lanes);
+        }
+    choose_scale(v_largest(v_max(v_max(most[0], most[1]), v_max(most[2], most[3]))),
+                 &scale, &p->unscale[first / NR]);
+    for (size_t i = 0; i < count; i += LANES) {
+        const __m256i halves = to_halves(v_load(copy + i) * scale);
+        memcpy(out + i * 2, &halves, sizeof halves);
+    }
+}
+
+/* LANES rows of b from x on, `n` of them there, at k .. k+left: turned, so that they
+ * are columns. */
+ALWAYS_INLINE void turn_rows(char *out, const float *x, size_t stride, int n, int left,
+                             float scale)
+{
+    vfloat row[LANES];
+    for (int i = 0; i < LANES; i++)
+        row[i] = i < n ? v_load_n(x + (size_t)i * stride, left) * scale : (vfloat){0};
+    v_transpose(row);
+    for (int i = 0; i < left; i++) {
+        const __m256i halves = to_halves(row[i]);
+        memcpy(out + (size_t)i * NR * 2, &halves, sizeof halves);
+    }
+}
+
+/* NR rows of b, which are columns of the product. */
+static void pack_turned(part *p, int first)
+{
+    const size_t K = (size_t)p->call->K;
+    const int rows = p->cols - first < NR ? p->cols - first : NR;
+    const float *x = p->b + (size_t)(p->n0 + first) * K + (size_t)p->k0;
+    char *out = panel_of(p, first);
+    float scale;
+    choose_scale(largest_of_block(x, K, rows, p->depth), &scale,
+                 &p->unscale[first / NR]);
+    for (int n = 0; n < NR; n += LANES)
+        for (int k = 0; k < p->depth; k += LANES)
+            turn_rows(out + ((size_t)k * NR + (size_t)n) * 2,
+                      x + (size_t)n * K + (size_t)k, K, rows - n, v_left(k, p->depth),
+                      scale);
+}
+
+/* ---- products ---- */
+typedef struct tile {
+    __m512h sum[MR][2];
+} tile;
+
+ALWAYS_INLINE void sum_chunk(tile *t, const char *a, size_t a_row, size_t a_step,
+                             const char *b, int n)
+{
+    for (int m = 0; m < MR; m++)
+        t->sum[m][0] = t->sum[m][1] = _mm512_setzero_ph();
+    for (int k = 0; k < n; k++, a += a_step, b += NR * 2) {
+        const __m512h b0 = _mm512_loadu_ph(b), b1 = _mm512_loadu_ph(b + HALVES * 2);
+        for (int m = 0; m < MR; m++) {
+            int32_t word;
+            memcpy(&word, a + (size_t)m * a_row, sizeof word);
+            const __m512h x = _mm512_castsi512_ph(_mm512_set1_epi32(word));
+            t->sum[m][0] = _mm512_fmadd_ph(x, b0, t->sum[m][0]);
+            t->sum[m][1] = _mm512_fmadd_ph(x, b1, t->sum[m][1]);
+        }
+    }
+}
+
+/* Lanes 16 * half and on. */
+ALWAYS_INLINE vfloat widen(__m512h x, const int half)
+{
+    const __m256i lanes = _mm512_extracti64x4_epi64(_mm512_castph_si512(x), half);
+    return (vfloat)_mm512_cvtxph_ps(_mm256_castsi256_ph(lanes));
+}
+
+ALWAYS_INLINE void add_chunk(const tile *t, float *c, size_t stride, const float *scale,
+                             float b_unscale, const bool add)
+{
+#pragma GCC unroll 12
+    for (int m = 0; m < MR; m++, c += stride) {
+        const vfloat unscale = v_set(scale[m] * b_unscale);
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; v++) {
+            float *to = c + v * HALVES;
+            vfloat low = widen(t->sum[m][v], 0) * unscale;
+            vfloat high = widen(t->sum[m][v], 1) * unscale;
+            if (add) {
+                low += v_load(to);
+                high += v_load(to + LANES);
+            }
+            v_store(to, low);
+            v_store(to + LANES, high);
+        }
+    }
+}
+
+/* c [MR, NR] (+)= MR rows of a times a panel of b. */
+ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const char *a,
+                                  size_t a_row, size_t a_step, const float *unscale,
+                                  int n, bool add)
+{
+    const char *b = panel_of(p, n);
+    const float b_unscale = p->unscale[n / NR];
+    tile t;
+    for (int m = 0; m < MR; m++)
+        for (int i = 0; i < NR; i += LANES)
+            __builtin_prefetch(c + (size_t)m * stride + i, 1);
+    for (int k = 0; k < p->depth; k += CHUNK, add = true) {
+        const int left = p->depth - k < CHUNK ? p->depth - k : CHUNK;
+        sum_chunk(&t, a + (size_t)k * a_step, a_row, a_step, b + (size_t)k * NR * 2,
+                  left);
+        if (add)
+            add_chunk(&t, c, stride, unscale, b_unscale, true);
+        else
+            add_chunk(&t, c, stride, unscale, b_unscale, false);
+    }
+}
+
+/* Tile m of the packed rows; with strides that the compiler knows where it can. */
+static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_a *a,
+                          int m, int n, bool add)
+{
+    if (p->call->kind == GEMM_TN)
+        multiply_panel(p, c, stride, a->words + (size_t)(m / MR) * a->tile, WORD,
+                       MR * WORD, a->unscale + m, n, add);
+    else
+        multiply_panel(p, c, stride, a->words, a->row, WORD, a->unscale, n, add);
+}
+
+/* A tile of which c has only a part. */
+static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_a *a,
+                          int m, int n)
+{
+    float edge[MR * NR];
+    const int rows = a->rows - m < MR ? a->rows - m : MR;
+    const int cols = p->cols - n < NR ? p->cols - n : NR;
+    multiply_tile(p, edge, NR, a, m, n, false);
+    for (int r = 0; r < rows; r++, c += stride)
+        for (int i = 0; i < cols; i += LANES) {
+            const int left = v_left(i, cols);
+            vfloat sum = v_load_n(edge + r * NR + i, left);
+            if (p->add)
+                sum += v_load_n(c + i, left);
+            v_store_n(c + i, sum, left);
+        }
+}
+
+static void multiply_rows(const part *p, const rows_of_a *a)
+{
+    const size_t N = (size_t)p->call->N;
+    for (int m = 0; m < a->rows; m += MR)
+        for (int n = 0; n < p->cols; n += NR) {
+            float *c = p->c + (size_t)(a->m0 + m) * N + (size_t)(p->n0 + n);
+            if (a->rows - m < MR || p->cols - n < NR)
+                multiply_edge(p, c, N, a, m, n);
+            else
+                multiply_tile(p, c, N, a, m, n, p->add);
+        }
+}
+
+/* ---- a call ---- */
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows of a begin on different sets of the first cache: an odd number of lines apart.
+ */
+static size_t row_bytes(int depth)
+{
+    const size_t lines = ((size_t)depth * WORD + 63) / 64;
+    return (lines | 1) * 64;
+}
+
+static void multiply_group(const part *p, char *words, int m0, int rows)
+{
+    rows_of_a a = {.words = words, .m0 = m0, .rows = rows};
+    a.row = row_bytes(p->depth);
+    a.step = MR * WORD;
+    a.tile = MR * row_bytes(p->depth) + EDGE;
+    if (p->call->kind == GEMM_TN)
+        pack_columns(p, &a);
+    else
+        pack_rows(p, &a);
+    multiply_rows(p, &a);
+}
+
+/* A whole number of panels that divides the columns evenly. */
+static int block_of_columns(int N, int depth)
+{
+    const int most = least(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
+    const int n_blocks = (N + most - 1) / most;
+    return ((N + n_blocks - 1) / n_blocks + NR - 1) / NR * NR;
+}
+
+static char *own_of(const part *p, int thread)
+{
+    return p->own + (size_t)thread * p->own_bytes;
+}
+
+static void pack_panel(part *p, int first, char *own)
+{
+    if (p->call->kind == GEMM_NT)
+        pack_turned(p, first);
+    else
+        pack_across(p, first, (float *)(void *)own);
+}
+
+static void multiply_block(part *p, int n_threads)
+{
+    const int M = p->call->M, group = p->call->kind == GEMM_TN ? GROUP_ROWS : MR;
+    const int n_panels = (p->cols + NR - 1) / NR, n_groups = (M + group - 1) / group;
+#pragma omp parallel num_threads(n_threads)
+    {
+#pragma omp for schedule(static)
+        for (int t = 0; t < n_threads; t++)
+            for (int i = t; i < n_panels; i += n_threads)
+                pack_panel(p, i * NR, own_of(p, t));
+#pragma omp for schedule(static)
+        for (int t = 0; t < n_threads; t++) {
+            const int share = (n_groups + n_threads - 1) / n_threads;
+            for (int i = t * share; i < least((t + 1) * share, n_groups); i++)
+                multiply_group(p, own_of(p, t), i * group, least(M - i * group, group));
+        }
+    }
+}
+
+static pl_status lay_out(gemm_f16 *g, const gemm_call *call, part *p)
+{
+    const int depth = least(call->K, DEEP);
+    const size_t b_bytes = (size_t)block_of_columns(call->N, depth) * (size_t)depth * 2;
+    p->own_bytes = GROUP * (MR * row_bytes(depth) + EDGE);
+    if (p->own_bytes < NR * (size_t)depth * WORD)
+        p->own_bytes = NR * (size_t)depth * WORD;
+    const size_t bytes = b_bytes + (size_t)g->n_threads * p->own_bytes;
+    if (bytes > g->bytes) {
+        pl_free_aligned(g->block);
+        g->block = NULL;
+        g->bytes = 0;
+        PL_RETURN_IF(pl_try_alloc(bytes, "packed matrices", &g->block));
+        g->bytes = bytes;
+    }
+    p->packed_b = g->block;
+    p->own = p->packed_b + b_bytes;
+    return PL_OK;
+}
+
+static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void *a,
+                         const void *b)
+{
+    gemm_f16 *g = (gemm_f16 *)head;
+    part p = {.call = call, .a = a, .b = b, .c = c, .add = call->add};
+    PL_RETURN_IF(lay_out(g, call, &p));
+    for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
+        p.depth = least(call->K - p.k0, DEEP);
+        const int block = block_of_columns(call->N, least(call->K, DEEP));
+        for (p.n0 = 0; p.n0 < call->N; p.n0 += block) {
+            p.cols = least(call->N - p.n0, block);
+            multiply_block(&p, g->n_threads);
+        }
+    }
+    return PL_OK;
+}
+
+static void f16_close(gemm **head)
+{
+    gemm_f16 *g = (gemm_f16 *)*head;
+    pl_free_aligned(g->block);
+    pl_free(g);
+    *head = NULL;
+}
+
+bool gemm_has_f16(void)
+{
+    return true;
+}
+
+pl_status gemm_f16_open(int n_threads, gemm **out)
+{
+    gemm_f16 *g = pl_alloc(sizeof *g);
+    pl_copy_text(g->head.text, sizeof g->head.text, "own tiles");
+    g->head.run = f16_run;
+    g->head.close = f16_close;
+    g->n_threads = n_threads;
+    *out = &g->head;
+    return PL_OK;
+}
+#else
+bool gemm_has_f16(void)
+{
+    return false;
+}
+
+pl_status gemm_f16_open(int n_threads, gemm **out)
+{
+    (void)n_threads;
+    *out = NULL;
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "this build cannot multiply in f16: build with GCC 12 or clang 14 on "
+        "x86-64, or use precision f32");
+}
+#endif

@@ -1,0 +1,274 @@
+/* folder: modules; label: unit */
+/* Products in fp16: every kind and awkward sizes against sums in double, and what is
+ * promised of scales, rows, threads and numbers that are not finite, bit for bit. */
+#include "modules/cpu/cpu.h"
+#include "modules/cpu/gemm.h"
+#include "modules/modules.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static bool machine_has_f16(void)
+{
+    const pl_backend_options options = {
+        .name = "cpu", .n_threads = 1, .precision = "f16"};
+    pl_backend *be;
+    const pl_status status = cpu_backend_create(&options, &be);
+    assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
+    if (status == PL_OK)
+        assert_non_null(strstr(be->device, "cpu f16 "));
+    cpu_backend_destroy(&be);
+    return status == PL_OK;
+}
+
+static uint64_t stream;
+
+static float *floats(size_t n)
+{
+    float *x = pl_alloc(n * sizeof *x);
+    stream++;
+    for (size_t i = 0; i < n; i++)
+        x[i] = pl_random_normal(7, stream, i);
+    return x;
+}
+
+typedef struct matrices {
+    gemm_call call;
+    float *a, *b, *c;
+} matrices;
+
+static matrices make(gemm_kind kind, int M, int N, int K, bool add)
+{
+    matrices m = {.call = {kind, M, N, K, PL_F32, add}};
+    m.a = floats((size_t)M * (size_t)K);
+    m.b = floats((size_t)N * (size_t)K);
+    m.c = floats((size_t)M * (size_t)N);
+    return m;
+}
+
+static void clear(matrices *m)
+{
+    pl_free(m->a);
+    pl_free(m->b);
+    pl_free(m->c);
+}
+
+static float *a_at(const matrices *m, int row, int k)
+{
+    return m->call.kind == GEMM_TN ? &m->a[(size_t)k * (size_t)m->call.M + (size_t)row]
+                                   : &m->a[(size_t)row * (size_t)m->call.K + (size_t)k];
+}
+static float *b_at(const matrices *m, int k, int col)
+{
+    return m->call.kind == GEMM_NT ? &m->b[(size_t)col * (size_t)m->call.K + (size_t)k]
+                                   : &m->b[(size_t)k * (size_t)m->call.N + (size_t)col];
+}
+
+/* c, computed on so many threads; the caller frees it. */
+static float *product(const matrices *m, int n_threads)
+{
+    const size_t n = (size_t)m->call.M * (size_t)m->call.N;
+    gemm *g;
+    float *c = pl_alloc(n * sizeof *c);
+    memcpy(c, m->c, n * sizeof *c);
+    assert_int_equal(gemm_f16_open(n_threads, &g), PL_OK);
+    assert_int_equal(g->run(g, &m->call, c, m->a, m->b), PL_OK);
+    g->close(&g);
+    return c;
+}
+
+static void check_sums(const matrices *m)
+{
+    const gemm_call *call = &m->call;
+    float *c = product(m, 2);
+    double difference = 0, square = 1e-30;
+    for (int i = 0; i < call->M; i++)
+        for (int j = 0; j < call->N; j++) {
+            const size_t at = (size_t)i * (size_t)call->N + (size_t)j;
+            double sum = 0;
+            for (int k = 0; k < call->K; k++)
+                sum += (double)*a_at(m, i, k) * *b_at(m, k, j);
+            square += sum * sum;
+            const double off = c[at] - (sum + (call->add ? m->c[at] : 0.0));
+            difference += off * off;
+            assert_true(fabs(off) < 0.02 * sqrt(call->K));
+        }
+    if (!(difference < 4.5e-6 * square))
+        fail_msg("kind %d, %d x %d x %d: error %g", (int)call->kind, call->M, call->N,
+                 call->K, difference / square);
+    pl_free(c);
+}
+
+static void sums_are_those_of_double(void **state)
+{
+    static const int sizes[][3] = {{1, 1, 1},      {5, 3, 2},      {12, 64, 128},
+                                   {13, 65, 129},  {47, 130, 17},  {96, 100, 64},
+                                   {49, 63, 1100}, {70, 1100, 33}, {130, 40, 2050}};
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
+            for (int add = 0; add < 2; add++) {
+                matrices m =
+                    make(kind, sizes[i][0], sizes[i][1], sizes[i][2], add == 1);
+                check_sums(&m);
+                clear(&m);
+            }
+}
+
+/* Factors that fp16 holds, and sums below 2^11: nothing is rounded. */
+static void small_whole_numbers_are_exact(void **state)
+{
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
+        matrices m = make(kind, 50, 70, 300, false);
+        for (int i = 0; i < 50 * 300; i++)
+            m.a[i] = (float)((int)(pl_random_u32(3, 1, (uint64_t)i) % 9) - 4);
+        for (int i = 0; i < 70 * 300; i++)
+            m.b[i] = (float)((int)(pl_random_u32(3, 2, (uint64_t)i) % 9) - 4);
+        float *c = product(&m, 1);
+        for (int i = 0; i < 50; i++)
+            for (int j = 0; j < 70; j++) {
+                float sum = 0;
+                for (int k = 0; k < 300; k++)
+                    sum += *a_at(&m, i, k) * *b_at(&m, k, j);
+                assert_true(c[i * 70 + j] == sum);
+            }
+        pl_free(c);
+        clear(&m);
+    }
+}
+
+/* Rows of a may be of any size, and so may b as a whole: gradients are small. */
+static void powers_of_two_come_through_exactly(void **state)
+{
+    enum { M = 40, N = 90, K = 200 };
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
+        matrices m = make(kind, M, N, K, false);
+        float *plain = product(&m, 1);
+        for (int i = 0; i < M; i++)
+            for (int k = 0; k < K; k++)
+                *a_at(&m, i, k) = ldexpf(*a_at(&m, i, k), 3 * i - 60);
+        for (int i = 0; i < N * K; i++)
+            m.b[i] = ldexpf(m.b[i], -30);
+        float *scaled = product(&m, 1);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++)
+                assert_true(scaled[i * N + j] == ldexpf(plain[i * N + j], 3 * i - 90));
+        pl_free(plain);
+        pl_free(scaled);
+        clear(&m);
+    }
+}
+
+/* A row of c is the same in any company. */
+static void a_row_depends_on_no_other(void **state)
+{
+    enum { M = 61, N = 70, K = 150 };
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
+        for (int row = 0; row < M; row += 7) {
+            matrices m = make(kind, M, N, K, false);
+            float *before = product(&m, 1);
+            for (int i = 0; i < M; i++)
+                for (int k = 0; k < K && i != row; k++)
+                    *a_at(&m, i, k) *= 1000;
+            float *after = product(&m, 1);
+            assert_memory_equal(before + (size_t)row * N, after + (size_t)row * N,
+                                N * sizeof *after);
+            pl_free(before);
+            pl_free(after);
+            clear(&m);
+        }
+}
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
+        matrices m = make(kind, 150, 1300, 1100, true);
+        float *one = product(&m, 1), *three = product(&m, 3);
+        assert_memory_equal(one, three, 150 * 1300 * sizeof *one);
+        pl_free(one);
+        pl_free(three);
+        clear(&m);
+    }
+}
+
+static bool is_number(float x)
+{
+    return fabsf(x) < INFINITY;
+}
+
+/* A diverged model must be seen as one. */
+static void what_is_not_finite_shows(void **state)
+{
+    enum { M = 30, N = 70, K = 40 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            matrices m = make(kind, M, N, K, false);
+            *a_at(&m, 17, 5) = bad[i];
+            *b_at(&m, 9, 66) = bad[i];
+            float *c = product(&m, 1);
+            for (int j = 0; j < N; j++)
+                assert_false(is_number(c[17 * N + j]));
+            for (int row = 0; row < M; row++) {
+                assert_false(is_number(c[row * N + 66]));
+                assert_true(row == 17 || is_number(c[row * N]));
+            }
+            pl_free(c);
+            clear(&m);
+        }
+}
+
+static void nothing_and_the_smallest_are_fine(void **state)
+{
+    enum { M = 14, N = 66, K = 20 };
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
+        matrices m = make(kind, M, N, K, false);
+        memset(m.a, 0, (size_t)M * K * sizeof *m.a);
+        *a_at(&m, 3, 3) = 1e-45f;
+        *b_at(&m, 3, 5) = 3e38f;
+        float *c = product(&m, 1);
+        for (int i = 0; i < M * N; i++)
+            assert_true(i / N == 3 ? fabsf(c[i]) < 1e-6f : c[i] == 0);
+        pl_free(c);
+        clear(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_those_of_double),
+        cmocka_unit_test(small_whole_numbers_are_exact),
+        cmocka_unit_test(powers_of_two_come_through_exactly),
+        cmocka_unit_test(a_row_depends_on_no_other),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(nothing_and_the_smallest_are_fine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
