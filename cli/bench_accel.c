@@ -333,6 +333,7 @@ pl_status bench_codec_cuda(bool json, const char *folder)
         {.label = "bf16", .codec = "bf16", .value_bits = 8},
         {.label = "i8", .codec = "i8", .value_bits = 8},
         {.label = "i4", .codec = "i4", .value_bits = 8},
+        {.label = "e3m0", .codec = "e3m0", .value_bits = 8},
         {.label = "topk 8 bits", .codec = "topk", .value_bits = 8},
         {.label = "topk 2 bits", .codec = "topk", .value_bits = 2},
         {.label = "sketch16", .codec = "sketch16", .value_bits = 8},

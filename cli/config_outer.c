@@ -122,7 +122,7 @@ static pl_status check_gossip_codec(const pl_outer *out)
     if (out->method.method == PL_METHOD_NOLOCO && partial)
         return pl_fail(PL_ERR_CONFIG,
                        "noloco's mates exchange whole parameters, which codec %s does "
-                       "not carry; use f32, bf16, i8 or i4",
+                       "not carry; use f32, bf16, i8, i4 or e3m0",
                        out->codec_name);
     return PL_OK;
 }

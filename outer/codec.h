@@ -4,6 +4,7 @@
  *   bf16       2 bytes, rounded to nearest even
  *   i8         blocks of 256: a scale (f32) and 256 codes of 8 bits
  *   i4         blocks of 64: a scale (bf16) and 64 codes of 4 bits
+ *   e3m0       blocks of 64: a power of two and 64 floats of 4 bits, without mantissas
  *   topk       the k largest of each 4096, as gaps and codes of 8 or 2 bits
  *   i8-shared  8 bits on a scale that all contributors share; homomorphic
  *   sketch16   the largest few, summed into cells of 16 bits (exact; TAGC redone as in
@@ -27,8 +28,8 @@
  * machine.
  *
  * Read in this order: codec_parts (private nouns), codec_policy (options, roles),
- * codec (the door), codec_message (header, table, sections), codec_quant, codec_select,
- * codec_topk, codec_shared, codec_sketch, codec_combine.
+ * codec (the door), codec_message (header, table, sections), codec_quant, codec_e3m0,
+ * codec_select, codec_topk, codec_shared, codec_sketch, codec_combine.
  */
 #ifndef PL_OUTER_CODEC_H
 #define PL_OUTER_CODEC_H
@@ -50,6 +51,7 @@ typedef enum pl_codec { /* numbers of the protocol */
                         PL_CODEC_TOPK,
                         PL_CODEC_SKETCH16,
                         PL_CODEC_I8_SHARED,
+                        PL_CODEC_E3M0 = 10, /* 8 and 9 only stand in messages */
                         PL_CODEC_COUNT
 } pl_codec;
 

@@ -43,11 +43,12 @@ enum {
     SEGMENT = 1 << 20, /* elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
+    E3M0_BLOCK = 64,
     SKETCH_W_MAX = 4096 /* contributors that leave a sketch's values 3 bits */
 };
 
 /* Numbers on the wire beside those of pl_codec. */
-enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
+enum { WIRE_I22_SHARED = 8, WIRE_LIST16, WIRE_COUNT = PL_CODEC_COUNT };
 enum { VARIANT_PLANES = 1 }; /* of f32 and bf16: exponents apart from the rest */
 
 typedef struct codec_section {
@@ -205,6 +206,7 @@ pl_status f32_encode(codec_job *job);
 pl_status bf16_encode(codec_job *job);
 pl_status i8_encode(codec_job *job);
 pl_status i4_encode(codec_job *job);
+pl_status e3m0_encode(codec_job *job);
 pl_status topk_encode(codec_job *job);
 pl_status shared_encode(codec_job *job);
 pl_status sketch_encode(codec_job *job);
@@ -212,6 +214,7 @@ pl_status f32_decode(const codec_task *task);
 pl_status bf16_decode(const codec_task *task);
 pl_status i8_decode(const codec_task *task);
 pl_status i4_decode(const codec_task *task);
+pl_status e3m0_decode(const codec_task *task);
 pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
@@ -239,6 +242,16 @@ static inline float codec_bits_float(uint32_t bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+/* Without the sign, the order of bits is that of values. */
+CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
+{
+    int32_t top = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t bits = (int32_t)(codec_float_bits(x[i]) & 0x7fffffffu);
+        top = bits > top ? bits : top;
+    }
+    return (uint32_t)top;
 }
 
 /* ---- codec_select.c ---- */

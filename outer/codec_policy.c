@@ -6,26 +6,39 @@
 
 #include <math.h>
 
+/* Without the numbers that only stand in messages. */
 static const char *const codec_names[PL_CODEC_COUNT] = {
-    NULL, "f32", "bf16", "i8", "i4", "topk", "sketch16", "i8-shared"};
+    [PL_CODEC_F32] = "f32",
+    [PL_CODEC_BF16] = "bf16",
+    [PL_CODEC_I8] = "i8",
+    [PL_CODEC_I4] = "i4",
+    [PL_CODEC_TOPK] = "topk",
+    [PL_CODEC_SKETCH16] = "sketch16",
+    [PL_CODEC_I8_SHARED] = "i8-shared",
+    [PL_CODEC_E3M0] = "e3m0"};
 static const char *const selector_names[PL_SELECT_COUNT] = {"exact", "sidco", "tagc"};
-enum { N_NAMES = PL_CODEC_COUNT }; /* seven codecs and "tagc" */
+
+static bool is_codec(int codec)
+{
+    return codec >= 0 && codec < PL_CODEC_COUNT && codec_names[codec];
+}
 
 const char *pl_codec_name(pl_codec codec)
 {
-    return codec >= PL_CODEC_F32 && codec < PL_CODEC_COUNT ? codec_names[codec] : "?";
+    return is_codec((int)codec) ? codec_names[codec] : "?";
 }
 
 static pl_status unknown_name(const char *name)
 {
-    const char *known[N_NAMES];
-    for (int i = 1; i < PL_CODEC_COUNT; i++)
-        known[i - 1] = codec_names[i];
-    known[N_NAMES - 1] = "tagc";
-    const char *near = pl_nearest(name, known, N_NAMES);
+    const char *known[PL_CODEC_COUNT] = {"tagc"};
+    int n = 1;
+    for (int i = 0; i < PL_CODEC_COUNT; i++)
+        if (is_codec(i))
+            known[n++] = codec_names[i];
+    const char *near = pl_nearest(name, known, (size_t)n);
     return pl_fail(PL_ERR_CONFIG,
-                   "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, topk, "
-                   "sketch16, i8-shared and tagc",
+                   "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, e3m0, "
+                   "topk, sketch16, i8-shared and tagc",
                    name, near ? " (did you mean `" : "", near ? near : "",
                    near ? "`?)" : "");
 }
@@ -51,7 +64,8 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
                               .beta = 1.0,
                               .cells = 1.30};
     bool tagc = strcmp(name, "tagc") == 0;
-    while (!tagc && codec < PL_CODEC_COUNT && strcmp(name, codec_names[codec]) != 0)
+    while (!tagc && codec < PL_CODEC_COUNT &&
+           !(is_codec(codec) && strcmp(name, codec_names[codec]) == 0))
         codec++;
     if (codec == PL_CODEC_COUNT)
         return unknown_name(name);
@@ -101,7 +115,8 @@ bool pl_codec_is_lossy(const pl_codec_options *options)
 bool pl_codec_drops_much(const pl_codec_options *o)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
-        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_TOPK)
+        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_E3M0 ||
+            o->codec[role] == PL_CODEC_TOPK)
             return true;
     return pl_codec_is_homomorphic(o);
 }
@@ -112,7 +127,7 @@ static pl_status check_roles(const pl_codec_options *o)
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
-        if (codec < PL_CODEC_F32 || codec >= PL_CODEC_COUNT)
+        if (!is_codec(codec))
             return pl_fail(PL_ERR_CONFIG, "role %d has unknown codec number %d", role,
                            codec);
         if (homomorphic && codec != PL_CODEC_F32 && !codec_wire_homomorphic(codec))
@@ -300,6 +315,10 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
         return 2;
     case PL_CODEC_I4:
         raw[0] = 2 * blocks_of(s->count, I4_BLOCK);
+        raw[1] = 16 * blocks_of(s->count, 32);
+        return 2;
+    case PL_CODEC_E3M0:
+        raw[0] = blocks_of(s->count, E3M0_BLOCK);
         raw[1] = 16 * blocks_of(s->count, 32);
         return 2;
     case PL_CODEC_TOPK:

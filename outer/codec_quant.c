@@ -197,22 +197,12 @@ pl_status bf16_decode(const codec_task *task)
 }
 
 /* ---- i8 ---- */
-CODEC_INLINE uint32_t largest_bits(const float *x, int n)
-{
-    int32_t top = 0; /* without the sign, the order of bits is that of values */
-    for (int i = 0; i < n; i++) {
-        int32_t bits = (int32_t)(codec_float_bits(x[i]) & 0x7fffffffu);
-        top = bits > top ? bits : top;
-    }
-    return (uint32_t)top;
-}
-
 CODEC_WIDE static uint32_t i8_tile(const float *restrict a, int8_t *restrict codes,
                                    float *restrict scales, float *restrict left)
 {
     uint32_t all = 0;
     for (int b = 0; b < TILE / I8_BLOCK; b++, a += I8_BLOCK, left += I8_BLOCK) {
-        uint32_t top = largest_bits(a, I8_BLOCK);
+        uint32_t top = codec_largest_bits(a, I8_BLOCK);
         float scale = codec_bits_float(top) / 127.0f;
         scale = scale < FLT_MIN ? 0.0f : scale;
         float inverse = scale > 0 ? 1.0f / scale : 0.0f;
@@ -297,7 +287,7 @@ CODEC_WIDE static uint32_t i4_tile(const float *restrict a, uint8_t *restrict co
 {
     uint32_t all = 0;
     for (int b = 0; b < TILE / I4_BLOCK; b++) {
-        uint32_t top = largest_bits(a + b * I4_BLOCK, I4_BLOCK);
+        uint32_t top = codec_largest_bits(a + b * I4_BLOCK, I4_BLOCK);
         uint32_t bits = codec_float_bits(codec_bits_float(top) / 7.0f);
         scales[b] = (uint16_t)((bits + 0xffffu) >> 16);
         scales[b] = scales[b] < 0x80 ? 0 : scales[b];

@@ -140,6 +140,12 @@ static void i4_gives_the_bytes_of_the_cpu(void **state)
     check_sizes("i4", 2);
 }
 
+static void e3m0_gives_the_bytes_of_the_cpu(void **state)
+{
+    (void)state;
+    check_sizes("e3m0", 2);
+}
+
 static void i8_shared_gives_the_bytes_of_the_cpu(void **state)
 {
     (void)state;
@@ -167,7 +173,7 @@ static void sketch16_gives_the_bytes_of_the_cpu(void **state)
 /* Scales that would be subnormal, and those just above. */
 static void tiny_blocks_have_the_scales_of_the_cpu(void **state)
 {
-    static const char *const names[] = {"i8", "i4", "topk"};
+    static const char *const names[] = {"i8", "i4", "topk", "e3m0"};
     enum { SIZE = 1024 };
     float x[SIZE];
     (void)state;
@@ -175,12 +181,31 @@ static void tiny_blocks_have_the_scales_of_the_cpu(void **state)
     for (int i = 0; i < SIZE; i++)
         x[i] = ldexpf(1.0f + (float)(i % 13) / 16.0f, -140 + i / 32) *
                (i % 3 ? 1.0f : -1.0f);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         check_codec(names[i], 8, false, x, SIZE);
     for (int i = 0; i < SIZE; i++)
         x[i] = 1e-39f * (float)(i % 7);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         check_codec(names[i], 8, false, x, SIZE);
+}
+
+/* Points and the middles between them, with their neighbours, from the smallest scale
+ * to where floats end. */
+static void e3m0_rounds_as_on_the_cpu(void **state)
+{
+    enum { SIZE = 8192 };
+    float *x = zeros(SIZE);
+    (void)state;
+    need_device();
+    for (int i = 0; i < SIZE; i++) {
+        int power = i / 32 - 123 - i % 8;
+        float at = ldexpf(i % 3 ? 1.5f : 1.0f, power > 127 ? 127 : power);
+        x[i] = i % 5 == 0 ? at : nextafterf(at, i % 5 < 3 ? 0.0f : FLT_MAX);
+        x[i] = i % 7 < 3 ? -x[i] : x[i];
+    }
+    check_codec("e3m0", 8, false, x, SIZE);
+    check_codec("e3m0", 8, true, x, SIZE - 5);
+    pl_free(x);
 }
 
 /* ---- what is special about topk ---- */
@@ -479,8 +504,8 @@ static void assert_both_refuse(const trip *t, pl_status status)
 
 static void what_is_not_finite_is_refused_in_the_same_words(void **state)
 {
-    static const char *const names[] = {"i8",   "i4",  "topk",    "i8-shared",
-                                        "bf16", "f32", "sketch16"};
+    static const char *const names[] = {"i8",   "i4",  "topk",     "i8-shared",
+                                        "bf16", "f32", "sketch16", "e3m0"};
     static const float bad[] = {INFINITY, NAN};
     enum { N = 9001 };
     float x[N];
@@ -552,11 +577,13 @@ int main(void)
         cmocka_unit_test(bf16_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(i8_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(i4_gives_the_bytes_of_the_cpu),
+        cmocka_unit_test(e3m0_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(i8_shared_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(topk_of_8_bits_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(topk_of_2_bits_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(sketch16_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(tiny_blocks_have_the_scales_of_the_cpu),
+        cmocka_unit_test(e3m0_rounds_as_on_the_cpu),
         cmocka_unit_test(ties_go_to_the_lower_index_there_too),
         cmocka_unit_test(sparse_and_full_tiles_are_placed_as_on_the_cpu),
         cmocka_unit_test(estimated_thresholds_are_the_cpus),

@@ -117,6 +117,7 @@ step="add_tile step_block add_blocks"
 same diloco "f32 $step"
 same i8 "i8 $step" --set codec.name=i8 --set codec.down=i8
 same killed "i4 $step" --set codec.name=i4 --set train.tau=30
+same e3m0 "e3m0 $step" --set codec.name=e3m0 --set codec.down=e3m0
 same topk "topk_select topk_place add_values step_block" --set codec.name=topk
 same noloco "i8 add_tile meet_one correct step_block" \
     --set outer.method=noloco --set codec.name=i8

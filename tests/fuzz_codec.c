@@ -17,7 +17,7 @@ static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
 /* How many entries follow a record: as docs/PROTOCOL.md 3.4 says. */
 static size_t n_entries(const uint8_t *record)
 {
-    static const size_t most[] = {1, 1, 1, 2, 2, 3, 2, 1, 1, 2};
+    static const size_t most[] = {1, 1, 1, 2, 2, 3, 2, 1, 1, 2, 2};
     size_t codec = record[0];
     if ((codec == 1 || codec == 2) && record[1] == 1)
         return 2;
@@ -91,8 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
-    static const char *const names[] = {"f32",  "bf16",     "i8",       "i4",
-                                        "topk", "sketch16", "i8-shared"};
+    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
+                                        "topk", "sketch16", "i8-shared", "e3m0"};
     static float x[N];
     pl_buf seed = {0};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++)

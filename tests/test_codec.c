@@ -145,11 +145,11 @@ static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
 {
     enum { N = 512 };
     static float x[N];
-    static const char *const names[] = {"i8", "i4", "topk"};
+    static const char *const names[] = {"i8", "i4", "topk", "e3m0"};
     (void)state;
     for (size_t i = 0; i < N; i++)
         x[i] = i < 256 ? 1e-41f * (float)(i % 7) : (i % 2 ? FLT_MAX : -FLT_MAX) / 2;
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 4; c++) {
         float *sum = zeros(N), *left = zeros(N);
         pl_codec_options o = options_of(names[c]);
         pl_buf m = {0};
@@ -325,12 +325,12 @@ static void check_feedback(const char *name, int bits, double beta, bool shared)
 
 static void what_was_not_sent_stays_in_the_residual(void **state)
 {
-    static const char *const plain[] = {"bf16", "i8", "i4", "topk"};
+    static const char *const plain[] = {"bf16", "i8", "i4", "topk", "e3m0"};
     static const char *const shared[] = {"i8-shared", "sketch16"};
     (void)state;
     for (int b = 0; b < 2; b++) {
         double beta = b ? 0.9 : 1.0;
-        for (int c = 0; c < 4; c++)
+        for (int c = 0; c < 5; c++)
             check_feedback(plain[c], 8, beta, false);
         check_feedback("topk", 2, beta, false);
         for (int c = 0; c < 2; c++)
@@ -362,12 +362,12 @@ static void equal_input_gives_equal_bytes(void **state)
 {
     enum { N = 20000 };
     static float x[N];
-    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
-                                        "topk", "sketch16", "i8-shared", "tagc"};
+    static const char *const names[] = {"f32",      "bf16",      "i8",   "i4",  "topk",
+                                        "sketch16", "i8-shared", "tagc", "e3m0"};
     pl_codec_round round = round_of(3);
     (void)state;
     fill(x, N, 11);
-    for (int c = 0; c < 8; c++) {
+    for (int c = 0; c < 9; c++) {
         pl_codec_options o = options_of(names[c]);
         pl_buf a = {0}, b = {0};
         pl_buf_append(&b, "head", 4);
@@ -394,6 +394,7 @@ static void messages_have_the_bytes_of_every_machine(void **state)
         {"bf16", PL_SELECT_EXACT, 0xc7f71c57752ef589u, 0x1eee70887f5aecbau},
         {"i8", PL_SELECT_EXACT, 0x2e74ee4e1a59f5e2u, 0x15f87a9b03692a72u},
         {"i4", PL_SELECT_EXACT, 0xde227b58db754f8cu, 0x319f262410763aa5u},
+        {"e3m0", PL_SELECT_EXACT, 0xc370165006538483u, 0xb1b7903d14db3123u},
         {"topk", PL_SELECT_EXACT, 0x866a6a972b95977bu, 0x9d6f5d3ee9b1b83eu},
         {"topk", PL_SELECT_SIDCO, 0x5fea728060019019u, 0xdcf86b568072961eu},
         {"topk", PL_SELECT_TAGC, 0x2e4cd1e8e9bde26fu, 0x6b25afc01b83038eu},

@@ -68,6 +68,8 @@ static void unknown_codec_is_a_configuration_error(void **state)
     assert_non_null(strstr(pl_last_error(), "int7"));
     assert_int_equal(pl_codec_options_default("sketch", &o), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "did you mean `sketch16`"));
+    assert_int_equal(pl_codec_options_default("e3", &o), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "did you mean `e3m0`"));
     assert_int_equal(pl_codec_selector("best", &selector), PL_ERR_CONFIG);
     assert_int_equal(pl_codec_selector("sidco", &selector), PL_OK);
     assert_int_equal(selector, PL_SELECT_SIDCO);
@@ -75,16 +77,17 @@ static void unknown_codec_is_a_configuration_error(void **state)
 
 static void every_default_passes_its_own_check(void **state)
 {
-    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
+    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",  "e3m0",
                                         "topk", "sketch16", "i8-shared", "tagc"};
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         pl_codec_options o;
         assert_int_equal(pl_codec_options_default(names[i], &o), PL_OK);
         assert_int_equal(pl_codec_options_check(&o), PL_OK);
         assert_int_equal(o.codec[PL_ROLE_SMALL], PL_CODEC_F32);
-        assert_int_equal(pl_codec_is_homomorphic(&o), i >= 5);
+        assert_int_equal(pl_codec_is_homomorphic(&o), i >= 6);
         assert_int_equal(pl_codec_is_lossy(&o), i >= 1);
+        assert_int_equal(pl_codec_drops_much(&o), i >= 3);
     }
 }
 
@@ -107,6 +110,8 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(o.cells = 1.0);
     REFUSED(o.codec[PL_ROLE_HEAD] = 0);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_COUNT);
+    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED); /* only stands in messages */
+    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_LIST16);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_SKETCH16);
 #undef REFUSED
     assert_non_null(strstr(pl_last_error(), "without decoding"));

@@ -37,6 +37,16 @@ static __device__ float i4_value(const coded *c, size_t i)
     return half_value(half) * (float)((code ^ 8) - 8);
 }
 
+/* As unit_value of outer/codec_e3m0.c, on the block's scale. */
+static __device__ float e3m0_value(const coded *c, size_t i)
+{
+    const unsigned pair = c->second[i / 32 * 16 + i % 16];
+    const unsigned code = i % 32 < 16 ? pair & 15u : pair >> 4;
+    const unsigned bits = (code & 7u) << 23 | (code & 8u) << 28;
+    const unsigned scale = c->first[i / E3M0_BLOCK];
+    return __uint_as_float(scale << 23) * (__uint_as_float(bits) * 0x1p126f);
+}
+
 static __device__ int shared_code(const coded *c, size_t i)
 {
     if (c->width == 4)
@@ -59,6 +69,8 @@ static __device__ float coded_value(const coded *c, size_t i, unsigned *first_ba
                (float)reinterpret_cast<const int8_t *>(c->second)[i];
     if (c->codec == PL_CODEC_I4)
         return i4_value(c, i);
+    if (c->codec == PL_CODEC_E3M0)
+        return e3m0_value(c, i);
     const int q = shared_code(c, i);
     if (q > c->limit || q < -c->limit)
         atomicMin(first_bad, (unsigned)(i / TILE));

@@ -1,11 +1,12 @@
-/* Encoders of dense codecs (outer/codec_quant.c, outer/codec_shared.c): a warp for a
- * block of i8 and i4, a thread for a value of the others. */
+/* Encoders of dense codecs (outer/codec_quant.c, codec_e3m0.c, codec_shared.c): a warp
+ * for a block of i8, i4 and e3m0, a thread for a value of the others. */
 #include "modules/cuda/warp.cuh"
 #include "outer/cuda/codec_inside.cuh"
 #include <float.h>
 
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE };
 enum { I8_EACH = I8_BLOCK / WARP_SIZE, I4_EACH = I4_BLOCK / WARP_SIZE };
+enum { E3M0_EACH = E3M0_BLOCK / WARP_SIZE };
 
 /* A warp's block of values and their largest magnitude, which all lanes get. */
 template <int EACH>
@@ -76,6 +77,50 @@ static __global__ void __launch_bounds__(THREADS)
             codes[group / 2 + (size_t)lane] = (uint8_t)((q & 15) | (other & 15) << 4);
         if (i < in.count)
             input_keep(&in, i, a[e] - scale * (float)q);
+    }
+}
+
+/* As lowest_field and nearest_code of outer/codec_e3m0.c. */
+static __device__ unsigned lowest_field(unsigned top)
+{
+    const unsigned field = min((top + 0x3fffffu) >> 23, 254u);
+    return field < 8u ? 0u : field - 6u;
+}
+static __device__ unsigned nearest_code(unsigned above)
+{
+    const unsigned odd = above >> 23 & 1u;
+    return min(max((above + 0x3fffffu + odd) >> 23, 1u), 7u);
+}
+
+/* Bytes as of i4. */
+static __global__ void __launch_bounds__(THREADS)
+    e3m0_kernel(codec_input in, uint8_t *scales, uint8_t *codes, unsigned *first_bad)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    const size_t block = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;
+    const size_t first = block * E3M0_BLOCK;
+    float a[E3M0_EACH];
+    if (first >= in.count)
+        return; /* the whole warp */
+    const int top = load_block<E3M0_EACH>(a, &in, first, lane);
+    const unsigned scale = lowest_field((unsigned)top);
+    const unsigned middle = ((scale ? scale : 255u) - 1u) << 23;
+    check_bits(first_bad, first, lane == 0 ? top : 0);
+    if (lane == 0)
+        scales[block] = (uint8_t)scale;
+    for (int e = 0; e < E3M0_EACH; e++) {
+        const size_t group = first + (size_t)(e * WARP_SIZE), i = group + (size_t)lane;
+        const unsigned bits = __float_as_uint(a[e]), sign = bits & 0x80000000u;
+        const unsigned above = (bits & 0x7fffffffu) - middle;
+        const unsigned code = nearest_code(above);
+        const bool some = (int)above > 0;
+        const int q = some ? (int)(code | sign >> 28) : 0;
+        const int other = __shfl_down_sync(0xffffffffu, q, WARP_SIZE / 2);
+        const unsigned value = some ? (middle + (code << 23)) | sign : 0u;
+        if (group < in.count && lane < WARP_SIZE / 2)
+            codes[group / 2 + (size_t)lane] = (uint8_t)(q | other << 4);
+        if (i < in.count)
+            input_keep(&in, i, a[e] - __uint_as_float(value));
     }
 }
 
@@ -189,6 +234,9 @@ static void launch(const codec_job *job, const shared_scaling *scaling,
         PL_LAUNCH(i4_kernel, blocks_for(in.count, WARPS * I4_BLOCK), THREADS, 0,
                   accel->stream, in, reinterpret_cast<uint16_t *>(at[0]), at[1],
                   accel->first_bad);
+    else if (job->stretch.codec == PL_CODEC_E3M0)
+        PL_LAUNCH(e3m0_kernel, blocks_for(in.count, WARPS * E3M0_BLOCK), THREADS, 0,
+                  accel->stream, in, at[0], at[1], accel->first_bad);
     else
         PL_LAUNCH(shared_kernel, values, THREADS, 0, accel->stream, in, *scaling, at[0],
                   accel->first_bad);
