@@ -159,7 +159,8 @@ void home_clear_arm(home_arm *arm);
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
-void home_tell_path(home *h, const home_path *path);
+/* `token`: that the last phase arrived under; 0: not known. */
+void home_tell_path(home *h, const home_path *path, uint64_t token);
 void home_tell_arm(home *h, const home_arm *arm);
 void home_tell(home *h, pl_message *event); /* takes its body */
 

@@ -345,10 +345,11 @@ void home_tell_version(home *h, const home_module *module)
     tell_module(h, module);
 }
 
-void home_tell_path(home *h, const home_path *path)
+void home_tell_path(home *h, const home_path *path, uint64_t token)
 {
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
+    event.token = token;
     path_record(path, &event.body);
     home_tell(h, &event);
 }
@@ -387,6 +388,6 @@ pl_status home_reload_path(home *h, home_arm *arm, int index)
     PL_RETURN_IF(load_path(h, arm, index));
     p->fence = fence;
     if (p->phase > 0)
-        home_tell_path(h, p);
+        home_tell_path(h, p, 0);
     return PL_OK;
 }

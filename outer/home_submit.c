@@ -459,7 +459,7 @@ static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *
 
 /* An audit is drawn before the state moves into the store, and is written with it. */
 static pl_status end_phase(home *h, const home_arm *arm, int index,
-                           const pl_path_state *state)
+                           const pl_path_state *state, uint64_t token)
 {
     home_path *path = &arm->paths[index];
     pl_audit audit;
@@ -473,7 +473,7 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
     path->n_tokens = state->n_tokens;
     path->loss = state->loss;
     path->seconds = state->seconds;
-    home_tell_path(h, path);
+    home_tell_path(h, path, token);
     return PL_OK;
 }
 
@@ -512,7 +512,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
         return PL_OK;
     }
     PL_RETURN_IF(check_state(h, arm, &state));
-    PL_RETURN_IF(end_phase(h, arm, index, &state));
+    PL_RETURN_IF(end_phase(h, arm, index, &state, m->token));
     answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

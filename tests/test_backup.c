@@ -22,6 +22,13 @@ typedef struct fixture {
     plan_task first;
 } fixture;
 
+/* A home's news, which does not say whose work it was. */
+static void finish(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    const plan_news news = {.phase = phase};
+    plan_hear(path, &news, now_ms);
+}
+
 static int setup(void **state)
 {
     static const char *const names[] = {"a", "b", "c", "other"};
@@ -247,7 +254,7 @@ static void whoever_comes_first_stops_the_other(void **state)
         assert_false(settles(f, &other, &lost));
         assert_true(f->paths[0].lease.active);
         assert_true(f->paths[0].backup.active);
-        plan_finish(&f->paths[0], phase + 1, 9500);
+        finish(&f->paths[0], phase + 1, 9500);
         assert_false(f->paths[0].lease.active);
         assert_false(f->paths[0].backup.active);
         if (!says_first) {
@@ -263,6 +270,54 @@ static void whoever_comes_first_stops_the_other(void **state)
         assert_false(settles(f, &other, &lost));
         assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
     }
+}
+
+/* Both say it before the homes do: the first is taken for it, unless they name one. */
+static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    for (int i = 0; i < 8; i++) {
+        int first = i & 1, named = i >> 1 & 1, other = 7;
+        bool is_named = i >= 4;
+        plan_said by;
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        int64_t phase = f->paths[0].phase;
+        uint64_t won_before = p->n_backups_won;
+        const plan_news news = {.phase = phase + 1, .by = is_named ? tokens[named] : 0};
+        assert_true(say(f, phase, tokens[first], first, 9400));
+        assert_true(say(f, phase, tokens[!first], !first, 9450));
+        /* neither is asked again */
+        assert_true(plan_has_said(&f->paths[0], 0, 9460));
+        assert_true(plan_has_said(&f->paths[0], 1, 9460));
+        plan_hear(&f->paths[0], &news, 9500);
+        assert_true(plan_settle(p, &f->paths[0], &by, &other, &lost));
+        int won = is_named ? named : first;
+        assert_int_equal(by.worker, won);
+        assert_true(by.token == tokens[won]);
+        assert_int_equal(p->n_backups_won - won_before, won);
+        assert_int_equal(f->paths[0].last_worker, won);
+        assert_int_equal(other, -1); /* it has ended by itself */
+        assert_false(settles(f, &other, &lost));
+        assert_int_equal(f->paths[0].n_said, 0);
+    }
+}
+
+/* The homes name the token; whoever says DONE under another did not deliver. */
+static void credit_waits_for_the_worker_that_the_homes_name(void **state)
+{
+    fixture *f = *state;
+    plan_said by;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
+    const plan_news news = {.phase = 1, .by = quick};
+    int other = 7;
+    assert_true(say(f, 0, slow, 0, 9400));
+    plan_hear(&f->paths[0], &news, 9500);
+    assert_false(settles(f, &other, &lost));
+    assert_true(say(f, 0, quick, 1, 9600));
+    assert_true(plan_settle(&f->h.tasks, &f->paths[0], &by, &other, &lost));
+    assert_int_equal(by.worker, 1);
+    assert_int_equal(other, -1); /* it says that it has ended */
 }
 
 /* ---- DONE before the homes' own news ---- */
@@ -309,7 +364,7 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     assert_true(say(f, 0, lie, 0, 1000));
     assert_int_equal(plan_expire(p, TTL + 1000), 1);
     uint64_t token = begin(f, 1)->token;
-    plan_finish(&f->paths[0], 1, TTL + 2000);
+    finish(&f->paths[0], 1, TTL + 2000);
     assert_false(settles(f, &other, &lost));
     assert_true(say(f, 0, token, 1, TTL + 2000));
     assert_true(plan_settle(p, &f->paths[0], &by, &other, &lost));
@@ -336,7 +391,7 @@ static void holder_that_went_on_is_left_alone(void **state)
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
     int other = 7;
     plan_extend(&f->h.tasks, f->first, 9400, TTL);
-    plan_finish(&f->paths[0], 1, 9500);
+    finish(&f->paths[0], 1, 9500);
     assert_true(f->paths[0].lease.active);
     assert_true(say(f, 0, quick, 1, 9500));
     assert_true(settles(f, &other, &lost));
@@ -399,6 +454,10 @@ int main(void)
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
         cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            of_two_who_say_it_the_one_who_delivered_is_credited, setup, teardown),
+        cmocka_unit_test_setup_teardown(credit_waits_for_the_worker_that_the_homes_name,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,

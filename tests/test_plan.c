@@ -13,6 +13,13 @@
 
 enum { TTL = 2000 };
 
+/* A home's news, which does not say whose work it was. */
+static void finish(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    const plan_news news = {.phase = phase};
+    plan_hear(path, &news, now_ms);
+}
+
 static void add_arm(plan *p, const char *name, int a, int b, int replicas, int phases)
 {
     pl_arm arm;
@@ -86,7 +93,7 @@ static void path_goes_on_when_its_own_modules_are_ready(void **state)
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 0);
     for (int i = 0; i < 4; i++)
-        plan_finish(&mix->paths[i], 1, 0);
+        finish(&mix->paths[i], 1, 0);
     plan_set_version(p, "mix/embed.E0", 1);
     plan_set_version(p, "mix/head.E0", 1);
     plan_set_version(p, "mix/L1.E0", 1);
@@ -244,9 +251,9 @@ static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
     assert_true(plan_choose(p, 0, 0, &task));
     plan_grant(p, task, 0, 0, TTL);
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    plan_finish(path, 1, 0);
+    finish(path, 1, 0);
     assert_false(path->lease.active);
-    plan_finish(path, 0, 0);
+    finish(path, 0, 0);
     assert_int_equal(path->phase, 1);
     assert_false(plan_renew(p, path, 0, 1, 0, 0, TTL));
 }
@@ -288,7 +295,7 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
         plan_grant(p, task, i, 0, TTL);
         plan_extend(p, task, 0, TTL);
     }
-    plan_finish(path, 1, 0);
+    finish(path, 1, 0);
     assert_int_equal(path->lease.failures, 0);
 }
 
@@ -322,13 +329,67 @@ static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
     assert_false(plan_renew(p, path, 1, token - 1, 1, 0, TTL));
 }
 
+/* Every order in which news of three phases and what workers say of them can come. */
+static void check_order(plan *p, plan_path *path, plan_task task, const int *order)
+{
+    plan_said by;
+    int other = 0, n_done = 0;
+    uint64_t lost = 0, token = path->lease.token;
+    bool credited[3] = {false};
+    for (int i = 0; i < 4; i++) {
+        if (order[i] < 2) {
+            const plan_news news = {.phase = order[i] + 1, .loss = order[i] + 1};
+            plan_hear(path, &news, 10);
+        } else {
+            const plan_said said = {.phase = order[i] - 2, .token = token};
+            assert_non_null(plan_say_done(path, &said, 10, TTL));
+        }
+        while (plan_settle(p, path, &by, &other, &lost)) {
+            assert_true(by.phase < path->phase && !credited[by.phase]);
+            credited[by.phase] = true;
+            n_done++;
+        }
+        assert_true(path->phase == (int64_t)path->loss);
+        /* what is done, or under way, is given to nobody else */
+        plan_task found;
+        if (path->lease.active)
+            assert_false(plan_choose(p, 1, 10, &found) && found.arm == task.arm);
+    }
+    assert_int_equal(n_done, 2);
+    assert_int_equal(path->phase, 2);
+    assert_true(path->loss == 2);
+    assert_false(path->lease.active);
+}
+
+static void news_and_what_workers_say_may_come_in_any_order(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    char name[16];
+    for (int i = 0; i < 256; i++) {
+        const int order[4] = {i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6};
+        unsigned seen = 0;
+        for (int k = 0; k < 4; k++)
+            seen |= 1u << order[k];
+        if (seen != 15)
+            continue;
+        snprintf(name, sizeof name, "solo%d", i);
+        add_arm(p, name, 1, 1, 1, 100 + i); /* the longest chain of all */
+        set_all(p, name, 0);
+        assert_true(plan_choose(p, 0, 0, &task));
+        plan_grant(p, task, 0, 0, 10 * TTL);
+        plan_extend(p, task, 0, 10 * TTL);
+        check_order(p, &p->arms[task.arm].paths[task.index], task, order);
+    }
+}
+
 static void arm_is_finished_when_paths_and_modules_are(void **state)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 2);
     for (int i = 0; i < 4; i++)
-        plan_finish(&mix->paths[i], 3, 0);
+        finish(&mix->paths[i], 3, 0);
     assert_false(plan_arm_finished(mix));
     set_all(p, "mix", 3);
     assert_true(plan_arm_finished(mix));
@@ -358,6 +419,7 @@ int main(void)
         TEST(failures_are_counted_although_the_lease_went_on),
         TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
         TEST(either_phase_takes_a_lease_up_at_a_new_hub),
+        TEST(news_and_what_workers_say_may_come_in_any_order),
         TEST(arm_is_finished_when_paths_and_modules_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

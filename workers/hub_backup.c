@@ -65,25 +65,33 @@ static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
 }
 
 /* ---- who came first ---- */
+static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
+                             int other, uint64_t lost)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_LEASE_LOST);
+    m.token = lost;
+    hub_end_task(&h->workers[other], path);
+    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)by->phase);
+    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
+           path->name, (long long)by->phase, h->workers[by->worker].name,
+           h->workers[other].name);
+    return hub_answer(h, &h->workers[other].peer, &m);
+}
+
 pl_status hub_settle(hub *h, plan_path *path)
 {
     int other = -1;
     plan_said by;
-    pl_message lost;
-    pl_message_init(&lost, PL_MSG_LEASE_LOST);
-    if (!plan_settle(&h->tasks, path, &by, &other, &lost.token))
-        return PL_OK;
-    const char *name = h->workers[by.worker].name;
-    pl_log(PL_LOG_INFO, "task.done",
-           "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
-           (long long)by.phase, name, by.loss, by.seconds);
-    if (other < 0 || other >= h->n_workers)
-        return PL_OK;
-    hub_end_task(&h->workers[other], path);
-    pl_put_u64(&lost.body, PL_TAG_PHASE, (uint64_t)by.phase);
-    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
-           path->name, (long long)by.phase, name, h->workers[other].name);
-    return hub_answer(h, &h->workers[other].peer, &lost);
+    uint64_t lost = 0;
+    while (plan_settle(&h->tasks, path, &by, &other, &lost)) {
+        pl_log(PL_LOG_INFO, "task.done",
+               "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
+               (long long)by.phase, h->workers[by.worker].name, by.loss, by.seconds);
+        if (other >= 0 && other < h->n_workers)
+            PL_RETURN_IF(tell_second(h, path, &by, other, lost));
+    }
+    return PL_OK;
 }
 
 /* ---- who is slow ---- */
@@ -105,9 +113,9 @@ static void keep(hub *h, plan_task task, double left_s)
 static bool may_get_backup(const hub *h, const plan_path *path)
 {
     return path->lease.active && path->lease.phase == path->phase &&
-           path->said.token != path->lease.token && !path->backup.active &&
-           path->backups_failed < BACKUP_FAILURES_MAX && path->lease.worker >= 0 &&
-           path->lease.worker < h->n_workers;
+           !plan_is_said(path, path->lease.token, path->phase) &&
+           !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
+           path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
 static void look(hub *h, int64_t now_ms)

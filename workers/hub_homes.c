@@ -170,22 +170,21 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
     return ask_state(h, home, 0);
 }
 
-static pl_status apply_path(hub *h, pl_reader *r)
+/* `token`: under which an event says that the path's last phase arrived, or 0. */
+static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int64_t phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
-           seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    const plan_news news = {.phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0),
+                            .n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0),
+                            .loss = pl_get_f64(r, PL_TAG_LOSS, 0),
+                            .seconds = pl_get_f64(r, PL_TAG_SECONDS, 0),
+                            .by = token};
     plan_path *path = plan_find_path(&h->tasks, name);
     PL_RETURN_IF(pl_reader_status(r));
     if (!path)
         return PL_OK;
-    path->n_tokens = tokens;
-    path->loss = loss;
-    path->seconds = seconds;
-    plan_finish(path, phase, pl_now_ms());
+    plan_hear(path, &news, pl_now_ms());
     return hub_settle(h, path);
 }
 
@@ -238,7 +237,8 @@ static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
 }
 
 /* One record of the state, or one event: an arm, a module, a path, or who owns what. */
-static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len)
+static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
+                              uint64_t token)
 {
     pl_reader r;
     char name[PL_MODULE_NAME_MAX];
@@ -263,7 +263,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     } else if (pl_field_count(&r, PL_TAG_TEXT) > 0) {
         return apply_table(h, home, &r);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        return apply_path(h, &r);
+        return apply_path(h, &r, token);
     }
     return pl_reader_status(&r);
 }
@@ -298,7 +298,7 @@ static pl_status apply_next(hub *h, hub_home *home)
     const uint8_t *record =
         pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
     h->in_state = true;
-    pl_status status = apply_record(h, home, record, len);
+    pl_status status = apply_record(h, home, record, len, 0);
     h->in_state = false;
     PL_RETURN_IF(status);
     note_applied(h, home);
@@ -373,7 +373,7 @@ static pl_status hear(hub *h, hub_home *home, const pl_message *m)
     case PL_MSG_STATE_IS:
         return on_state(h, home, m, &r);
     case PL_MSG_EVENT:
-        return apply_record(h, home, m->body.data, m->body.len);
+        return apply_record(h, home, m->body.data, m->body.len, m->token);
     case PL_MSG_BLOB:
         return on_arm_blob(h, home, m, &r);
     case PL_MSG_UPDATE_IS:

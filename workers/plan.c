@@ -118,23 +118,18 @@ static void note_made(plan_path *path, int64_t phase, int64_t now_ms)
     path->made_ms = now_ms;
 }
 
-/* Who delivered is known when it says so, which may be later. */
-static void note_ended(plan_path *path, int64_t phase)
+void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 {
-    plan_ended *e = &path->ended;
-    *e = (plan_ended){.phase = path->phase,
-                      .leases = {path->lease},
-                      .goes_on = !path->lease.active || path->lease.phase >= phase};
-    if (path->backup.active)
-        e->leases[1] = path->backup;
-}
-
-void plan_finish(plan_path *path, int64_t phase, int64_t now_ms)
-{
+    int64_t phase = news->phase;
     note_made(path, phase, now_ms);
-    if (phase <= path->phase)
+    if (phase < path->phase)
         return;
-    note_ended(path, phase);
+    path->n_tokens = news->n_tokens;
+    path->loss = news->loss;
+    path->seconds = news->seconds;
+    if (phase == path->phase)
+        return;
+    plan_note_ended(path, phase, news->by);
     path->phase = phase;
     memset(&path->backup, 0, sizeof path->backup);
     path->backups_failed = 0;
@@ -294,14 +289,6 @@ static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phas
     return steps * 4 + affinity;
 }
 
-/* And the homes know nothing of it: let others try. */
-static bool has_said_done(const plan_path *path, int worker, int64_t now_ms)
-{
-    const plan_said *said = &path->said;
-    return said->token != 0 && said->worker == worker && said->phase == path->phase &&
-           said->until_ms > now_ms;
-}
-
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 {
     int64_t best = -1;
@@ -312,7 +299,7 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* Readiness last: it costs most, and most tasks are no better. */
-            if (held || score <= best || has_said_done(path, worker, now_ms) ||
+            if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
             best = score;
@@ -325,7 +312,7 @@ bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (has_said_done(&p->arms[a].paths[i], worker, now_ms))
+            if (plan_has_said(&p->arms[a].paths[i], worker, now_ms))
                 return true;
     return false;
 }
@@ -422,55 +409,6 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
     p->n_backups++;
 }
 
-static bool is_said(const plan_path *path, uint64_t token, int64_t phase)
-{
-    return path->said.token == token && path->said.phase == phase;
-}
-
-static int which_ended(const plan_ended *e, uint64_t token, int worker)
-{
-    return is_of(&e->leases[0], token, worker)   ? 0
-           : is_of(&e->leases[1], token, worker) ? 1
-                                                 : -1;
-}
-
-const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
-                                int ttl_ms)
-{
-    plan_lease *lease = NULL;
-    int which = which_ended(&path->ended, said->token, said->worker);
-    if (said->phase == path->phase)
-        lease = plan_lease_of(path, said->token, said->worker);
-    else if (which >= 0 && said->phase == path->ended.phase)
-        lease = &path->ended.leases[which];
-    if (!lease || is_said(path, said->token, said->phase))
-        return lease;
-    path->said = *said;
-    path->said.until_ms = now_ms + 3ll * ttl_ms;
-    lease->deadline_ms = now_ms + ttl_ms;
-    return lease;
-}
-
-bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost)
-{
-    const plan_ended e = path->ended;
-    *by = path->said;
-    if (by->token == 0 || by->phase >= path->phase)
-        return false;
-    memset(&path->said, 0, sizeof path->said);
-    int won = by->phase == e.phase ? which_ended(&e, by->token, by->worker) : -1;
-    if (won < 0)
-        return false;
-    memset(&path->ended, 0, sizeof path->ended);
-    bool leave = e.leases[!won].token == 0 || (won && e.goes_on);
-    *other = leave ? -1 : e.leases[!won].worker;
-    *lost = e.leases[!won].token;
-    p->n_backups_won += (uint64_t)won;
-    if (won && !path->lease.active) /* the path's state is in its cache */
-        path->last_worker = by->worker;
-    return true;
-}
-
 /* Nobody is at the task any more, or its backup alone. */
 static void end_lease(plan_path *path)
 {
@@ -517,7 +455,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     if (phase != path->phase && !ahead)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
-    if (lease && is_said(path, token, path->phase))
+    if (lease && plan_is_said(path, token, path->phase))
         return lease->active; /* until the homes confirm it */
     if (!lease && !take_up(p, path, phase, token, worker, now_ms))
         return false;
@@ -573,7 +511,7 @@ void plan_release_worker(plan *p, int worker)
             plan_path *path = &p->arms[a].paths[i];
             if (path->backup.active && path->backup.worker == worker)
                 memset(&path->backup, 0, sizeof path->backup);
-            bool is_waited_for = is_said(path, path->lease.token, path->phase);
+            bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
             if (path->lease.active && path->lease.worker == worker && !is_waited_for)
                 end_lease(path);
         }

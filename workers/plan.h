@@ -29,13 +29,16 @@ typedef struct plan_lease {
     int failures; /* of this task in this phase */
 } plan_lease;
 
-/* The leases of the phase that was over last: whose work it was is known when its
- * worker says so. */
+/* The leases of a phase that is over: whose work it was is known when its worker says
+ * so. */
 typedef struct plan_ended {
     int64_t phase;
     plan_lease leases[2]; /* of the path, and its backup; token 0: there was none */
     bool goes_on;         /* the first one, into the next phase */
+    uint64_t by;          /* under which it arrived; 0: the homes did not say */
 } plan_ended;
+/* A lease is at most one phase ahead of its path, so news ends two at once. */
+enum { PLAN_ENDED_MAX = 2 };
 
 /* What a worker says that it has delivered: it counts when the homes tell the same. */
 typedef struct plan_said {
@@ -45,6 +48,16 @@ typedef struct plan_said {
     double loss, seconds; /* of its inner steps */
     int64_t until_ms;     /* so long others get the path if the homes know nothing */
 } plan_said;
+/* Of one path, not confirmed: the holder of two phases, its backup, and one before. */
+enum { PLAN_SAID_MAX = 4 };
+
+/* What a home says of a path. */
+typedef struct plan_news {
+    int64_t phase;
+    uint64_t n_tokens;
+    double loss, seconds;
+    uint64_t by; /* token that the last phase arrived under; 0: not known */
+} plan_news;
 
 typedef struct plan_path {
     char name[PL_MODULE_NAME_MAX];
@@ -63,8 +76,9 @@ typedef struct plan_path {
      * delivers first ends both. */
     plan_lease backup;
     int backups_failed; /* in this phase */
-    plan_ended ended;
-    plan_said said;
+    plan_ended ended[PLAN_ENDED_MAX];
+    plan_said said[PLAN_SAID_MAX]; /* n_said of them, in the order in which they came */
+    int n_said;
 } plan_path;
 
 typedef struct plan_arm {
@@ -97,8 +111,9 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
 plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
-/* Progress that a home reports; older news is ignored. */
-void plan_finish(plan_path *path, int64_t phase, int64_t now_ms);
+/* Progress that a home reports. News may come in any order, twice, or not at all: what
+ * is older than the newest changes nothing. */
+void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
 
 /* A worker has this phase's updates ready; when it goes, its offers go with it. */
 void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms);
@@ -144,14 +159,22 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
  * lies in the homes, so that both deliver the same bytes. */
 bool plan_may_back_up(const plan_arm *arm);
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
+/* plan_done.c */
+/* The leases of all phases before `phase` are over; `by`: see plan_news. */
+void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
 /* A worker says that it has delivered a phase. The lease that it has or had of it, or
  * NULL: then it counts for nothing. One that the homes do not confirm ends after a time
  * to live, whatever its holder says in between. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
-/* True, once, when a worker has said it and so have the homes; then `by` is what it
- * said, and `other` whom to stop, who was at it too, or -1. */
+bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
+/* It said so of the path's phase, and the homes know nothing of it: let others try. */
+bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
+/* True, once a phase, when a worker has said it and so have the homes; then `by` is
+ * what it said, and `other` whom to stop, who is at it still, or -1. Of two who have
+ * said it, it was the one that the homes name, else the first. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
+/* plan.c */
 /* A backup takes the place of the lease that it was for. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Leases past their deadline become free for others; returns how many. */

@@ -1,0 +1,133 @@
+/* Who did a task: what workers say that they have delivered, and what the homes say has
+ * arrived. The two come in any order, and of several phases mixed. */
+#include "workers/plan.h"
+
+static bool is_of(const plan_lease *lease, uint64_t token, int worker)
+{
+    return token != 0 && lease->token == token && lease->worker == worker;
+}
+
+static plan_ended *ended_of(plan_path *path, int64_t phase)
+{
+    return &path->ended[phase % PLAN_ENDED_MAX];
+}
+
+/* `by` is known of the newest phase alone. */
+void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
+{
+    const plan_lease *lease = &path->lease;
+    for (int64_t p = path->phase; p < phase && p < path->phase + PLAN_ENDED_MAX; p++) {
+        plan_ended *e = ended_of(path, p);
+        *e = (plan_ended){.phase = p,
+                          .goes_on = !lease->active || lease->phase > p,
+                          .by = p == phase - 1 ? by : 0};
+        if (lease->phase >= p)
+            e->leases[0] = *lease;
+        if (p == path->phase && path->backup.active)
+            e->leases[1] = path->backup;
+    }
+}
+
+static int which_ended(const plan_ended *e, const plan_said *said)
+{
+    if (e->phase != said->phase)
+        return -1;
+    return is_of(&e->leases[0], said->token, said->worker)   ? 0
+           : is_of(&e->leases[1], said->token, said->worker) ? 1
+                                                             : -1;
+}
+
+bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)
+{
+    for (int i = 0; i < path->n_said; i++)
+        if (path->said[i].token == token && path->said[i].phase == phase)
+            return true;
+    return false;
+}
+
+bool plan_has_said(const plan_path *path, int worker, int64_t now_ms)
+{
+    for (int i = 0; i < path->n_said; i++)
+        if (path->said[i].worker == worker && path->said[i].phase == path->phase &&
+            path->said[i].until_ms > now_ms)
+            return true;
+    return false;
+}
+
+static void forget_said(plan_path *path, int i)
+{
+    path->n_said--;
+    memmove(&path->said[i], &path->said[i + 1],
+            (size_t)(path->n_said - i) * sizeof *path->said);
+}
+
+/* The lease that a worker speaks of: of the path's phase, of the next if it went on, or
+ * of one that is over. */
+static plan_lease *lease_said(plan_path *path, const plan_said *said)
+{
+    if (said->phase < path->phase) {
+        plan_ended *e = ended_of(path, said->phase);
+        int which = which_ended(e, said);
+        return which < 0 ? NULL : &e->leases[which];
+    }
+    plan_lease *lease = plan_lease_of(path, said->token, said->worker);
+    bool ahead = said->phase > path->phase;
+    if (!lease || (ahead && (lease != &path->lease || said->phase != lease->phase)))
+        return NULL;
+    return lease;
+}
+
+const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
+                                int ttl_ms)
+{
+    plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
+    if (!lease || plan_is_said(path, said->token, said->phase))
+        return lease;
+    /* The phase before is waited for already, and no longer for this. */
+    if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
+        lease->deadline_ms = now_ms + ttl_ms;
+    if (path->n_said == PLAN_SAID_MAX)
+        forget_said(path, 0);
+    path->said[path->n_said] = *said;
+    path->said[path->n_said++].until_ms = now_ms + 3ll * ttl_ms;
+    return lease;
+}
+
+/* What was said of a phase that is over, and is true: its index among the leases of
+ * that phase. *at: the place of what was said. What can never be true is forgotten. */
+static int find_settled(plan_path *path, int *at)
+{
+    for (int i = 0; i < path->n_said;) {
+        const plan_said *said = &path->said[i];
+        const plan_ended *e = ended_of(path, said->phase);
+        int which = which_ended(e, said);
+        *at = i;
+        if (said->phase < path->phase && which < 0)
+            forget_said(path, i);
+        else if (said->phase < path->phase && (e->by == 0 || e->by == said->token))
+            return which;
+        else
+            i++;
+    }
+    return -1;
+}
+
+bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost)
+{
+    int at = 0, won = find_settled(path, &at);
+    if (won < 0)
+        return false;
+    *by = path->said[at];
+    const plan_ended e = *ended_of(path, by->phase);
+    const plan_lease *second = &e.leases[!won];
+    bool leave = second->token == 0 || (won && e.goes_on) ||
+                 plan_is_said(path, second->token, by->phase);
+    memset(ended_of(path, by->phase), 0, sizeof e);
+    forget_said(path, at);
+    *other = leave ? -1 : second->worker;
+    *lost = second->token;
+    p->n_backups_won += (uint64_t)won;
+    if (won && !path->lease.active) /* the path's state is in its cache */
+        path->last_worker = by->worker;
+    return true;
+}
