@@ -378,6 +378,20 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_reader *r, pl_message
     return PL_OK;
 }
 
+static pl_status on_status(home *h, pl_message *a)
+{
+    home_status_json(h, &a->data);
+    a->type = PL_MSG_STATUS_IS;
+    return PL_OK;
+}
+
+static pl_status on_stop(home *h, pl_message *a)
+{
+    h->stopping = true;
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
 static pl_status answer_question(home *h, const pl_peer *peer, const pl_message *m,
                                  pl_message *a)
 {
@@ -431,13 +445,9 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     case PL_MSG_GET_PLACES:
         return home_get_places(h, a);
     case PL_MSG_STATUS:
-        home_status_json(h, &a->data);
-        a->type = PL_MSG_STATUS_IS;
-        return PL_OK;
+        return on_status(h, a);
     case PL_MSG_STOP:
-        h->stopping = true;
-        a->type = PL_MSG_OK;
-        return PL_OK;
+        return on_stop(h, a);
     default:
         return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",
                        m->type);

@@ -331,27 +331,61 @@ static void a_list_that_cannot_be_read_leaves_the_old_one_in_force(void **state)
 }
 
 /* What a packet filter could see, without one: the bytes between two sockets. */
+typedef struct wiretap {
+    void *sockets[2];    /* that the client takes for the server; and the line to it */
+    uint8_t ids[2][256]; /* of the peer of each */
+    size_t id_lens[2], n_seen;
+} wiretap;
+
+static void open_wiretap(wiretap *t, void *context, const char *server_at,
+                         char *endpoint, size_t size)
+{
+    pl_address at;
+    int none = 0;
+    memset(t, 0, sizeof *t);
+    for (int i = 0; i < 2; i++) {
+        t->sockets[i] = zmq_socket(context, ZMQ_STREAM);
+        zmq_setsockopt(t->sockets[i], ZMQ_LINGER, &none, sizeof none);
+    }
+    t->id_lens[1] = sizeof t->ids[1];
+    assert_int_equal(pl_address_parse(server_at, &at), PL_OK);
+    assert_int_equal(zmq_bind(t->sockets[0], "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(t->sockets[0], ZMQ_LAST_ENDPOINT, endpoint, &size),
+                     0);
+    assert_int_equal(zmq_connect(t->sockets[1], at.endpoint), 0);
+    assert_int_equal(
+        zmq_getsockopt(t->sockets[1], ZMQ_ROUTING_ID, t->ids[1], &t->id_lens[1]), 0);
+}
+
+/* One piece from one side to the other. */
+static void pass_on(wiretap *t, int from)
+{
+    uint8_t bytes[8192];
+    int len = zmq_recv(t->sockets[from], t->ids[from], sizeof t->ids[from], 0);
+    int n = zmq_recv(t->sockets[from], bytes, sizeof bytes, 0);
+    assert_true(len > 0 && n >= 0 && n <= (int)sizeof bytes);
+    t->id_lens[from] = (size_t)len;
+    if (n == 0)
+        return; /* the connection came about */
+    t->n_seen += (size_t)n;
+    assert_null(memmem(bytes, (size_t)n, "nobody-may-read", 15));
+    assert_null(memmem(bytes, (size_t)n, "PLW1", 4));
+    zmq_send(t->sockets[!from], t->ids[!from], t->id_lens[!from], ZMQ_SNDMORE);
+    zmq_send(t->sockets[!from], bytes, (size_t)n, 0);
+}
+
 static void nothing_readable_is_on_the_wire(void **state)
 {
     const fixture *f = *state;
     static const char secret[] = "a-sentence-that-nobody-may-read";
+    wiretap tap;
     pl_address at;
     pl_socket *client;
     pl_message q, got;
     pl_peer peer;
-    void *context = zmq_ctx_new(), *tap = zmq_socket(context, ZMQ_STREAM),
-         *line = zmq_socket(context, ZMQ_STREAM);
+    void *context = zmq_ctx_new();
     char text[PL_ADDRESS_MAX], through[PL_ADDRESS_MAX];
-    uint8_t id[256], far[256], bytes[8192];
-    size_t size = sizeof text, far_len = sizeof far, id_len = 0, n_seen = 0;
-    int none = 0;
-    zmq_setsockopt(tap, ZMQ_LINGER, &none, sizeof none);
-    zmq_setsockopt(line, ZMQ_LINGER, &none, sizeof none);
-    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
-    assert_int_equal(zmq_bind(tap, "tcp://127.0.0.1:*"), 0);
-    assert_int_equal(zmq_getsockopt(tap, ZMQ_LAST_ENDPOINT, text, &size), 0);
-    assert_int_equal(zmq_connect(line, at.endpoint), 0);
-    assert_int_equal(zmq_getsockopt(line, ZMQ_ROUTING_ID, far, &far_len), 0);
+    open_wiretap(&tap, context, f->address, text, sizeof text);
     assert_int_equal(pl_address_parse(text, &at), PL_OK);
     pl_address_format(&at, "", &f->server_keys.open, through);
     assert_int_equal(pl_wire_connect_as(through, &f->worker, &client), PL_OK);
@@ -361,44 +395,23 @@ static void nothing_readable_is_on_the_wire(void **state)
     assert_int_equal(pl_wire_send(client, &q), PL_OK);
     bool arrived = false;
     for (int64_t end = pl_now_ms() + WAIT_MS; !arrived && pl_now_ms() < end;) {
-        zmq_pollitem_t items[] = {{.socket = tap, .events = ZMQ_POLLIN},
-                                  {.socket = line, .events = ZMQ_POLLIN}};
+        zmq_pollitem_t items[] = {{.socket = tap.sockets[0], .events = ZMQ_POLLIN},
+                                  {.socket = tap.sockets[1], .events = ZMQ_POLLIN}};
         /* What the server says before the client is there would have no receiver. */
-        zmq_poll(items, id_len > 0 ? 2 : 1, 20);
-        for (int i = 0; i < 2; i++) {
-            uint8_t from[256];
-            int len = 0, n = 0;
-            if (!(items[i].revents & ZMQ_POLLIN))
-                continue;
-            len = zmq_recv(items[i].socket, from, sizeof from, 0);
-            n = zmq_recv(items[i].socket, bytes, sizeof bytes, 0);
-            assert_true(len > 0 && n >= 0 && n <= (int)sizeof bytes);
-            if (i == 0) {
-                memcpy(id, from, (size_t)len);
-                id_len = (size_t)len;
-            } else {
-                memcpy(far, from, (size_t)len);
-                far_len = (size_t)len;
-            }
-            if (n == 0)
-                continue; /* the connection came about */
-            n_seen += (size_t)n;
-            assert_null(memmem(bytes, (size_t)n, "nobody-may-read", 15));
-            assert_null(memmem(bytes, (size_t)n, "PLW1", 4));
-            zmq_send(i == 0 ? line : tap, i == 0 ? far : id, i == 0 ? far_len : id_len,
-                     ZMQ_SNDMORE);
-            zmq_send(i == 0 ? line : tap, bytes, (size_t)n, 0);
-        }
+        zmq_poll(items, tap.id_lens[0] > 0 ? 2 : 1, 20);
+        for (int i = 0; i < 2; i++)
+            if (items[i].revents & ZMQ_POLLIN)
+                pass_on(&tap, i);
         arrived = pl_wire_recv(f->server, &peer, &got) == PL_OK;
     }
     assert_true(arrived);
     assert_memory_equal(got.data.data, secret, sizeof secret);
-    assert_true(n_seen > 200);
+    assert_true(tap.n_seen > 200);
     pl_message_destroy(&q);
     pl_message_destroy(&got);
     pl_wire_close(&client);
-    zmq_close(tap);
-    zmq_close(line);
+    for (int i = 0; i < 2; i++)
+        zmq_close(tap.sockets[i]);
     zmq_ctx_term(context);
 }
 
