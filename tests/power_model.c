@@ -236,7 +236,8 @@ static size_t left_of_entries(const node *folder, power_loss loss, uint64_t seed
 static pl_status write_plain(const char *path, const pl_buf *bytes)
 {
     FILE *file = fopen(path, "wb");
-    bool done = file && fwrite(bytes->data, 1, bytes->len, file) == bytes->len;
+    bool done = file && (bytes->len == 0 ||
+                         fwrite(bytes->data, 1, bytes->len, file) == bytes->len);
     if (file && fclose(file) != 0)
         done = false;
     return done ? PL_OK : pl_fail(PL_ERR_IO, "cannot write %s", path);

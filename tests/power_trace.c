@@ -7,7 +7,7 @@
 #include "tests/power_trace.h"
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,9 +20,17 @@
 
 enum { FD_MAX = 65536 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_flag lock = ATOMIC_FLAG_INIT;
 static _Atomic bool ours[FD_MAX]; /* descriptors of files under the root */
 static int trace = -1;
+
+/* No mutex: a sanitizer's library replaces that, and makes its folder of reports
+ * through this library before it knows the C library's. */
+static void take_lock(void)
+{
+    while (atomic_flag_test_and_set(&lock))
+        sched_yield();
+}
 
 /* The path behind the root, or NULL if it is not there. */
 static const char *under_root(const char *path)
@@ -66,13 +74,13 @@ ssize_t write(int fd, const void *data, size_t len)
 {
     if (!is_ours(fd))
         return syscall(SYS_write, fd, data, len);
-    pthread_mutex_lock(&lock);
+    take_lock();
     ssize_t put = syscall(SYS_write, fd, data, len);
     if (put > 0) {
         long end = syscall(SYS_lseek, fd, 0, SEEK_CUR);
         note(POWER_WRITE, fd, (uint64_t)(end - put), data, (size_t)put);
     }
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return put;
 }
 
@@ -80,11 +88,11 @@ static ssize_t write_at(int fd, const void *data, size_t len, off_t at)
 {
     if (!is_ours(fd))
         return syscall(SYS_pwrite64, fd, data, len, at);
-    pthread_mutex_lock(&lock);
+    take_lock();
     ssize_t put = syscall(SYS_pwrite64, fd, data, len, at);
     if (put > 0)
         note(POWER_WRITE, fd, (uint64_t)at, data, (size_t)put);
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return put;
 }
 
@@ -100,11 +108,11 @@ ssize_t pwrite64(int fd, const void *data, size_t len, off64_t at)
 
 static int set_length(int fd, off_t length)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     int got = (int)syscall(SYS_ftruncate, fd, length);
     if (got == 0 && is_ours(fd))
         note(POWER_CUT_SHORT, fd, (uint64_t)length, "", 0);
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return got;
 }
 
@@ -121,11 +129,11 @@ int ftruncate64(int fd, off64_t length)
 /* What is noted after a flush was on disk when it returned. */
 static int flush(long call, int fd)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     int got = (int)syscall(call, fd);
     if (got == 0 && is_ours(fd))
         note(POWER_SYNC, fd, 0, "", 0);
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return got;
 }
 
@@ -142,14 +150,14 @@ int fdatasync(int fd)
 static int two_paths(long call, power_kind kind, const char *from, const char *to)
 {
     char both[2 * PATH_MAX];
-    pthread_mutex_lock(&lock);
+    take_lock();
     int got = (int)syscall(call, from, to);
     if (got == 0 && under_root(from) && under_root(to)) {
         size_t len = strlen(under_root(from)) + 1;
         snprintf(both, sizeof both, "%s%c%s", under_root(from), 0, under_root(to));
         note(kind, -1, 0, both, len + strlen(under_root(to)));
     }
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return got;
 }
 
@@ -165,11 +173,11 @@ int link(const char *from, const char *to)
 
 static int remove_path(long call, const char *path)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     int got = (int)syscall(call, path);
     if (got == 0)
         note_path(POWER_REMOVE, -1, path);
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return got;
 }
 
@@ -185,17 +193,17 @@ int rmdir(const char *path)
 
 int mkdir(const char *path, mode_t mode)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     int got = (int)syscall(SYS_mkdir, path, mode);
     if (got == 0)
         note_path(POWER_FOLDER, -1, path);
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return got;
 }
 
 static int open_path(const char *path, int flags, mode_t mode)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
     if (fd >= 0 && fd < FD_MAX) {
         ours[fd] = under_root(path) != NULL;
@@ -203,7 +211,7 @@ static int open_path(const char *path, int flags, mode_t mode)
         if (ours[fd] && (flags & O_TRUNC))
             note(POWER_CUT_SHORT, fd, 0, "", 0);
     }
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&lock);
     return fd;
 }
 
