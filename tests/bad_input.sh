@@ -503,7 +503,7 @@ long="$train --corpus text --out $work/long --set train.tau=100 --set train.phas
 start() {
     cases=$((cases + 1))
     code=0
-    $long >stdout 2>stderr &
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:3 $long >stdout 2>stderr &
     job=$!
     wait_for long/proc/hub.address
     [ -e long/proc/hub.address ] || exit 1

@@ -56,7 +56,8 @@ echo "$agreed tasks were done twice, all equal"
 
 echo "3. a wrong update"
 take_data calm wrong
-run_job wrong --set fleet.audit=1 --set train.phases=12 >"$work/wrong.out" 2>&1 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
+    --set train.phases=12 >"$work/wrong.out" 2>&1 & # and goes on until it is found
 job=$!
 tries=600
 until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
@@ -67,14 +68,14 @@ done
 PATHLOOM_FAILPOINT=worker.update.wrong:error:30 "$pathloom" worker --run "$work/wrong" \
     --name odd >"$work/odd.out" 2>&1 &
 odd=$!
-tries=1200
+tries=4800
 until grep -q 'worker.fenced worker=odd' "$work/wrong/log/hub.log"; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "nobody finds the wrong update"
     kill -0 "$job" 2>/dev/null || fail "the job ends before anybody is fenced"
     case $tries in
-    1196 | 1180) pkill -KILL -P "$job" -f 'pathloom hub' ;;
-    1188) pkill -KILL -P "$job" -f 'pathloom home' ;;
+    4796 | 4780) pkill -KILL -P "$job" -f 'pathloom hub' ;;
+    4788) pkill -KILL -P "$job" -f 'pathloom home' ;;
     esac
     sleep 0.05
 done

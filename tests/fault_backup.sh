@@ -34,11 +34,12 @@ facts calm || fail "its record"
 
 echo "2. a worker is stopped"
 take_data calm stop
-run_job stop >"$work/stop.out" 2>&1 &
+# Tasks last longer than it takes to see that one began.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
 job=$!
 stop_in_second_phase stop
 start=$(seconds)
-tries=600
+tries=3000
 until "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
     grep -q '"arm":"mix".*"finished":true'; do
     tries=$((tries - 1))

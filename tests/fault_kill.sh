@@ -37,7 +37,8 @@ echo "1. undisturbed"
 hashes calm
 
 echo "2. processes killed at random moments"
-run_job shot >"$work/shot.out" 2>&1 &
+# No faster than this script kills.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job shot >"$work/shot.out" 2>&1 &
 job=$!
 shots=0
 workers=0
@@ -66,7 +67,7 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
 echo "3. the whole job killed and given again"
 rounds=0
 while :; do
-    run_job back >"$work/back.out" 2>&1 &
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job back >"$work/back.out" 2>&1 &
     job=$!
     random 20
     sleep "$((value / 10)).$((5 + value % 5))"

@@ -65,7 +65,8 @@ run_both() { # options
     (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
         fail "the undisturbed run"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
-    run_job "$case.shot" "$@" >"$work/$case.shot.out" 2>&1 &
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job "$case.shot" "$@" \
+        >"$work/$case.shot.out" 2>&1 & # no faster than it is shot at
     job=$!
     shoot "$job"
     wait "$job" || fail "the run under fire"

@@ -49,7 +49,7 @@ start() { # name
     n_cases=$((n_cases + 1))
     rm -rf "$work/shot" "$work/shot.out"
     take_data calm shot
-    (job_of shot) >"$work/shot.out" 2>&1 &
+    (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 job_of shot) >"$work/shot.out" 2>&1 &
     job=$!
     i=0
     while ! grep -qs 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"; do

@@ -12,7 +12,8 @@ weight=${3:-0}
 . tests/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
-tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
+# Tasks last longer than it takes to see that one began.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
     --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
     --set fleet.backup=off --set workers.ttl_ms=100000 --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
@@ -21,7 +22,7 @@ stop_in_second_phase run
 sleep 1 # what it had asked for is still granted
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
-tries=600
+tries=3000
 until [ "$(finished run 6)" -ge $((4 - held)) ]; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end beside a worker that stands still"

@@ -93,8 +93,9 @@ refused 65 'its file PARTS is gone' "$pathloom" train --out "$work/lost"
 (train whole --set train.phases=12 --set train.tau=20) || fail "whole"
 versions --run "$work/whole" >"$work/whole.versions"
 
-# While a job trains it gets a home more and is copied; it goes on from the copy.
-train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
+# While a job trains, no faster than this script, it gets a home more and is copied; it
+# goes on from the copy.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
 job=$!
 training_begins half
 store backup "$work/half.copy" --run "$work/half"
@@ -135,13 +136,18 @@ cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled 
 echo "training goes on from a rollback, and ends one that was killed"
 
 # Gone back before any path had finished a phase: there is nothing that it carries.
-train early --set train.phases=3 --set train.tau=150 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
 job=$!
 training_begins early
 kill -9 "$job"
 wait "$job"
 job=
-sleep 0.5
+tries=600
+while pgrep -f -- "$work/early[/ ]" >/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the job's processes outlive it"
+    sleep 0.1
+done
 store rollback mix --to 0 --run "$work/early"
 "$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
     fail "going on from version 0"

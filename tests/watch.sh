@@ -30,8 +30,11 @@ start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-j
 start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
     --metrics "127.0.0.1:$port"
 await 200 "no hub" test -s "$work/run/proc/hub.address"
-start worker "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
-start other "$pathloom" worker --run "$work/run" --name other --log-json --verbose
+# No faster than this script looks.
+start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
+    "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
+start other env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
+    "$pathloom" worker --run "$work/run" --name other --log-json --verbose
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
     --set model.width=48 --set model.heads=2 --set model.blocks=2 \
