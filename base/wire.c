@@ -79,20 +79,50 @@ void pl_wire_advertise(const char *host)
 }
 
 /* The frames of one message after the routing id, as ZeroMQ's own buffers: they are
- * copied once, into the caller's message. */
+ * copied at most once, into the caller's message. */
 typedef struct frame_list {
     zmq_msg_t frame[WIRE_FRAMES_MAX];
     size_t count; /* may exceed WIRE_FRAMES_MAX: the rest was drained */
     size_t bytes;
 } frame_list;
 
-static bool frames_decode(frame_list *in, pl_message *out)
+/* Smaller data is copied: that costs less than to keep a frame. */
+enum { LENT_FROM = 64 << 10 };
+
+void wire_give_back(pl_message *message)
 {
-    wire_frame frames[WIRE_FRAMES_MAX];
+    if (!message->lent)
+        return;
+    zmq_msg_close(message->lent);
+    pl_free(message->lent);
+    message->lent = NULL;
+    message->data = (pl_buf){0};
+}
+
+/* The message keeps the frame in which its data lies. */
+static void lend(zmq_msg_t *frame, pl_message *out)
+{
+    zmq_msg_t *kept = pl_alloc(sizeof *kept);
+    zmq_msg_init(kept);
+    zmq_msg_move(kept, frame);
+    pl_buf_destroy(&out->data);
+    out->data = (pl_buf){.data = zmq_msg_data(kept), .len = zmq_msg_size(kept)};
+    out->lent = kept;
+}
+
+static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
+{
+    wire_frame frames[WIRE_FRAMES_MAX], data;
     for (size_t i = 0; i < in->count && i < WIRE_FRAMES_MAX; i++)
         frames[i] =
             (wire_frame){zmq_msg_data(&in->frame[i]), zmq_msg_size(&in->frame[i])};
-    return wire_decode(frames, in->count, out);
+    if (!wire_decode_lent(frames, in->count, out, &data))
+        return false;
+    if (may_lend && data.len >= LENT_FROM)
+        lend(&in->frame[WIRE_FRAMES_MAX - 1], out);
+    else
+        pl_buf_append(&out->data, data.data, data.len);
+    return true;
 }
 
 /* One ZeroMQ context for the process, made by whoever needs it first. */
@@ -643,17 +673,20 @@ static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 
 /* A message is always taken whole, so that a bad one cannot put the next out of step.
  * Takes one message off the socket, good or bad; false if none waits. */
-static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool *good)
+static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
+                         pl_message *out, bool *good)
 {
     frame_list in = {.count = 0};
     bool more = true;
+    wire_give_back(out);
     *good = false;
     if (socket->is_server && !recv_peer(socket, peer, &more))
         return false;
     bool whole = recv_frames(socket, &in, more);
     if (!whole && !socket->is_server && in.count == 0)
         return false;
-    *good = whole && (!socket->is_server || peer->len > 0) && frames_decode(&in, out);
+    *good = whole && (!socket->is_server || peer->len > 0) &&
+            frames_decode(&in, may_lend, out);
     if (*good)
         socket->bytes_received += in.bytes;
     else
@@ -669,12 +702,13 @@ static bool take_message(pl_socket *socket, pl_peer *peer, pl_message *out, bool
     return true;
 }
 
-pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
+static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
+                              pl_message *out)
 {
     pl_peer unused;
     bool good = false;
     for (int i = 0; i < BAD_IN_A_ROW && !good; i++)
-        if (!take_message(socket, peer ? peer : &unused, out, &good))
+        if (!take_message(socket, peer ? peer : &unused, may_lend, out, &good))
             break;
     if (good)
         return PL_OK;
@@ -683,6 +717,16 @@ pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
     else if (socket->is_secure)
         tell_failed_clients(socket);
     return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
+}
+
+pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
+{
+    return recv_message(socket, peer, false, out);
+}
+
+pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer, pl_message *out)
+{
+    return recv_message(socket, peer, true, out);
 }
 
 /* A signal ends the wait early: the caller looks at its flags and polls again. */

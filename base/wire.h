@@ -41,6 +41,7 @@ typedef struct pl_message {
     uint64_t token;   /* fencing token of the lease; 0 if none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
+    void *lent;       /* set: `data` is ZeroMQ's, to be read only (pl_wire_recv_lent) */
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
@@ -83,6 +84,10 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
  * key is refused, or who meets another server than the address names, gets ERR_NOPERM.
  */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
+/* The same, but large data stays where ZeroMQ put it: it may be read until `out` is
+ * received into again or destroyed, and not be written, grown, taken or freed. */
+PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
+                                          pl_message *out);
 
 /* Waits for sockets and descriptors; ready[i] tells which (sockets first).
  * Returns how many are ready, 0 on timeout or signal. */

@@ -1,6 +1,6 @@
 /* Messages, a question that waits for its answer, and the answer that says no. */
 #include "base/clock.h"
-#include "base/wire.h"
+#include "base/wire_parts.h"
 
 #include <stdatomic.h>
 
@@ -13,6 +13,7 @@ void pl_message_init(pl_message *message, uint16_t type)
 
 void pl_message_destroy(pl_message *message)
 {
+    wire_give_back(message);
     pl_buf_destroy(&message->body);
     pl_buf_destroy(&message->data);
     *message = (pl_message){0};
@@ -29,6 +30,7 @@ enum { ERR_TAG_STATUS = 1, ERR_TAG_SENTENCE = 2, SENTENCE_MAX = 1024 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence)
 {
+    wire_give_back(out);
     out->type = PL_WIRE_ERR;
     out->request = request;
     pl_buf_clear(&out->body);

@@ -63,7 +63,8 @@ static bool header_is_known(const uint8_t *header)
 }
 
 /* A message has one spelling: without data there is no third frame. */
-bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
+bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
+                      wire_frame *data_at)
 {
     if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||
         frames[0].len != WIRE_HEADER_BYTES)
@@ -85,6 +86,15 @@ bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
     pl_buf_clear(&out->body);
     pl_buf_clear(&out->data);
     pl_buf_append(&out->body, body.data, body.len);
+    *data_at = data;
+    return true;
+}
+
+bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
+{
+    wire_frame data;
+    if (!wire_decode_lent(frames, n_frames, out, &data))
+        return false;
     pl_buf_append(&out->data, data.data, data.len);
     return true;
 }

@@ -19,6 +19,11 @@ void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES
 /* Every check that stands between the network and the caller; n_frames may be more than
  * the frames that are given. */
 bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
+/* The same without a copy of the data: *data is where it lies among the frames. */
+bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
+                      wire_frame *data);
+/* Gives back data that is lent; then the message has none. */
+void wire_give_back(pl_message *message);
 
 void *wire_context(void);
 

@@ -68,13 +68,13 @@ uint64_t pl_client_bytes_received(const pl_client *client)
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 {
     bool ready = false;
-    pl_status status = pl_wire_recv(socket, NULL, answer);
+    pl_status status = pl_wire_recv_lent(socket, NULL, answer);
     if (status != PL_ERR_TIMEOUT)
         return status;
     pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
     if (c->idle)
         PL_RETURN_IF(c->idle(c->idle_context));
-    return pl_wire_recv(socket, NULL, answer);
+    return pl_wire_recv_lent(socket, NULL, answer);
 }
 
 pl_status client_as_status(pl_message *answer)

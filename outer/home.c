@@ -562,7 +562,7 @@ static pl_status take_group(home *h, pl_message *m)
     pl_peer peer;
     PL_RETURN_IF(take_waiting(h));
     for (int i = 0; i < GROUP_MAX; i++) {
-        pl_status status = pl_wire_recv(h->socket, &peer, m);
+        pl_status status = pl_wire_recv_lent(h->socket, &peer, m);
         if (status == PL_ERR_TIMEOUT)
             break;
         PL_RETURN_IF(status);
@@ -625,10 +625,11 @@ pl_status pl_home_run(const pl_home_options *options)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
-    home h = {
-        .options = options,
-        .tidies = options->compress,
-        .uploads = {"the home", "store.staging", options->staging_bytes, 0, NULL}};
+    home h = {.options = options,
+              .tidies = options->compress,
+              .uploads = {.keeper = "the home",
+                          .key = "store.staging",
+                          .limit = options->staging_bytes}};
     h.counts.started_ms = pl_now_ms();
     PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
     h.epoch = pl_store_epoch(h.store);

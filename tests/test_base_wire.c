@@ -119,6 +119,62 @@ static void the_largest_message_passes_and_a_larger_one_is_our_error(void **stat
     close_pair(&pair);
 }
 
+static void send_filled(pl_socket *client, uint8_t fill, size_t len)
+{
+    pl_message m;
+    pl_message_init(&m, 9);
+    pl_buf_reserve(&m.data, len + 1);
+    memset(m.data.data, fill, len);
+    m.data.len = len;
+    assert_int_equal(pl_wire_send(client, &m), PL_OK);
+    pl_message_destroy(&m);
+}
+
+static void await_filled(pl_socket *server, pl_message *m, uint8_t fill, size_t len)
+{
+    bool ready;
+    pl_peer peer;
+    assert_int_equal(pl_wire_poll(&server, 1, NULL, 0, WAIT_MS, &ready), 1);
+    assert_int_equal(pl_wire_recv_lent(server, &peer, m), PL_OK);
+    assert_int_equal(m->data.len, len);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(m->data.data[i], fill);
+}
+
+static void large_data_is_lent_until_the_message_is_used_again(void **state)
+{
+    (void)state;
+    socket_pair pair;
+    pl_message got;
+    pl_peer peer;
+    open_pair(&pair);
+    pl_message_init(&got, 0);
+    for (uint8_t turn = 1; turn < 4; turn++) {
+        send_filled(pair.client, turn, PL_WIRE_DATA_MAX);
+        await_filled(pair.server, &got, turn, PL_WIRE_DATA_MAX);
+        assert_non_null(got.lent);
+        send_filled(pair.client, turn, 7); /* small: the message has its own */
+        await_filled(pair.server, &got, turn, 7);
+        assert_null(got.lent);
+        pl_buf_append(&got.data, "more", 4);
+    }
+    send_filled(pair.client, 8, PL_WIRE_DATA_MAX);
+    await_filled(pair.server, &got, 8, PL_WIRE_DATA_MAX);
+    assert_int_equal(pl_wire_recv_lent(pair.server, &peer, &got), PL_ERR_TIMEOUT);
+    assert_null(got.lent); /* also where no message came */
+    assert_int_equal(got.data.len, 0);
+    send_filled(pair.client, 9, PL_WIRE_DATA_MAX);
+    await_filled(pair.server, &got, 9, PL_WIRE_DATA_MAX);
+    pl_wire_error(&got, 1, PL_ERR_BUSY, "an answer in its place");
+    assert_null(got.lent);
+    send_filled(pair.client, 9, PL_WIRE_DATA_MAX);
+    await_filled(pair.server, &got, 9, PL_WIRE_DATA_MAX);
+    close_pair(&pair); /* what is lent outlives its socket */
+    assert_int_equal(got.data.data[PL_WIRE_DATA_MAX - 1], 9);
+    pl_message_destroy(&got);
+    assert_null(got.lent);
+}
+
 /* A stranger with ZeroMQ in its hands, to see and to send raw frames. */
 typedef struct raw_socket {
     void *context, *socket;
@@ -635,6 +691,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_go_there_and_back),
         cmocka_unit_test(the_largest_message_passes_and_a_larger_one_is_our_error),
+        cmocka_unit_test(large_data_is_lent_until_the_message_is_used_again),
         cmocka_unit_test(a_message_has_the_bytes_of_the_protocol),
         cmocka_unit_test(a_message_with_any_bit_flipped_is_dropped),
         cmocka_unit_test(a_message_cut_at_any_length_is_dropped),
