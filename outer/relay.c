@@ -408,10 +408,11 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
-    relay r = {
-        .options = options,
-        .uploads = {"the relay", "--staging-bytes", options->staging_bytes, 0, NULL},
-        .report = report};
+    relay r = {.options = options,
+               .uploads = {.keeper = "the relay",
+                           .key = "--staging-bytes",
+                           .limit = options->staging_bytes},
+               .report = report};
     memset(report, 0, sizeof *report);
     PL_TRY(pl_wire_connect(options->home, &r.back));
     PL_TRY(relay_uplink_create(options, &r.up));

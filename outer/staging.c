@@ -2,7 +2,7 @@
 #include "outer/staging.h"
 #include "outer/messages.h"
 
-enum { EXPIRE_MS = 120000 };
+enum { EXPIRE_MS = 120000, KEPT_MS = 30000, KEEP_FROM = 4 << 20, KEEP_TO = 256 << 20 };
 
 static staging_blob *find(const staging *s, const pl_hash *hash)
 {
@@ -45,9 +45,91 @@ pl_status staging_read(const pl_message *m, staging_piece *out)
     return PL_OK;
 }
 
-static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
+/* ---- blocks ---- */
+uint64_t staging_kept_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        sum += s->kept[i].room;
+    return sum;
+}
+
+static void free_kept(staging *s, int i)
+{
+    pl_free_aligned(s->kept[i].data);
+    s->kept[i].data = NULL;
+    s->kept[i].room = 0;
+}
+
+static int oldest_kept(const staging *s)
+{
+    int oldest = -1;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data &&
+            (oldest < 0 || s->kept[i].since_ms < s->kept[oldest].since_ms))
+            oldest = i;
+    return oldest;
+}
+
+/* So that `bytes` more are within `limit`. */
+static void make_room(staging *s, uint64_t bytes, uint64_t limit)
+{
+    for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
+        if (bytes <= limit && s->bytes + staging_kept_bytes(s) <= limit - bytes)
+            return;
+        free_kept(s, i);
+    }
+}
+
+static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
+{
+    for (int i = 0; i < STAGING_KEPT; i++) {
+        uint64_t room = s->kept[i].room;
+        if (!s->kept[i].data || room < bytes || room - bytes > room / 8)
+            continue;
+        b->data = s->kept[i].data;
+        b->room = room;
+        s->kept[i].data = NULL;
+        s->kept[i].room = 0;
+        return true;
+    }
+    return false;
+}
+
+static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
+    if (take_kept(s, bytes, b))
+        return PL_OK;
+    make_room(s, bytes, s->limit);
+    PL_RETURN_IF(pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data));
+    b->data = data;
+    b->room = bytes;
+    return PL_OK;
+}
+
+/* The newest stay. */
+static void put_block(staging *s, uint8_t *data, uint64_t room)
+{
+    int at = 0;
+    if (room < KEEP_FROM || room > KEEP_TO) {
+        pl_free_aligned(data);
+        return;
+    }
+    while (staging_kept_bytes(s) > KEEP_TO - room)
+        free_kept(s, oldest_kept(s));
+    while (at < STAGING_KEPT && s->kept[at].data)
+        at++;
+    if (at == STAGING_KEPT)
+        free_kept(s, at = oldest_kept(s));
+    s->kept[at].data = data;
+    s->kept[at].room = room;
+    s->kept[at].since_ms = pl_now_ms();
+}
+
+/* ---- pieces ---- */
+static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
+{
     if (p->total > s->limit)
         return pl_fail(PL_ERR_CONFIG,
                        "a blob of %llu bytes is more than %s takes (%llu); raise %s",
@@ -59,16 +141,18 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
                        "this one later or raise %s",
                        s->keeper, (unsigned long long)s->bytes,
                        (unsigned long long)s->limit, s->key);
-    PL_RETURN_IF(
-        pl_try_alloc_bare(p->total ? (size_t)p->total : 1, "an upload", &data));
     staging_blob *b = pl_alloc(sizeof *b);
+    pl_status status = get_block(s, p->total, b);
+    if (status != PL_OK) {
+        pl_free(b);
+        return status;
+    }
     b->hash = p->hash;
-    b->data = data;
     b->bytes = p->total;
     b->pieces = pl_alloc(n_pieces(p->total));
     b->next = s->first;
     s->first = b;
-    s->bytes += p->total;
+    s->bytes += b->room;
     *out = b;
     return PL_OK;
 }
@@ -123,8 +207,8 @@ void staging_free(staging *s, staging_blob *b)
 {
     if (!b)
         return;
-    s->bytes -= b->bytes;
-    pl_free_aligned(b->data);
+    s->bytes -= b->room;
+    put_block(s, b->data, b->room);
     pl_free(b->pieces);
     pl_free(b);
 }
@@ -148,4 +232,7 @@ void staging_expire(staging *s, bool all)
             staging_drop(s, &b->hash);
         b = next;
     }
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data && (all || now - s->kept[i].since_ms > KEPT_MS))
+            free_kept(s, i);
 }

@@ -1,16 +1,22 @@
 /* Private to outer: blobs on their way in, in memory, until somebody names the whole.
  *
  * One thread. Whoever takes a blob out owns it, but it goes on counting against the
- * limit until it is given to staging_free. */
+ * limit until it is given to staging_free.
+ *
+ * A few large blocks stay for the next uploads, which are as large as those before: the
+ * kernel would clear each anew, and that costs as much as to encrypt half of it. They
+ * count against the limit too, and go when there is no room, or nobody used them. */
 #ifndef PL_OUTER_STAGING_H
 #define PL_OUTER_STAGING_H
 #include "base/base.h"
 
+enum { STAGING_KEPT = 4 };
+
 typedef struct staging_blob {
     pl_hash hash;
     uint8_t *data;
-    uint64_t bytes;
-    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
+    uint64_t bytes, room; /* of its block, which counts */
+    bool *pieces;         /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
     bool complete;
     int64_t touched_ms;
     struct staging_blob *next;
@@ -18,9 +24,17 @@ typedef struct staging_blob {
 
 typedef struct staging {
     const char *keeper, *key; /* "the home", and what raises its limit: for errors */
-    uint64_t limit, bytes;
+    uint64_t limit, bytes;    /* the latter without kept blocks */
     staging_blob *first;
+    struct {
+        uint8_t *data; /* or NULL */
+        uint64_t room;
+        int64_t since_ms;
+    } kept[STAGING_KEPT];
 } staging;
+
+/* Memory of the kept blocks. */
+uint64_t staging_kept_bytes(const staging *s);
 
 /* What PUT_BLOB says; `data` is the message's. */
 typedef struct staging_piece {

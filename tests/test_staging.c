@@ -1,0 +1,141 @@
+/* folder: outer; label: unit */
+#include "outer/staging.h"
+#include "outer/messages.h"
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { MIB = 1 << 20 };
+
+static staging of_limit(uint64_t limit)
+{
+    return (staging){.keeper = "the test", .key = "nothing", .limit = limit};
+}
+
+/* A blob whose name is that number, and of which each byte is. */
+static pl_hash name_of(uint8_t number)
+{
+    pl_hash hash = {{number}};
+    return hash;
+}
+
+static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t offset)
+{
+    pl_buf data = {0};
+    uint64_t left = total - offset;
+    size_t len = left < PL_WIRE_DATA_MAX ? (size_t)left : PL_WIRE_DATA_MAX;
+    pl_buf_reserve(&data, len);
+    memset(data.data, number, len);
+    data.len = len;
+    staging_piece piece = {name_of(number), total, offset, &data};
+    pl_status status = staging_put(s, &piece);
+    pl_buf_destroy(&data);
+    return status;
+}
+
+static pl_status put_all(staging *s, uint8_t number, uint64_t total)
+{
+    for (uint64_t at = 0; at < total; at += PL_WIRE_DATA_MAX)
+        PL_RETURN_IF(put_piece(s, number, total, at));
+    return PL_OK;
+}
+
+static void drop(staging *s, uint8_t number)
+{
+    pl_hash name = name_of(number);
+    staging_drop(s, &name);
+}
+
+static const staging_blob *whole(const staging *s, uint8_t number)
+{
+    pl_hash name = name_of(number);
+    return staging_find(s, &name);
+}
+
+static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
+{
+    (void)state;
+    staging s = of_limit(64 * MIB);
+    assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
+    const uint8_t *before = whole(&s, 1)->data;
+    drop(&s, 1);
+    assert_int_equal(s.bytes, 0);
+    assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
+    assert_int_equal(put_all(&s, 2, 8 * MIB - 5), PL_OK);
+    assert_ptr_equal(whole(&s, 2)->data, before);
+    assert_int_equal(s.bytes, 8 * MIB); /* what it takes, not what it has */
+    assert_int_equal(staging_kept_bytes(&s), 0);
+    drop(&s, 2);
+    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK); /* too much would be idle */
+    assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
+    staging_expire(&s, true);
+    assert_int_equal(s.bytes + staging_kept_bytes(&s), 0);
+}
+
+static void bytes_of_an_older_upload_make_no_newer_one_whole(void **state)
+{
+    (void)state;
+    staging s = of_limit(64 * MIB);
+    assert_int_equal(put_all(&s, 1, 4 * MIB), PL_OK);
+    drop(&s, 1);
+    for (int piece = 0; piece < 4; piece++) {
+        assert_null(whole(&s, 2));
+        assert_int_equal(put_piece(&s, 2, 4 * MIB, (uint64_t)piece * MIB), PL_OK);
+    }
+    const staging_blob *b = whole(&s, 2);
+    assert_non_null(b);
+    for (size_t i = 0; i < 4 * MIB; i++)
+        assert_int_equal(b->data[i], 2);
+    staging_expire(&s, true);
+}
+
+static void kept_memory_takes_no_room_from_uploads(void **state)
+{
+    (void)state;
+    staging s = of_limit(16 * MIB);
+    assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
+    drop(&s, 1);
+    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK); /* the kept block goes */
+    assert_int_equal(staging_kept_bytes(&s), 0);
+    assert_int_equal(put_piece(&s, 3, 5 * MIB, 0), PL_ERR_BUSY);
+    assert_int_equal(put_piece(&s, 3, 17 * MIB, 0), PL_ERR_CONFIG);
+    assert_int_equal(put_all(&s, 3, 4 * MIB), PL_OK);
+    drop(&s, 2);
+    drop(&s, 3);
+    assert_int_equal(staging_kept_bytes(&s), 16 * MIB);
+    assert_int_equal(put_all(&s, 4, 16 * MIB), PL_OK);
+    assert_true(s.bytes + staging_kept_bytes(&s) <= s.limit);
+    staging_expire(&s, true);
+}
+
+static void few_blocks_are_kept_and_no_small_ones(void **state)
+{
+    (void)state;
+    staging s = of_limit(1024ull * MIB);
+    assert_int_equal(put_all(&s, 1, MIB), PL_OK);
+    drop(&s, 1);
+    assert_int_equal(staging_kept_bytes(&s), 0);
+    for (uint8_t i = 0; i < STAGING_KEPT + 2; i++)
+        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+    for (uint8_t i = 0; i < STAGING_KEPT + 2; i++)
+        drop(&s, i);
+    assert_int_equal(staging_kept_bytes(&s), STAGING_KEPT * 4 * MIB);
+    assert_int_equal(put_piece(&s, 9, 512 * MIB, 0), PL_OK);
+    drop(&s, 9);
+    assert_int_equal(staging_kept_bytes(&s), STAGING_KEPT * 4 * MIB);
+    staging_expire(&s, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_upload_gets_the_memory_of_the_one_before),
+        cmocka_unit_test(bytes_of_an_older_upload_make_no_newer_one_whole),
+        cmocka_unit_test(kept_memory_takes_no_room_from_uploads),
+        cmocka_unit_test(few_blocks_are_kept_and_no_small_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
