@@ -10,7 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef PL_XXHASH_CHOOSES
+#include <xxh_x86dispatch.h> /* the same sums, with the vectors of this machine */
+#else
 #include <xxhash.h>
+#endif
 
 _Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256");
 _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,

@@ -62,6 +62,16 @@ else()
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
+  # xxHash's choice among vector units, which a library may be built without.
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
+  check_c_source_compiles("#include <xxh_x86dispatch.h>
+    int main(void) { return (int)XXH3_64bits_dispatch(\"\", 0); }" PL_XXHASH_CHOOSES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(PL_XXHASH_CHOOSES)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/base/hash.c PROPERTIES
+                                COMPILE_DEFINITIONS PL_XXHASH_CHOOSES)
+  endif()
   set(PL_BASE_LIBS PkgConfig::SODIUM PkgConfig::XXHASH PkgConfig::ZMQ PkgConfig::ZSTD
       PkgConfig::JANSSON PkgConfig::YAML)
 endif()
