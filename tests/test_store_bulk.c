@@ -272,12 +272,13 @@ static int commit_on(const char *folder)
     return 0;
 }
 
-/* A file may go between a look and a reading, so it is tried again. Where all is slow
- * it always does, and reads look again as they do for everybody. */
+/* A file may go between a look and a reading, so it is tried again, as often as a busy
+ * machine may need. Under a sanitizer it always goes, and reads look again as they do
+ * for everybody. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { LOOKS = 2, SIGHT = PL_STORE_READ, SEEN_MIN = 0 };
 #else
-enum { LOOKS = 2, SIGHT = PL_STORE_WRITE, SEEN_MIN = 20 };
+enum { LOOKS = 50, SIGHT = PL_STORE_WRITE, SEEN_MIN = 2 };
 #endif
 
 /* The newest version, with its bytes at first sight: reads would look again, as they
