@@ -1,7 +1,8 @@
 /* The backward pass of causal attention, over blocks of QB queries and KB keys:
  *
- *   P = e^(scale S - lse),  dP = dout V^T,  delta = sum_d dout out,  dS = P (dP -
- * delta) dQ = scale dS K,  dK += scale dS^T Q,  dV += P^T dout
+ *   P  = e^(scale S - lse)     dP    = dout V^T
+ *   dS = P (dP - delta)        delta = sum_d dout out
+ *   dQ = scale dS K            dK   += scale dS^T Q        dV += P^T dout
  *
  * P is recomputed from lse (as in arXiv:2205.14135), once. Tasks as in attention_cpu.c.
  */
