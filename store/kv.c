@@ -6,6 +6,7 @@
 #include "store/kv.h"
 #include "store/kv_file.h"
 #include <rocksdb/c.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -41,7 +42,11 @@ struct kv {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;
     char path[PL_PATH_MAX];
+    struct kv *next; /* of those that were abandoned */
 };
+
+/* Left as they are to the end of the process; never lost sight of. */
+static _Atomic(kv *) abandoned;
 
 struct kv_batch {
     kv *db;
@@ -185,13 +190,24 @@ done:
     return status;
 }
 
+static void leave(kv *db)
+{
+    db->next = atomic_load(&abandoned);
+    while (!atomic_compare_exchange_weak(&abandoned, &db->next, db))
+        ;
+}
+
 void kv_close(kv **handle, bool abandon)
 {
     kv *db = *handle;
     *handle = NULL;
     if (!db)
         return;
-    if (db->db && !abandon) {
+    if (db->db && abandon) {
+        leave(db);
+        return;
+    }
+    if (db->db) {
         for (int f = 0; f < KV_FAMILY_COUNT; f++)
             rocksdb_column_family_handle_destroy(db->families[f]);
         rocksdb_close(db->db);
