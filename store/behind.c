@@ -126,7 +126,7 @@ static void run(void *context)
             atomic_store(&file->error, error);
         pl_queue_push(file->empty, p);
     }
-    if (file->is_direct && error == 0)
+    if (file->is_direct && atomic_load(&file->error) == 0)
         fetch_ends(file);
     if (atomic_load(&file->error) == 0 && (error = flush(file->fd)) != 0)
         atomic_store(&file->error, error);
@@ -206,14 +206,19 @@ int behind_wait(behind *file)
     return atomic_load(&file->error);
 }
 
+void behind_cancel(behind *file)
+{
+    if (file->thread)
+        atomic_store(&file->error, ECANCELED);
+}
+
 void behind_close(behind **handle)
 {
     behind *file = *handle;
     *handle = NULL;
     if (!file)
         return;
-    if (!file->ended)
-        atomic_store(&file->error, ECANCELED);
+    behind_cancel(file);
     if (file->thread) {
         behind_end(file);
         behind_wait(file);

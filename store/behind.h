@@ -21,7 +21,11 @@ void behind_end(behind *file);
 /* Waits until that has happened (it must have been begun); 0, or the errno of the first
  * failure. */
 int behind_wait(behind *file);
-/* Accepts NULL. Without an end the file stays as far as it was written. */
+/* Nobody wants it any more: what is under way is written, nothing else, and nothing is
+ * flushed. */
+void behind_cancel(behind *file);
+/* Accepts NULL. Without a wait it is cancelled; the file stays as far as it was
+ * written. */
 void behind_close(behind **file);
 
 #ifdef __cplusplus

@@ -135,7 +135,10 @@ void kv_table_finish(kv_table *table, char **error)
     failed(status_of(behind_wait(table->files->file)), error);
 }
 
+/* The writer ends its file when it goes. */
 void kv_table_free(kv_table *table)
 {
+    if (table && table->files->file)
+        behind_cancel(table->files->file);
     delete table;
 }
