@@ -496,7 +496,8 @@ static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
 }
 
 /* Whether none of the first group is there, so that the blob is taken for a new one:
- * its name is only known when all of it has been hashed. */
+ * its name is only known when all of it has been hashed. Where all of it may not fit
+ * on the disk, what really is new is counted first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -507,7 +508,9 @@ static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob
         return PL_OK;
     hash_chunks(data, 0, blob->bytes, &blob->chunks);
     pl_status status = count_new(txn, blob, &new_bytes);
-    *out = status == PL_OK && new_bytes == GROUP_BYTES;
+    *out = status == PL_OK && new_bytes == GROUP_BYTES &&
+           store_check_space(txn->store, "the commit",
+                             blob->bytes + STORE_SPARE_BYTES) == PL_OK;
     if (!*out)
         pl_buf_clear(&blob->chunks);
     return status;

@@ -600,6 +600,32 @@ static pl_status begin_again(pl_store *store, pl_txn **txn)
     return pl_txn_begin(store, txn);
 }
 
+/* 12 MiB, and then 8 MiB that are new before 24 MiB of the same. */
+static pl_status put_again_behind_new(pl_store *store)
+{
+    enum { NEW_BYTES = 8 * MIB, OLD_BYTES = 12 * MIB };
+    pl_txn *txn = NULL;
+    pl_hash hash;
+    pl_status status = PL_OK;
+    uint8_t *bytes = make_bytes(2, NEW_BYTES + 2 * OLD_BYTES);
+    uint8_t *old = bytes + NEW_BYTES;
+    memcpy(old + OLD_BYTES, old, OLD_BYTES);
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, old, OLD_BYTES, &hash));
+    PL_TRY(pl_txn_put_object(txn, "old", &hash));
+    PL_TRY(pl_txn_commit(&txn));
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, bytes, NEW_BYTES + 2 * OLD_BYTES, &hash));
+    PL_TRY(pl_txn_put_object(txn, "new", &hash));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    if (status != PL_OK)
+        print_error("%s\n", pl_last_error());
+    pl_txn_abort(&txn);
+    pl_free(bytes);
+    return status;
+}
+
 static int child_of_a_small_disk(const char *folder)
 {
     pl_store *store;
@@ -626,6 +652,8 @@ static int child_of_a_small_disk(const char *folder)
              pl_txn_put_object(txn, "o", &hash) != PL_OK ||
              pl_txn_commit(&txn) != PL_OK)
         code = 4; /* a smaller one still goes */
+    else if (put_again_behind_new(store) != PL_OK)
+        code = 5; /* and a larger one of which little is new */
     pl_store_close(&store);
     umount(folder);
     return code;
