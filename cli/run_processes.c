@@ -327,6 +327,7 @@ static pl_status end_changes(const run *r)
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
     PL_RETURN_IF(pl_store_end_copy(path));
+    PL_RETURN_IF(pl_store_clear_copy(path));
     return pl_store_end_division(path);
 }
 

@@ -93,6 +93,8 @@ static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool 
 {
     char part[PL_PATH_MAX];
     memset(sum, 0, sizeof *sum);
+    if (run)
+        PL_RETURN_IF(pl_store_clear_copy(folder));
     for (int i = 0; i < n_parts; i++)
         PL_RETURN_IF(collect_part(p, pl_store_part(folder, i, part), run, sum));
     return PL_OK;

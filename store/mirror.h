@@ -21,7 +21,11 @@ PL_MUST_CHECK pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *l
 /* Does it, in one commit; again is fine. ERR_DAMAGED. */
 PL_MUST_CHECK pl_status mirror_finish(const char *folder, const pl_buf *left);
 
-/* ERR_BUSY while a copy into the parts of this folder is decided and not made. */
-PL_MUST_CHECK pl_status mirror_check_parts(const char *folder);
+/* ERR_BUSY while a copy into this folder, or into the one whose part it is by its name,
+ * is decided and not made. */
+PL_MUST_CHECK pl_status mirror_check(const char *folder);
+/* Of a store that has commits, and is locked: what a copy that was not decided made
+ * inside it goes. */
+PL_MUST_CHECK pl_status mirror_clear(const char *folder);
 
 #endif

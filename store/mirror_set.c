@@ -1,21 +1,28 @@
 /* Copying a store, all of it or nothing.
  *
- *   FOLDER/home-N/LEFT   what a prepared part has yet to do (mirror.h)
- *   FOLDER/new-N         a part that the folder did not have, or that takes the place
- * of one which went another way FOLDER/new           of a store in one piece: what
- * takes its place FOLDER/COPY          text: "pathloom copy 1", two numbers as in
- * PARTS, then a line a part: the hash of its LEFT; 0 and 0: of a store in one piece
+ *   FOLDER/home-N/LEFT  what a prepared part has yet to do (mirror.h)
+ *   FOLDER/new-N        a part that the folder did not have
+ *   FOLDER/home-N/new   what takes the place of a part which went another way
+ *   FOLDER/new          the same of a store in one piece
+ *   FOLDER/COPY         text: "pathloom copy 1", two numbers as in PARTS, then a line a
+ *                       part: the hash of its LEFT; 0 and 0: of a store in one piece
  *
  * Every part is prepared, which changes nothing that can be seen; COPY decides; then
  * what is new takes its place, each part does what is left, PARTS gets the numbers, and
  * COPY goes. Whoever finds COPY does the rest, and needs the source no more. One that
- * is in one piece and not replaced needs no COPY: one commit makes it. */
+ * is in one piece and not replaced needs no COPY: one commit makes it.
+ *
+ * A part's folder may be a link, or a disk of its own: so what replaces it is made
+ * inside, where its names can be moved, and the folder stays. */
 #include "store/mirror.h"
 #include "store/parts.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 static const char FIRST_LINE[] = "pathloom copy 1";
 
@@ -39,15 +46,66 @@ static bool is_decided(const char *folder)
     return pl_path_exists(pl_join(path, folder, "COPY"));
 }
 
-pl_status mirror_check_parts(const char *folder)
+/* By its name: home-N, with slashes behind it. */
+static bool is_part(const char *folder)
 {
-    if (!is_decided(folder))
+    size_t len = strlen(folder);
+    while (len > 1 && folder[len - 1] == '/')
+        len--;
+    while (len > 0 && folder[len - 1] != '/')
+        len--;
+    return pl_starts_with(folder + len, "home-");
+}
+
+pl_status mirror_check(const char *folder)
+{
+    char above[PL_PATH_MAX];
+    bool own = is_decided(folder);
+    if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
                    "%s is being made a copy of another store, or that was ended "
                    "half-way; give the same `pathloom store backup` or `restore` "
                    "again, and it is done",
-                   folder);
+                   own ? folder : above);
+}
+
+/* ---- what lies elsewhere ---- */
+/* A name that cannot be moved or removed with what it stands for: a link, or a disk of
+ * its own. */
+static bool is_elsewhere(const char *folder, const char *path)
+{
+    struct stat above;
+    struct statx info;
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) != 0 ||
+        stat(folder, &above) != 0)
+        return false;
+    return S_ISLNK(info.stx_mode) || (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
+           (S_ISDIR(info.stx_mode) && /* files have devices of their own in layers */
+            makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
+}
+
+static pl_status check_movable(const char *folder, const char *path)
+{
+    if (!is_elsewhere(folder, path))
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "%s is a link or a disk of its own, which a copy cannot take the "
+                   "place of; move what it holds into %s (which may be a link itself), "
+                   "and give this again",
+                   path, folder);
+}
+
+/* Nothing may be made in the place of a part whose disk is away. */
+static pl_status check_link(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode) || pl_path_exists(path))
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s is a link to what is not there; mount its disk, or delete the "
+                   "link",
+                   path);
 }
 
 /* ---- locks ---- */
@@ -129,47 +187,61 @@ static pl_status read_decision(copy_set *c)
 }
 
 /* ---- after it ---- */
-static pl_status take_place(const copy_set *c, const char *from, const char *to)
+static pl_status take_place(const char *from, const char *to)
 {
+    char above[PL_PATH_MAX];
     if (!pl_path_exists(from))
         return PL_OK;
+    pl_path_above(above, to);
+    PL_RETURN_IF(check_movable(above, to));
     PL_RETURN_IF(pl_failpoint("store.copy.before"));
     PL_RETURN_IF(pl_remove_tree(to));
     PL_RETURN_IF(pl_failpoint("store.copy.before"));
     if (rename(from, to) != 0)
         return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
                        strerror(errno));
-    PL_RETURN_IF(pl_sync_folder(c->folder));
+    PL_RETURN_IF(pl_sync_folder(above));
     return pl_failpoint("store.copy.after");
 }
 
 static pl_status move_new(const copy_set *c, int part)
 {
     char from[PL_PATH_MAX], to[PL_PATH_MAX];
-    return take_place(c, new_part(c->folder, part, from),
+    return take_place(new_part(c->folder, part, from),
                       pl_store_part(c->folder, part, to));
 }
 
-/* Of a store in one piece. */
-static pl_status swap(const copy_set *c)
+/* What a store or a part consists of. */
+static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
+
+/* FOLDER/new takes the place of what the folder holds. */
+static pl_status swap(const char *folder)
 {
-    static const char *const names[] = {"FORMAT", "db", "HWM"};
     char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
-    pl_join(fresh, c->folder, "new");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        PL_RETURN_IF(take_place(c, pl_join(from, fresh, names[i]),
-                                pl_join(to, c->folder, names[i])));
-    PL_RETURN_IF(pl_remove_tree(pl_join(to, c->folder, "INCOMING")));
+    if (!pl_path_exists(pl_join(fresh, folder, "new")))
+        return PL_OK;
+    for (size_t i = 0; i < N_NAMES; i++)
+        PL_RETURN_IF(
+            take_place(pl_join(from, fresh, NAMES[i]), pl_join(to, folder, NAMES[i])));
+    PL_RETURN_IF(pl_remove_tree(pl_join(to, folder, "INCOMING")));
     return pl_remove_tree(fresh);
 }
 
-static pl_status do_what_is_left(const copy_set *c, int part)
+static pl_status check_swap(const char *folder)
 {
-    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+    char path[PL_PATH_MAX];
+    for (size_t i = 0; i < N_NAMES; i++)
+        PL_RETURN_IF(check_movable(folder, pl_join(path, folder, NAMES[i])));
+    return check_movable(folder, pl_join(path, folder, "INCOMING"));
+}
+
+static pl_status do_what_is_left(const copy_set *c, int part, const char *folder)
+{
+    char path[PL_PATH_MAX];
     pl_buf left = {0};
     pl_hash hash;
     pl_status status = PL_OK;
-    pl_store_part(c->folder, part, folder);
     if (!pl_path_exists(pl_join(path, folder, "LEFT")))
         return PL_OK;
     PL_TRY(pl_read_file(path, &left));
@@ -187,13 +259,21 @@ done:
     return status;
 }
 
+static pl_status make_part(const copy_set *c, int part)
+{
+    char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
+    PL_RETURN_IF(move_new(c, part));
+    pl_join(fresh, pl_store_part(c->folder, part, folder), "new");
+    PL_RETURN_IF(do_what_is_left(c, part, fresh));
+    PL_RETURN_IF(swap(folder));
+    return do_what_is_left(c, part, folder);
+}
+
 static pl_status make_parts(copy_set *c)
 {
     char path[PL_PATH_MAX];
-    for (int i = 0; i < c->counts.n; i++) {
-        PL_RETURN_IF(move_new(c, i));
-        PL_RETURN_IF(do_what_is_left(c, i));
-    }
+    for (int i = 0; i < c->counts.n; i++)
+        PL_RETURN_IF(make_part(c, i));
     for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
         PL_RETURN_IF(pl_remove_tree(pl_store_part(c->folder, i, path)));
     return parts_write_counts(c->folder, &c->counts);
@@ -203,7 +283,7 @@ static pl_status end_locked(copy_set *c)
 {
     char path[PL_PATH_MAX];
     PL_RETURN_IF(read_decision(c));
-    PL_RETURN_IF(c->counts.n > 0 ? make_parts(c) : swap(c));
+    PL_RETURN_IF(c->counts.n > 0 ? make_parts(c) : swap(c->folder));
     PL_RETURN_IF(pl_failpoint("store.copy.before"));
     PL_RETURN_IF(pl_remove_tree(pl_join(path, c->folder, "COPY")));
     return pl_sync_folder(c->folder);
@@ -220,34 +300,93 @@ pl_status pl_store_end_copy(const char *folder)
     return status;
 }
 
+/* ---- what was not decided ---- */
+static bool has_all_parts(const char *folder, const pl_parts *parts)
+{
+    for (int i = 0; i < parts->begun && i < parts->n; i++)
+        if (!pl_store_has_part(folder, i))
+            return false;
+    return parts->n > 0;
+}
+
+/* Nobody copies while the folder is locked. */
+pl_status pl_store_clear_copy(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    int lock = -1;
+    pl_parts parts;
+    pl_status status = PL_OK;
+    if (!pl_path_is_folder(folder) || pl_lock_folder(folder, &lock) != PL_OK)
+        return PL_OK;
+    PL_TRY(pl_store_count_parts(folder, &parts));
+    for (int i = 0; has_all_parts(folder, &parts) && i < PL_PARTS_MAX; i++)
+        PL_TRY(pl_remove_tree(new_part(folder, i, path)));
+done:
+    pl_unlock_folder(&lock);
+    return status;
+}
+
+pl_status mirror_clear(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    return pl_remove_tree(pl_join(path, folder, "new"));
+}
+
 /* ---- before it ---- */
+/* A part that is there is prepared in place, or made anew inside; what an earlier copy
+ * prepared, and did not decide, goes. `at` gets where it was made. */
+static pl_status prepare_old(pl_store *from, const char *folder, bool force,
+                             char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
+{
+    char fresh[PL_PATH_MAX], path[PL_PATH_MAX];
+    mirror_target to = {.folder = folder, .force = force};
+    pl_copy_text(at, PL_PATH_MAX, folder);
+    PL_RETURN_IF(pl_remove_tree(pl_join(fresh, folder, "new")));
+    PL_RETURN_IF(pl_remove_tree(pl_join(path, folder, "LEFT")));
+    PL_RETURN_IF(mirror_into(from, &to, left, out));
+    if (!to.beside)
+        return PL_OK;
+    PL_RETURN_IF(check_swap(folder));
+    pl_copy_text(at, PL_PATH_MAX, fresh);
+    to.folder = at;
+    return mirror_into(from, &to, left, out);
+}
+
 static pl_status prepare_part(copy_set *c, pl_store *from, int part, bool force,
                               pl_mirror_report *sum)
 {
-    char folder[PL_PATH_MAX], fresh[PL_PATH_MAX], path[PL_PATH_MAX];
+    char folder[PL_PATH_MAX], at[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_mirror_report one;
     pl_buf left = {0};
     pl_status status = PL_OK;
-    mirror_target to = {.folder = pl_store_part(c->folder, part, folder),
-                        .force = force};
-    new_part(c->folder, part, fresh);
-    bool there = pl_path_exists(folder);
-    if (there) {
-        PL_TRY(pl_remove_tree(fresh));
-        PL_TRY(mirror_into(from, &to, &left, &one));
-    }
-    if (!there || to.beside) {
-        to.folder = fresh;
+    new_part(c->folder, part, at);
+    if (pl_path_exists(pl_store_part(c->folder, part, folder))) {
+        PL_TRY(pl_remove_tree(at));
+        PL_TRY(prepare_old(from, folder, force, at, &left, &one));
+    } else {
+        mirror_target to = {.folder = at, .force = force};
         PL_TRY(mirror_into(from, &to, &left, &one));
     }
     sum->n_records += one.n_records;
     sum->n_chunks += one.n_chunks;
     sum->bytes += one.bytes;
     pl_hash_of("left", left.data, left.len, &c->left[part]);
-    PL_TRY(pl_replace_file(pl_join(path, to.folder, "LEFT"), left.data, left.len));
+    PL_TRY(pl_replace_file(pl_join(path, at, "LEFT"), left.data, left.len));
 done:
     pl_buf_destroy(&left);
     return status;
+}
+
+/* Parts beyond what is copied go. */
+static pl_status check_parts(const copy_set *c)
+{
+    char path[PL_PATH_MAX];
+    for (int i = 0; i < PL_PARTS_MAX; i++) {
+        pl_store_part(c->folder, i, path);
+        PL_RETURN_IF(i < c->counts.n ? check_link(path)
+                                     : check_movable(c->folder, path));
+    }
+    return PL_OK;
 }
 
 static pl_status check_target(const copy_set *c, bool force)
@@ -261,7 +400,7 @@ static pl_status check_target(const copy_set *c, bool force)
                        c->folder, c->counts.n);
     PL_RETURN_IF(pl_store_count_parts(c->folder, &there));
     if (there.n <= c->counts.n || force)
-        return PL_OK;
+        return check_parts(c);
     return pl_fail(PL_ERR_EXISTS,
                    "%s has %d parts, and what is copied there has %d; name an empty "
                    "folder, or say --force to replace it",
@@ -306,6 +445,7 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     PL_RETURN_IF(mirror_into(from, &to, NULL, out));
     if (!to.beside)
         return PL_OK;
+    PL_RETURN_IF(check_swap(c->folder));
     to.folder = fresh;
     PL_RETURN_IF(mirror_into(from, &to, NULL, out));
     c->counts = (pl_parts){0, 0};

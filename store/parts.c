@@ -75,7 +75,7 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     *out = (pl_parts){0, 0};
-    PL_RETURN_IF(mirror_check_parts(folder));
+    PL_RETURN_IF(mirror_check(folder));
     if (is_half_divided(folder))
         return pl_fail(PL_ERR_DAMAGED,
                        "the store %s was being divided when that was ended: half of it "
@@ -183,15 +183,40 @@ bool pl_store_has_part(const char *folder, int part)
     return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
 }
 
-pl_status parts_open(pl_store *store, int n)
+/* PARTS is made anew by each copy into the folder, after its parts. */
+typedef struct parts_stamp {
+    bool copying;
+    struct stat parts;
+} parts_stamp;
+
+static parts_stamp stamp_of(const pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    parts_stamp stamp = {.copying = mirror_check(store->folder) != PL_OK};
+    if (stat(pl_join(path, store->folder, "PARTS"), &stamp.parts) != 0)
+        stamp.copying = true;
+    return stamp;
+}
+
+static bool same_stamp(const parts_stamp *a, const parts_stamp *b)
+{
+    return !a->copying && !b->copying && a->parts.st_ino == b->parts.st_ino &&
+           a->parts.st_mtim.tv_sec == b->parts.st_mtim.tv_sec &&
+           a->parts.st_mtim.tv_nsec == b->parts.st_mtim.tv_nsec;
+}
+
+static pl_status fail_copied(const pl_store *store)
+{
+    PL_RETURN_IF(mirror_check(store->folder));
+    return pl_fail(PL_ERR_BUSY,
+                   "the parts of %s change while they are looked at; try "
+                   "again",
+                   store->folder);
+}
+
+static pl_status open_all(pl_store *store, int n)
 {
     char part[PL_PATH_MAX];
-    if (store->mode != PL_STORE_READ)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store %s belongs to %d homes, which this does not span "
-                       "yet; push it into a store of its own (`pathloom store push "
-                       "FOLDER`) and do it there",
-                       store->folder, n);
     pl_parts counted;
     PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
@@ -205,7 +230,23 @@ pl_status parts_open(pl_store *store, int n)
                               PL_STORE_READ, &store->parts[store->n_parts]));
     for (int i = 0; i < store->n_parts; i++)
         store->parts[i]->whole = store;
-    return parts_refresh(store);
+    return PL_OK;
+}
+
+pl_status parts_open(pl_store *store, int n)
+{
+    if (store->mode != PL_STORE_READ)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store %s belongs to %d homes, which this does not span "
+                       "yet; push it into a store of its own (`pathloom store push "
+                       "FOLDER`) and do it there",
+                       store->folder, n);
+    parts_stamp before = stamp_of(store);
+    pl_status status = open_all(store, n);
+    parts_stamp after = stamp_of(store);
+    if (!same_stamp(&before, &after))
+        return fail_copied(store);
+    return status == PL_OK ? parts_refresh(store) : status;
 }
 
 void parts_close(pl_store *store)
@@ -266,26 +307,17 @@ static pl_status refresh_notes(pl_store *store)
     return status;
 }
 
-/* PARTS is made anew by each copy into the folder, after its parts. */
-typedef struct parts_stamp {
-    bool copying;
-    struct stat parts;
-} parts_stamp;
-
-static parts_stamp stamp_of(const pl_store *store)
+static pl_status look_at_parts(pl_store *store, rollback_view *view)
 {
-    char path[PL_PATH_MAX];
-    parts_stamp stamp = {.copying = mirror_check_parts(store->folder) != PL_OK};
-    if (stat(pl_join(path, store->folder, "PARTS"), &stamp.parts) != 0)
-        stamp.copying = true;
-    return stamp;
-}
-
-static bool same_stamp(const parts_stamp *a, const parts_stamp *b)
-{
-    return !a->copying && !b->copying && a->parts.st_ino == b->parts.st_ino &&
-           a->parts.st_mtim.tv_sec == b->parts.st_mtim.tv_sec &&
-           a->parts.st_mtim.tv_nsec == b->parts.st_mtim.tv_nsec;
+    pl_status status = refresh_notes(store);
+    if (status == PL_OK)
+        status = rollback_look(store, view);
+    if (pl_store_has_part(store->folder, store->n_parts - 1))
+        return status;
+    return pl_fail(PL_ERR_BUSY,
+                   "the store %s has fewer parts than the %d that it was opened with; "
+                   "open it again",
+                   store->folder, store->n_parts);
 }
 
 /* A rollback, or a copy into the folder, is seen in all parts or in none: one that is
@@ -295,20 +327,23 @@ pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
     rollback_view view = ROLLBACK_MIXED;
-    bool copied = false;
+    pl_status status;
+    bool copied;
     int64_t end_ms = pl_now_ms() + PATIENCE_MS;
     for (;;) {
         parts_stamp before = stamp_of(store);
-        PL_RETURN_IF(refresh_notes(store));
-        PL_RETURN_IF(rollback_look(store, &view));
+        status = look_at_parts(store, &view);
         parts_stamp after = stamp_of(store);
         copied = !same_stamp(&before, &after);
-        if ((view == ROLLBACK_WHOLE && !copied) || pl_now_ms() > end_ms)
+        bool moves = copied || (status == PL_OK && view != ROLLBACK_WHOLE);
+        if (!moves || pl_now_ms() > end_ms)
             break;
         pl_sleep_ms(WAIT_MS);
     }
-    if (copied)
-        return mirror_check_parts(store->folder);
+    if (!copied)
+        PL_RETURN_IF(status);
+    else
+        PL_RETURN_IF(fail_copied(store));
     if (view != ROLLBACK_HALF)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,

@@ -276,8 +276,9 @@ typedef struct pl_mirror_report {
 /* Makes the store in `folder` the state that `from` (READ) shows, row by row; only what
  * it lacks is brought. A folder that does not exist is made. One that holds something
  * else than an earlier state of the same store is ERR_EXISTS, unless `force`: then what
- * is neither that nor a later one is copied as a whole, in FOLDER/new at first. May be
- * killed at any time: the folder then holds its old state, or refuses to open
+ * is neither that nor a later one is copied as a whole, in FOLDER/new at first
+ * (ERR_UNSUPPORTED if its `db` is a link or a disk of its own; its folder may be). May
+ * be killed at any time: the folder then holds its old state, or refuses to open
  * (ERR_BUSY) until this or pl_store_end_copy has done the rest. */
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
@@ -290,6 +291,11 @@ PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder
 /* Does the rest of a copy into this folder that was decided; nothing if there is none.
  */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
+/* Removes parts that a copy into a store in parts made beside the others, and that was
+ * killed before it was decided. Does nothing beside somebody who has the folder, or if
+ * a part is missing. What was made inside a store or a part goes when that is opened to
+ * be written. */
+PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
 /* How many commits part `part` (from 0) of a reader shows. */
 uint64_t pl_store_part_sequence(const pl_store *store, int part);
 int pl_store_n_parts(

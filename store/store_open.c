@@ -13,6 +13,7 @@
 #include "store/store_parts.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,16 +270,6 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
-/* A part of a copy that is decided and not yet made whole: what was brought into it
- * lies above its old state, where an opening would clear it away. */
-static pl_status refuse_half_copy(const pl_store *store)
-{
-    char path[PL_PATH_MAX];
-    if (!pl_path_exists(pl_join(path, store->folder, "LEFT")))
-        return PL_OK;
-    return mirror_check_parts(pl_path_above(path, store->folder));
-}
-
 /* A store with a mark has had commits: then a missing database is damage, and not made
  * anew. */
 static pl_status open_writer(pl_store *store)
@@ -287,7 +278,8 @@ static pl_status open_writer(pl_store *store)
     watermark mark;
     bool marked = false;
     PL_RETURN_IF(lock(store));
-    PL_RETURN_IF(refuse_half_copy(store));
+    PL_RETURN_IF(
+        mirror_check(store->folder)); /* it may be decided since it was asked */
     PL_RETURN_IF(check_format(store));
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
@@ -298,6 +290,8 @@ static pl_status open_writer(pl_store *store)
     PL_RETURN_IF(status);
     PL_RETURN_IF(check_state(store, marked, &mark));
     PL_RETURN_IF(bulk_clean(store));
+    if (store->sequence > 0)
+        PL_RETURN_IF(mirror_clear(store->folder));
     PL_RETURN_IF(remote_open(store->folder, true, &store->remote));
     if (store->remote)
         PL_RETURN_IF(remote_check(store));
@@ -329,18 +323,31 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
     return PL_OK;
 }
 
-static ino_t folder_number(const char *folder)
-{
-    struct stat info;
-    return stat(folder, &info) == 0 ? info.st_ino : 0;
-}
-
-/* A copy of another line took the store's place (mirror_set.c). */
-static bool is_replaced(const pl_store *store)
+/* Held, so that no other folder gets its number. -1: there is none. */
+static int hold_database(const pl_store *store)
 {
     char path[PL_PATH_MAX];
-    ino_t now = folder_number(pl_join(path, store->folder, "db"));
-    return now != 0 && now != store->database;
+    pl_join(path, store->folder, "db");
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void let_go(int *database)
+{
+    if (*database >= 0)
+        close(*database);
+    *database = -1;
+}
+
+/* A copy of another line took the store's place (mirror_set.c), or is about to. */
+static bool is_replaced(const pl_store *store, int database)
+{
+    char path[PL_PATH_MAX];
+    struct stat held, now;
+    bool there = stat(pl_join(path, store->folder, "db"), &now) == 0;
+    if (database < 0 || !there)
+        return (database >= 0) != there;
+    return fstat(database, &held) != 0 || held.st_dev != now.st_dev ||
+           held.st_ino != now.st_ino;
 }
 
 /* Nobody may have mended the log since the power went: then what lies before the damage
@@ -348,16 +355,19 @@ static bool is_replaced(const pl_store *store)
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
-    ino_t number = folder_number(database);
+    int held = hold_database(store);
     pl_status status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
     bool frozen = status == PL_ERR_DAMAGED;
     if (frozen)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
-    if (status != PL_OK)
+    if (status != PL_OK) {
+        let_go(&held);
         return status; /* what was open stays, and can be read */
+    }
     kv_close(&store->db, false);
+    let_go(&store->database);
     store->db = fresh;
-    store->database = number;
+    store->database = held;
     store->frozen = frozen;
     return PL_OK;
 }
@@ -391,29 +401,57 @@ static pl_status show_newest(pl_store *store)
     return open_at_mark(store, pl_join(path, store->folder, "db"), &mark);
 }
 
-static pl_status open_reader(pl_store *store)
+/* Whatever is looked at is the store before a copy takes its place, or that copy, and
+ * never a mark of one beside the database of the other: a copy is decided before it
+ * moves a name, moves the database, and only then is no longer decided. */
+static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
+{
+    pl_status status = PL_OK;
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        int database = hold_database(store);
+        status = mirror_check(store->folder);
+        pl_status seen = status == PL_OK ? look(store) : status;
+        if (status == PL_OK)
+            status = mirror_check(store->folder);
+        bool same = !is_replaced(store, database);
+        let_go(&database);
+        PL_RETURN_IF(status);
+        if (same)
+            return seen;
+    }
+    return pl_fail(PL_ERR_BUSY, "%s is being replaced by a copy; try again",
+                   store->folder);
+}
+
+static pl_status look_first(pl_store *store)
 {
     uint64_t incompat;
     PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
-    PL_RETURN_IF(scratch_make(&store->own));
-    PL_RETURN_IF(show_newest(store));
+    if (!store->own.path[0])
+        PL_RETURN_IF(scratch_make(&store->own));
+    return show_newest(store);
+}
+
+static pl_status open_reader(pl_store *store)
+{
+    PL_RETURN_IF(look_whole(store, look_first));
     return remote_open(store->folder, false, &store->remote);
+}
+
+static pl_status look_again(pl_store *store)
+{
+    if (store->frozen || is_replaced(store, store->database))
+        return show_newest(store);
+    uint64_t sequence = store->sequence, epoch = store->epoch;
+    PL_RETURN_IF(kv_refresh(store->db));
+    return follow(store, sequence, epoch);
 }
 
 pl_status pl_store_refresh(pl_store *store)
 {
     if (store->mode != PL_STORE_READ)
         return PL_OK;
-    if (store->n_parts > 0)
-        return parts_refresh(store);
-    bool replaced = is_replaced(store);
-    if (replaced)
-        PL_RETURN_IF(mirror_check_parts(store->folder));
-    if (store->frozen || replaced)
-        return show_newest(store);
-    uint64_t sequence = store->sequence, epoch = store->epoch;
-    PL_RETURN_IF(kv_refresh(store->db));
-    return follow(store, sequence, epoch);
+    return store->n_parts > 0 ? parts_refresh(store) : look_whole(store, look_again);
 }
 
 pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
@@ -421,7 +459,7 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
     *out = NULL;
     pl_store *store = pl_alloc(sizeof *store);
     store->mode = mode;
-    store->lock = store->mark.fd = -1;
+    store->lock = store->mark.fd = store->database = -1;
     store->bulk_bytes = BULK_BYTES;
     pl_status status = PL_OK;
     int n_parts = 0;
@@ -457,6 +495,7 @@ void pl_store_close(pl_store **handle)
         remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
     remote_close(&store->remote);
     watermark_close(&store->mark);
+    let_go(&store->database);
     if (!abandon)
         pl_unlock_folder(&store->lock);
     scratch_drop(&store->own);

@@ -6,7 +6,6 @@
 #include "store/remote.h"
 #include "store/scratch.h"
 #include "store/watermark.h"
-#include <sys/types.h>
 
 struct pl_store {
     kv *db;             /* NULL with parts */
@@ -20,7 +19,7 @@ struct pl_store {
     int lock;            /* writer: the locked folder; -1 if none */
     watermark_file mark; /* writer */
     bool frozen;         /* reader: of a log that nobody has mended yet */
-    ino_t database;      /* reader: the folder that it follows */
+    int database;        /* reader: the folder that it follows, held; -1 if none */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* of row `sequence`; none at 0 */
     bool in_txn;

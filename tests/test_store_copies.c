@@ -5,6 +5,7 @@
 #include "store/store.h"
 #include "tests/store_child.h"
 #include <signal.h>
+#include <sys/stat.h>
 
 enum { BEGUN = 2, PARTS = 3, BYTES = 3000, OLD = 1, NEW = 3, PASSAGES_MAX = 60 };
 
@@ -390,6 +391,249 @@ static void other_targets_are_refused(void **state)
     assert_int_equal(look(p.kept, BEGUN), OLD);
 }
 
+/* ---- parts on other disks ---- */
+/* Where it can be had, on a disk that really is another. */
+static void make_other_disk(char other[PL_PATH_MAX], const char *folder)
+{
+    const char *memory = "/dev/shm/pl-copies-XXXXXX";
+    pl_copy_text(other, PL_PATH_MAX, memory);
+    if (!mkdtemp(other))
+        assert_ok(pl_make_folders(pl_join(other, folder, "other")));
+}
+
+static void move(const char *from, const char *to)
+{
+    char command[3 * PL_PATH_MAX];
+    snprintf(command, sizeof command, "mv %s %s", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+/* The name stays, and is a link to what it named. */
+static void move_away(const char *path, const char *other)
+{
+    char moved[PL_PATH_MAX];
+    const char *name = strrchr(path, '/') + 1;
+    assert_ok(pl_remove_tree(pl_join(moved, other, name)));
+    move(path, moved);
+    assert_int_equal(symlink(moved, path), 0);
+}
+
+static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
+{
+    static const char *const at[] = {"store.copy.before", "store.copy.after",
+                                     "fs.rename.after"};
+    places p = make_both(*state);
+    char other[PL_PATH_MAX], part[PL_PATH_MAX], there[PL_PATH_MAX];
+    tally t = {0};
+    make_other_disk(other, *state);
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    for (int k = 0; k < 3; k++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage += 2) {
+            take_kept(&p);
+            move_away(pl_store_part(p.target, 1, part), other);
+            int how = force_until(&p, at[k], passage);
+            if (how)
+                look_after_death(&p, &t, parts_are_old, parts_are_new);
+            else
+                assert_true(parts_are_new(p.target));
+            assert_true(is_link(part));
+            assert_true(pl_path_exists(pl_join(there, other, "home-2/FORMAT")));
+            if (!how)
+                break;
+        }
+    assert_true(t.n_old > 1 && t.n_decided > 5);
+    assert_ok(pl_remove_tree(other));
+}
+
+static void what_cannot_be_replaced_where_it_lies_stays(void **state)
+{
+    places p = make_both(*state), one;
+    char other[PL_PATH_MAX], path[PL_PATH_MAX], ways[PL_PATH_MAX];
+    char away[PL_PATH_MAX], there[PL_PATH_MAX];
+    make_other_disk(other, *state);
+    assert_ok(pl_make_folders(pl_join(ways, *state, "ways")));
+    one = make_ways(ways);
+    move_away(pl_join(path, one.kept, "db"), other);
+    assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
+    assert_says("is a link or a disk of its own");
+    assert_true(is_link(path) && whole_is_old(one.kept));
+    /* a part that would go */
+    move_away(pl_store_part(p.source, 2, path), other);
+    assert_int_equal(copy(p.kept, p.source, true), PL_ERR_UNSUPPORTED);
+    assert_true(is_link(path));
+    assert_int_equal(look(p.source, PARTS), NEW);
+    /* a disk that is away */
+    move_away(pl_store_part(p.kept, 1, path), other);
+    pl_join(away, other, "away");
+    pl_join(there, other, "home-2");
+    move(there, away);
+    assert_int_equal(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND);
+    assert_says("a link to what is not there");
+    move(away, there);
+    assert_int_equal(look(p.kept, BEGUN), OLD);
+    assert_ok(pl_remove_tree(other));
+}
+
+/* ---- beside readers ---- */
+static void assert_waits(pl_store *reader)
+{
+    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
+    assert_says("was ended half-way");
+}
+
+static void a_reader_waits_while_a_copy_takes_the_place(void **state)
+{
+    places p = make_ways(*state);
+    int n = 0;
+    for (int passage = 1; passage < PASSAGES_MAX; passage++, n++) {
+        take_kept(&p);
+        pl_store *reader = open_store(p.target, PL_STORE_READ);
+        if (!force_until(&p, "store.copy.before", passage)) {
+            pl_store_close(&reader);
+            break;
+        }
+        assert_waits(reader);
+        assert_ok(pl_store_end_copy(p.target));
+        assert_ok(pl_store_refresh(reader));
+        assert_int_equal(pl_store_sequence(reader), NEW + 1);
+        pl_store_close(&reader);
+    }
+    assert_true(n > 4);
+}
+
+static void a_reader_of_parts_waits_as_well(void **state)
+{
+    places p = make_both(*state);
+    char part[PL_PATH_MAX];
+    pl_store *store = NULL;
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    take_kept(&p);
+    pl_store *all = open_store(p.target, PL_STORE_READ);
+    pl_store *one = open_store(pl_store_part(p.target, 1, part), PL_STORE_READ);
+    assert_true(force_until(&p, "store.copy.before", 8) != 0);
+    assert_waits(all);
+    assert_waits(one);
+    assert_int_equal(pl_store_open(part, PL_STORE_READ, &store), PL_ERR_BUSY);
+    assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
+    assert_ok(pl_store_end_copy(p.target));
+    assert_ok(pl_store_refresh(all));
+    assert_ok(pl_store_refresh(one));
+    pl_store_close(&all);
+    pl_store_close(&one);
+    assert_int_equal(look(p.target, PARTS), NEW);
+}
+
+static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
+{
+    places p = make_both(*state);
+    pl_store *reader = open_store(p.source, PL_STORE_READ);
+    assert_ok(copy(p.kept, p.source, true));
+    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
+    assert_says("open it again");
+    pl_store_close(&reader);
+}
+
+/* Numbers of folders that went are given out again. */
+static void a_reader_is_not_taken_in_by_a_number(void **state)
+{
+    places p = make_ways(*state);
+    char path[PL_PATH_MAX], second[PL_PATH_MAX];
+    struct stat first, now;
+    take_kept(&p);
+    assert_ok(copy(p.target, pl_join(second, *state, "second"), false));
+    pl_store *reader = open_store(p.target, PL_STORE_READ);
+    assert_int_equal(stat(pl_join(path, p.target, "db"), &first), 0);
+    for (int i = 0; i < 7; i++) { /* ends with the source */
+        assert_ok(copy(i % 2 ? second : p.source, p.target, true));
+        assert_int_equal(stat(path, &now), 0);
+        assert_true(now.st_ino != first.st_ino); /* it is held */
+    }
+    assert_ok(pl_store_refresh(reader));
+    assert_int_equal(pl_store_sequence(reader), NEW + 1);
+    pl_store_close(&reader);
+}
+
+/* An opening sees one state or the other, or is asked to wait. */
+static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
+{
+    enum { COPIES = 3, SLEEP_MS = 15 };
+    places p = make_ways(*state);
+    char spec[64];
+    int n_busy = 0, n_seen = 0;
+    snprintf(spec, sizeof spec, "store.copy.before:sleep:%d", SLEEP_MS);
+    for (int i = 0; i < COPIES; i++) {
+        int how = 0;
+        take_kept(&p);
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("PATHLOOM_FAILPOINT", spec, 1);
+            execl("/proc/self/exe", "force", p.source, p.target, (char *)NULL);
+            _exit(99);
+        }
+        while (waitpid(child, &how, WNOHANG) == 0) {
+            pl_store *reader = NULL;
+            pl_status status = pl_store_open(p.target, PL_STORE_READ, &reader);
+            n_busy += status == PL_ERR_BUSY;
+            n_seen += status == PL_OK;
+            if (status != PL_ERR_BUSY)
+                assert_ok(status);
+            pl_store_close(&reader);
+            pl_sleep_ms(1);
+        }
+        assert_int_equal(how, 0);
+    }
+    print_message("%d times one state, %d times to wait\n", n_seen, n_busy);
+    assert_true(whole_is_new(p.target));
+}
+
+/* ---- what a copy left that was not decided ---- */
+static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
+{
+    places p = make_ways(*state);
+    char fresh[PL_PATH_MAX];
+    int n = 0;
+    for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+        take_kept(&p);
+        if (!force_until(&p, "kv.commit.before", passage))
+            break;
+        n += pl_path_exists(pl_join(fresh, p.target, "new"));
+        pl_store *store = open_store(p.target, PL_STORE_WRITE);
+        pl_store_close(&store);
+        assert_false(pl_path_exists(fresh));
+        assert_true(whole_is_old(p.target));
+    }
+    assert_true(n > 0);
+}
+
+static void parts_that_a_killed_copy_made_go(void **state)
+{
+    places p = make_both(*state);
+    char fresh[PL_PATH_MAX], part[PL_PATH_MAX], inner[PL_PATH_MAX], away[PL_PATH_MAX];
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    take_kept(&p);
+    pl_join(fresh, p.target, "new-3");
+    for (int passage = 1; !pl_path_exists(fresh); passage++)
+        assert_true(force_until(&p, "kv.commit.before", passage) != 0);
+    pl_join(inner, pl_store_part(p.target, 1, part), "new");
+    assert_true(pl_path_exists(inner));
+    assert_int_equal(rename(part, pl_join(away, p.target, "away")), 0);
+    assert_ok(pl_store_clear_copy(p.target)); /* it may be all that there is */
+    assert_true(pl_path_exists(fresh));
+    assert_int_equal(rename(away, part), 0);
+    assert_ok(pl_store_clear_copy(p.target));
+    assert_false(pl_path_exists(fresh));
+    pl_store *store = open_store(part, PL_STORE_WRITE);
+    pl_store_close(&store);
+    assert_false(pl_path_exists(inner));
+    assert_true(parts_are_old(p.target));
+}
+
 #define copy_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
 int main(int argc, char **argv)
@@ -406,6 +650,15 @@ int main(int argc, char **argv)
         copy_test(a_part_that_went_another_way_is_replaced_with_all),
         copy_test(a_later_state_goes_back_in_place),
         copy_test(a_reader_sees_what_took_its_place),
+        copy_test(a_part_on_another_disk_is_replaced_where_it_lies),
+        copy_test(what_cannot_be_replaced_where_it_lies_stays),
+        copy_test(a_reader_waits_while_a_copy_takes_the_place),
+        copy_test(a_reader_of_parts_waits_as_well),
+        copy_test(a_reader_of_more_parts_says_that_there_are_fewer),
+        copy_test(a_reader_is_not_taken_in_by_a_number),
+        copy_test(an_opening_in_the_middle_of_a_copy_sees_one_state),
+        copy_test(what_a_killed_copy_made_goes_when_the_store_is_written),
+        copy_test(parts_that_a_killed_copy_made_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
