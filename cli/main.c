@@ -34,12 +34,12 @@ static const char generate_options[] =
     "  --top-p X           among those with probability X together (0.95)\n"
     "  --seed N            of the choices (0)\n"
     "  --stop TEXT         ends before this text\n"
-    "  --precision P       auto, f32, bf16 or int8 (that of the run)\n"
+    "  --precision P       auto, f32, bf16, f16 or int8 (that of the run)\n"
     "  --json              one JSON object on one line\n";
 static const char serve_options[] =
     "  --run RUN           folder of the run (pathloom-run); it may be training\n"
     "  --listen ADDRESS    IPv4:PORT, PORT * for a free one (127.0.0.1:8080)\n"
-    "  --precision P       auto, f32, bf16 or int8 (that of the run)\n"
+    "  --precision P       auto, f32, bf16, f16 or int8 (that of the run)\n"
     "  --threads N         of the models (all processors)\n"
     "  --slots N           requests that a path answers at once, up to 64 (16)\n"
     "  --paths N           most paths in memory; 0: as many as half of it holds (0)\n"

@@ -478,7 +478,8 @@ pl_status run_find_homes(run *r)
     run_file(r, "store", store);
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
-        if (i >= parts.begun && i + 1 == r->n_homes && !pl_store_has_part(store, i))
+        if (parts.n > 0 && i >= parts.begun && i + 1 == r->n_homes &&
+            !pl_store_has_part(store, i))
             r->n_homes = i; /* asked for, and not there yet */
         else if (await_address(r, file, r->homes_at[i]) != PL_OK)
             return pl_fail(

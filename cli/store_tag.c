@@ -277,16 +277,18 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
     PL_RETURN_IF(find_part(call, object, part));
     int64_t begun = pl_now_ms();
-    pl_status status;
-    do {
-        status = pl_store_open(part, PL_STORE_WRITE, &writer);
+    for (bool asked_last = false;;) {
+        pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
         if (status == PL_OK)
             status = write_here(writer, object, bytes);
         else if (status == PL_ERR_BUSY)
             status = keep_by_home(call, object, bytes);
         pl_store_close(&writer);
-    } while (store_try_again(status, begun));
-    return status;
+        if (status == PL_ERR_TIMEOUT && !asked_last)
+            asked_last = true; /* it may have ended since */
+        else if (!store_try_again(status, begun))
+            return status;
+    }
 }
 
 /* ---- the verb ---- */

@@ -1,6 +1,5 @@
 # The engine. GEMM libraries are link-tested: Debian's cblas.h declares more than its
 # OpenBLAS exports. The cpu backend's operations are compiled once per instruction set.
-include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
 find_library(DNNL_LIBRARY dnnl)
@@ -41,7 +40,7 @@ endif()
 # a vector of 64 on one of them ends the process.
 set(PL_AVX512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
-  list(APPEND PL_AVX512 "SHELL:--param asan-use-after-return=0")
+  list(APPEND PL_AVX512 --param=asan-use-after-return=0)
 endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
 if(OpenMP_C_FOUND)
@@ -53,7 +52,11 @@ else() # one thread: pragmas fall away, and with them some uses of a parameter
 endif()
 # fp16 arithmetic is newer than the other instruction sets: compilers are asked for it.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  check_c_compiler_flag(-mavx512fp16 PL_COMPILES_F16)
+  set(CMAKE_REQUIRED_FLAGS -mavx512fp16)
+  check_c_source_compiles("#include <immintrin.h>
+    int main(int argc, char **argv) { __m512h x = _mm512_setzero_ph(); (void)argv;
+      x = _mm512_fmadd_ph(x, x, x); return _mm512_reduce_add_ph(x) > argc; }" PL_COMPILES_F16)
+  unset(CMAKE_REQUIRED_FLAGS)
 endif()
 if(PL_COMPILES_F16)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_f16.c PROPERTIES

@@ -96,13 +96,25 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
     return false;
 }
 
+static void free_all_kept(staging *s)
+{
+    while (staging_kept_bytes(s) > 0)
+        free_kept(s, oldest_kept(s));
+}
+
+/* What is kept gives way where the machine has no more. */
 static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
     if (take_kept(s, bytes, b))
         return PL_OK;
     make_room(s, bytes, s->limit);
-    PL_RETURN_IF(pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data));
+    pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
+        free_all_kept(s);
+        status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    }
+    PL_RETURN_IF(status);
     b->data = data;
     b->room = bytes;
     return PL_OK;

@@ -3,7 +3,7 @@
 #
 # usage: fault_quorum.sh PATHLOOM WORKFOLDER [LATE_WEIGHT]
 #
-# One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 100 s. The
+# One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s. The
 # paths of the others must come to their end meanwhile. Then it goes on, and the run
 # ends: no sample is lost or counted twice, every version is recomputed from its record.
 set -u
@@ -15,7 +15,7 @@ make_corpus base modules docs
 # Tasks last longer than it takes to see that one began.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
     --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
-    --set fleet.backup=off --set workers.ttl_ms=100000 --set store.keep_updates=true \
+    --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 stop_in_second_phase run

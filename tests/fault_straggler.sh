@@ -18,7 +18,7 @@ make_corpus base outer
 
 # Tasks last longer than it takes to see that one began.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
-    --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=100000 \
+    --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
 job=$!
 

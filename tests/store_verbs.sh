@@ -89,6 +89,9 @@ store 0 backup "$work/backup"
 store 0 push "$work/pushed" mix
 store 75 gc --delete
 store 75 rollback mix --to early
+expect 0 "$pathloom" homes list --run "$work/run"
+expect 75 "$pathloom" homes add --run "$work/run"
+says "in one piece"
 store 0 tag heads --delete
 store 73 tag early
 

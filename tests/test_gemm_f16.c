@@ -172,27 +172,43 @@ static void powers_of_two_come_through_exactly(void **state)
     }
 }
 
-/* A row of c is the same in any company. */
+/* The first row alone. */
+static matrices first_row(const matrices *m)
+{
+    const gemm_call *call = &m->call;
+    matrices one = make(call->kind, 1, call->N, call->K, call->add);
+    for (int k = 0; k < call->K; k++)
+        *a_at(&one, 0, k) = *a_at(m, 0, k);
+    memcpy(one.b, m->b, (size_t)call->N * (size_t)call->K * sizeof *one.b);
+    memcpy(one.c, m->c, (size_t)call->N * sizeof *one.c);
+    return one;
+}
+
+/* A row of c is the same in any company, and in a tile of any size. */
 static void a_row_depends_on_no_other(void **state)
 {
-    enum { M = 61, N = 70, K = 150 };
+    static const int depths[] = {100, 300, 1400};
+    enum { M = 61, N = 70 };
     (void)state;
     if (!machine_has_f16())
         skip();
-    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
-        for (int row = 0; row < M; row += 7) {
-            matrices m = make(kind, M, N, K, false);
-            float *before = product(&m, 1);
-            for (int i = 0; i < M; i++)
-                for (int k = 0; k < K && i != row; k++)
-                    *a_at(&m, i, k) *= 1000;
-            float *after = product(&m, 1);
-            assert_memory_equal(before + (size_t)row * N, after + (size_t)row * N,
-                                N * sizeof *after);
-            pl_free(before);
-            pl_free(after);
-            clear(&m);
-        }
+    for (int i = 0; i < 18; i++) {
+        const int K = depths[i / 6];
+        matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
+        float *before = product(&m, 1);
+        for (int row = 1; row < M; row++)
+            for (int k = 0; k < K; k++)
+                *a_at(&m, row, k) *= 1000;
+        matrices one = first_row(&m);
+        float *after = product(&m, 1), *alone = product(&one, 1);
+        assert_memory_equal(before, after, N * sizeof *after);
+        assert_memory_equal(before, alone, N * sizeof *after);
+        pl_free(before);
+        pl_free(after);
+        pl_free(alone);
+        clear(&m);
+        clear(&one);
+    }
 }
 
 static void threads_change_nothing(void **state)
@@ -240,6 +256,27 @@ static void what_is_not_finite_shows(void **state)
         }
 }
 
+/* Far apart, and their products are not. */
+static void large_times_small_is_fine(void **state)
+{
+    enum { M = 13, N = 65, K = 128 };
+    (void)state;
+    if (!machine_has_f16())
+        skip();
+    for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
+        matrices m = make(kind, M, N, K, false);
+        for (int i = 0; i < M * K; i++)
+            m.a[i] = 1e38f;
+        for (int i = 0; i < N * K; i++)
+            m.b[i] = 1e-10f;
+        float *c = product(&m, 1);
+        for (int i = 0; i < M * N; i++)
+            assert_true(fabsf(c[i] / 1.28e30f - 1) < 0.02f);
+        pl_free(c);
+        clear(&m);
+    }
+}
+
 static void nothing_and_the_smallest_are_fine(void **state)
 {
     enum { M = 14, N = 66, K = 20 };
@@ -268,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_row_depends_on_no_other),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(large_times_small_is_fine),
         cmocka_unit_test(nothing_and_the_smallest_are_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -383,6 +383,30 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
     }
 }
 
+/* What was said of the phase ahead is waited for as long as if it had been said of the
+ * path's. */
+static void lease_lives_for_what_was_said_last(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "solo", 1, 1, 1, 9);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_extend(p, task, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    const uint64_t token = path->lease.token;
+    const plan_said first = {.phase = 0, .token = token};
+    const plan_said second = {.phase = 1, .token = token};
+    const plan_news news = {.phase = 1};
+    assert_non_null(plan_say_done(path, &first, 0, TTL));
+    assert_non_null(plan_say_done(path, &second, TTL - 200, TTL));
+    assert_int_equal(path->lease.deadline_ms, TTL); /* nobody confirms the first */
+    plan_hear(path, &news, TTL - 100);
+    assert_int_equal(plan_expire(p, TTL + 1), 0);
+    assert_int_equal(plan_expire(p, 2 * TTL - 199), 1);
+}
+
 static void arm_is_finished_when_paths_and_modules_are(void **state)
 {
     plan *p = *state;
@@ -420,6 +444,7 @@ int main(void)
         TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
         TEST(either_phase_takes_a_lease_up_at_a_new_hub),
         TEST(news_and_what_workers_say_may_come_in_any_order),
+        TEST(lease_lives_for_what_was_said_last),
         TEST(arm_is_finished_when_paths_and_modules_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -518,7 +518,11 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     w->n_tasks++;
     if (inner > 0)
         w->rate = (double)tokens / inner;
-    const plan_said said = {rep.phase, m->token, rep.worker, loss, inner, 0};
+    const plan_said said = {.phase = rep.phase,
+                            .token = m->token,
+                            .worker = rep.worker,
+                            .loss = loss,
+                            .seconds = inner};
     const plan_lease *lease =
         rep.path && !again
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)

@@ -136,6 +136,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
+    plan_await_next(path);
 }
 
 /* `ahead`: the phase before has not arrived yet, so what only it contributes to is not

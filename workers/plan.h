@@ -46,6 +46,7 @@ typedef struct plan_said {
     uint64_t token; /* 0: nobody said anything */
     int worker;
     double loss, seconds; /* of its inner steps */
+    int64_t lease_ms;     /* as long as its lease lives, if nobody confirms it */
     int64_t until_ms;     /* so long others get the path if the homes know nothing */
 } plan_said;
 /* Of one path, not confirmed: the holder of two phases, its backup, and one before. */
@@ -167,6 +168,9 @@ void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
  * to live, whatever its holder says in between. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
+/* The path's phase has begun, of which its worker may have said that it is done: now
+ * the lease lives for that, and no longer for the phase before. */
+void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
 /* It said so of the path's phase, and the homes know nothing of it: let others try. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);

@@ -88,9 +88,22 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
         forget_said(path, 0);
-    path->said[path->n_said] = *said;
-    path->said[path->n_said++].until_ms = now_ms + 3ll * ttl_ms;
+    plan_said *kept = &path->said[path->n_said++];
+    *kept = *said;
+    kept->lease_ms = now_ms + ttl_ms;
+    kept->until_ms = now_ms + 3ll * ttl_ms;
     return lease;
+}
+
+void plan_await_next(plan_path *path)
+{
+    plan_lease *lease = &path->lease;
+    for (int i = 0; i < path->n_said; i++) {
+        const plan_said *said = &path->said[i];
+        if (lease->active && said->token == lease->token &&
+            said->phase == path->phase && said->lease_ms > lease->deadline_ms)
+            lease->deadline_ms = said->lease_ms;
+    }
 }
 
 /* What was said of a phase that is over, and is true: its index among the leases of

@@ -5,8 +5,10 @@
  * [8, 16), which loses nothing, and rounded to fp16. CHUNK products are summed in fp16,
  * at most 128 * 16 * 16, so that no sum overflows; chunks are summed in f32. Of normal
  * numbers an element of c is off by 1.8e-3 of its usual size, most of it from the sums
- * of chunks; factors rounded to bf16 cost 2.4e-3. What is 2^18 times smaller than its
- * row's largest element loses digits, as it would in the sum.
+ * of chunks; factors rounded to bf16 cost 2.4e-3. What is 2^18 times smaller than the
+ * largest of its row of a, or of its 64 columns of b, loses digits, and 2^29 times
+ * smaller it is zero, even where a column of c is made of nothing else. Products of
+ * largest elements above 2^134 are infinite.
  *
  * What a row of c becomes depends on its row of a and on b alone: not on the other
  * rows, nor on the number of threads. A factor that is not finite makes c not a number
@@ -54,7 +56,7 @@ typedef struct rows_of_a {
 
 /* ---- scales ---- */
 /* A power of two that brings `largest` to [8, 16), and its inverse; 1 for what has no
- * exponent. Clamped where the inverse would leave the normal numbers. */
+ * exponent. Never so large that it is infinite. */
 static void choose_scale(float largest, float *scale, float *unscale)
 {
     int exponent = 0;
@@ -62,8 +64,7 @@ static void choose_scale(float largest, float *scale, float *unscale)
     if (!(largest > 0) || !isfinite(largest))
         return;
     (void)frexpf(largest, &exponent);
-    exponent = 4 - exponent;
-    exponent = exponent > 120 ? 120 : exponent < -120 ? -120 : exponent;
+    exponent = 4 - exponent > 126 ? 126 : 4 - exponent;
     *scale = ldexpf(1, exponent);
     *unscale = ldexpf(1, -exponent);
 }
@@ -266,10 +267,14 @@ ALWAYS_INLINE void sum_chunk(tile *t, const char *a, size_t a_row, size_t a_step
     }
 }
 
-/* Lanes 16 * half and on. */
-ALWAYS_INLINE vfloat widen(__m512h x, const int half)
+ALWAYS_INLINE vfloat widen_low(__m512h x)
 {
-    const __m256i lanes = _mm512_extracti64x4_epi64(_mm512_castph_si512(x), half);
+    const __m256i lanes = _mm512_castsi512_si256(_mm512_castph_si512(x));
+    return (vfloat)_mm512_cvtxph_ps(_mm256_castsi256_ph(lanes));
+}
+ALWAYS_INLINE vfloat widen_high(__m512h x)
+{
+    const __m256i lanes = _mm512_extracti64x4_epi64(_mm512_castph_si512(x), 1);
     return (vfloat)_mm512_cvtxph_ps(_mm256_castsi256_ph(lanes));
 }
 
@@ -282,8 +287,8 @@ ALWAYS_INLINE void add_chunk(const tile *t, float *c, size_t stride, const float
 #pragma GCC unroll 2
         for (int v = 0; v < 2; v++) {
             float *to = c + v * HALVES;
-            vfloat low = widen(t->sum[m][v], 0) * unscale;
-            vfloat high = widen(t->sum[m][v], 1) * unscale;
+            vfloat low = widen_low(t->sum[m][v]) * unscale;
+            vfloat high = widen_high(t->sum[m][v]) * unscale;
             if (add) {
                 low += v_load(to);
                 high += v_load(to + LANES);
@@ -327,22 +332,18 @@ static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_
         multiply_panel(p, c, stride, a->words, a->row, WORD, a->unscale, n, add);
 }
 
-/* A tile of which c has only a part. */
+/* A tile of which c has only a part, with the sums of a whole one. */
 static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_a *a,
                           int m, int n)
 {
-    float edge[MR * NR];
+    float edge[MR * NR] = {0};
     const int rows = a->rows - m < MR ? a->rows - m : MR;
     const int cols = p->cols - n < NR ? p->cols - n : NR;
-    multiply_tile(p, edge, NR, a, m, n, false);
-    for (int r = 0; r < rows; r++, c += stride)
-        for (int i = 0; i < cols; i += LANES) {
-            const int left = v_left(i, cols);
-            vfloat sum = v_load_n(edge + r * NR + i, left);
-            if (p->add)
-                sum += v_load_n(c + i, left);
-            v_store_n(c + i, sum, left);
-        }
+    for (int r = 0; p->add && r < rows; r++)
+        memcpy(edge + r * NR, c + (size_t)r * stride, (size_t)cols * sizeof *c);
+    multiply_tile(p, edge, NR, a, m, n, p->add);
+    for (int r = 0; r < rows; r++)
+        memcpy(c + (size_t)r * stride, edge + r * NR, (size_t)cols * sizeof *c);
 }
 
 static void multiply_rows(const part *p, const rows_of_a *a)
@@ -450,6 +451,9 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
 {
     gemm_f16 *g = (gemm_f16 *)head;
     part p = {.call = call, .a = a, .b = b, .c = c, .add = call->add};
+    if (call->M < 1 || call->N < 1 || call->K < 1)
+        return pl_fail(PL_ERR_ARG, "a product of %d x %d x %d is none", call->M,
+                       call->N, call->K);
     PL_RETURN_IF(lay_out(g, call, &p));
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
         p.depth = least(call->K - p.k0, DEEP);
