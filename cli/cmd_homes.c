@@ -180,12 +180,11 @@ static pl_status settle(homes_call *h)
 /* The launcher of the job sees the part, and starts its home. */
 static pl_status await_home(homes_call *h, int index)
 {
-    char file[64], path[PL_PATH_MAX];
-    pl_buf address = {0};
+    enum { LOOK_MS = 50 };
+    char file[64];
     int64_t start = pl_now_ms();
     run_home_file(index, index + 1, file);
-    run_file(&h->r, file, path);
-    while (!pl_path_exists(path)) {
+    while (run_await_address(h->r.dir, file, LOOK_MS, h->r.homes_at[index]) != PL_OK) {
         PL_RETURN_IF(run_stopped(&h->r));
         if (pl_now_ms() - start > HOME_WAIT_MS)
             return pl_fail(
@@ -195,11 +194,7 @@ static pl_status await_home(homes_call *h, int index)
                 "command again",
                 index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1,
                 index + 1);
-        pl_sleep_ms(50);
     }
-    PL_RETURN_IF(pl_read_file(path, &address));
-    pl_copy_text(h->r.homes_at[index], PL_ADDRESS_MAX, pl_buf_text(&address));
-    pl_buf_destroy(&address);
     h->r.n_homes = index + 1;
     PL_RETURN_IF(pl_client_add_home(h->r.client, h->r.homes_at[index]));
     return run_tell_homes(&h->r);

@@ -167,20 +167,12 @@ static const char *in_run(process *p, int slot, const char *name)
 /* Another process of the run says where it listens. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    int64_t start = pl_now_ms();
-    pl_join(path, p->run, file);
-    while (!pl_path_exists(path) && pl_now_ms() - start < ADDRESS_WAIT_MS)
-        pl_sleep_ms(50);
-    if (pl_read_file(path, &text) != PL_OK)
+    if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "%s does not say where to connect: is that process running, with "
+            "%s/%s does not say where to connect: is that process running, with "
             "--run %s?",
-            path, p->run);
-    pl_copy_text(p->found[slot], sizeof p->found[slot], pl_buf_text(&text));
-    pl_buf_destroy(&text);
+            p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }

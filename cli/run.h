@@ -79,6 +79,9 @@ pl_status run_watch(run *r, const cli_options *o);
 pl_status run_ask_hub(run *r, pl_json **out);
 /* Where the hub of the job in this folder listens; ERR_NOT_FOUND if none is running. */
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
+/* What a process of the run wrote into DIR/FILE, for which it is given `ms`. */
+pl_status run_await_address(const char *dir, const char *file, int ms,
+                            char out[PL_ADDRESS_MAX]);
 pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */

@@ -367,21 +367,29 @@ pl_status run_check(run *r)
 }
 
 /* ---- the job ---- */
-static pl_status read_address(const run *r, const char *file, char out[PL_ADDRESS_MAX])
+pl_status run_await_address(const char *dir, const char *file, int ms,
+                            char out[PL_ADDRESS_MAX])
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    pl_status status = pl_read_file(run_file(r, file, path), &text);
+    int64_t start = pl_now_ms();
+    pl_join(path, dir, file);
+    while (!pl_path_exists(path) && pl_now_ms() - start < ms)
+        pl_sleep_ms(50);
+    pl_status status = pl_read_file(path, &text);
     pl_copy_text(out, PL_ADDRESS_MAX, status == PL_OK ? pl_buf_text(&text) : "");
     pl_buf_destroy(&text);
     return status;
 }
 
+static pl_status read_address(const run *r, const char *file, char out[PL_ADDRESS_MAX])
+{
+    return run_await_address(r->dir, file, 0, out);
+}
+
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
 {
-    run r = {.lock = -1};
-    pl_copy_text(r.dir, sizeof r.dir, dir);
-    if (read_address(&r, "proc/hub.address", out) == PL_OK)
+    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
                    "no job is running in %s; start or resume it with `pathloom train "
@@ -457,20 +465,10 @@ pl_status run_start_homes(run *r)
     return make_client(r);
 }
 
-/* One that died and starts again says where it listens soon. */
-static pl_status await_address(const run *r, const char *file, char out[PL_ADDRESS_MAX])
-{
-    enum { SOON_MS = 5000, STEP_MS = 50 };
-    pl_status status = read_address(r, file, out);
-    for (int ms = 0; status != PL_OK && ms < SOON_MS; ms += STEP_MS) {
-        pl_sleep_ms(STEP_MS);
-        status = read_address(r, file, out);
-    }
-    return status;
-}
-
+/* What died and starts again says where it listens soon. */
 pl_status run_find_homes(run *r)
 {
+    enum { SOON_MS = 5000 };
     pl_parts parts;
     char file[64], store[PL_PATH_MAX];
     PL_RETURN_IF(count_homes(r, &parts));
@@ -478,18 +476,17 @@ pl_status run_find_homes(run *r)
     run_file(r, "store", store);
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
-        if (parts.n > 0 && i >= parts.begun && i + 1 == r->n_homes &&
-            !pl_store_has_part(store, i))
+        if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
             r->n_homes = i; /* asked for, and not there yet */
-        else if (await_address(r, file, r->homes_at[i]) != PL_OK)
+        else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
             return pl_fail(
                 PL_ERR_NOT_FOUND,
                 "home %d of %s does not say where it listens; is it running?", i + 1,
                 r->dir);
     }
     PL_RETURN_IF(make_client(r));
-    (void)await_address(r, "proc/hub.address", r->hub_address);
-    PL_RETURN_IF(run_hub_address(r->dir, r->hub_address));
+    if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
+        return run_hub_address(r->dir, r->hub_address); /* its words */
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 

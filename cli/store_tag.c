@@ -207,7 +207,7 @@ pl_status store_ask_homes(const store_call *call, pl_client **out)
     for (int i = 0; status == PL_OK && i < n; i++) {
         run_home_file(i, n, file);
         pl_join(path, above, file);
-        if (i > 0 && i >= parts.begun && !pl_store_has_part(call->folder, i))
+        if (!pl_store_part_begun(call->folder, &parts, i))
             n = i; /* a home that has not begun yet */
         else
             status = pl_read_file(path, &addresses[i]);

@@ -304,7 +304,7 @@ pl_status pl_store_end_copy(const char *folder)
 static bool has_all_parts(const char *folder, const pl_parts *parts)
 {
     for (int i = 0; i < parts->begun && i < parts->n; i++)
-        if (!pl_store_has_part(folder, i))
+        if (!parts_is_made(folder, i))
             return false;
     return parts->n > 0;
 }

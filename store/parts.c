@@ -177,10 +177,15 @@ pl_status pl_store_end_division(const char *folder)
     return is_half_divided(folder) ? pl_store_divide(folder) : PL_OK;
 }
 
-bool pl_store_has_part(const char *folder, int part)
+bool parts_is_made(const char *folder, int part)
 {
     char path[PL_PATH_MAX], format[PL_PATH_MAX];
     return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
+}
+
+bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part)
+{
+    return parts->n == 0 || part < parts->begun || parts_is_made(folder, part);
 }
 
 /* PARTS is made anew by each copy into the folder, after its parts. */
@@ -221,8 +226,7 @@ static pl_status open_all(pl_store *store, int n)
     PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
     for (; store->n_parts < n; store->n_parts++)
-        if (store->n_parts >= counted.begun &&
-            !pl_store_has_part(store->folder, store->n_parts))
+        if (!pl_store_part_begun(store->folder, &counted, store->n_parts))
             break; /* a home that has not begun yet */
         else
             PL_RETURN_IF(
@@ -312,7 +316,7 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
     pl_status status = refresh_notes(store);
     if (status == PL_OK)
         status = rollback_look(store, view);
-    if (pl_store_has_part(store->folder, store->n_parts - 1))
+    if (parts_is_made(store->folder, store->n_parts - 1))
         return status;
     return pl_fail(PL_ERR_BUSY,
                    "the store %s has fewer parts than the %d that it was opened with; "

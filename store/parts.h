@@ -29,6 +29,7 @@ PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
  * there when it is counted. It bears the mark until then. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
+bool parts_is_made(const char *folder, int part);
 /* ERR_UNSUPPORTED for a store in parts: `what` works on a part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 

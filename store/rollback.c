@@ -348,7 +348,7 @@ static pl_status open_all(pl_writers *w, const pl_parts *counted)
         return PL_OK;
     }
     for (int i = 0; i < counted->n; i++)
-        if (i < counted->begun || pl_store_has_part(w->folder, i))
+        if (pl_store_part_begun(w->folder, counted, i))
             PL_RETURN_IF(open_part(w, pl_store_part(w->folder, i, folder)));
     return pl_store_open(w->folder, PL_STORE_READ, &w->view);
 }

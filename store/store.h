@@ -60,8 +60,9 @@ typedef struct pl_parts {
     int n, begun;
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
-/* Whether that part (from 0) has been made; a home more may not have begun. */
-bool pl_store_has_part(const char *folder, int part);
+/* Whether that part (from 0) is one to be found: of those that were added, one that was
+ * asked for may not have been made yet. A store in one piece has begun. */
+bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
 /* One part more: `n` is the number then. Again is fine. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
 /* ERR_UNSUPPORTED where part n's chunks lie in a storage engine: it stays. */

@@ -15,15 +15,6 @@ own_folder "$work"
 make_corpus base modules docs
 cpu=$pathloom
 
-fail() {
-    echo "FAILED: $case: $1"
-    for log in "$work/$case".*.out; do
-        echo "--- $log"
-        tail -n 15 "$log"
-    done
-    exit 1
-}
-
 wanted() {
     [ "$names" = "  " ] || [ "${names#* "$case" }" != "$names" ]
 }

@@ -21,15 +21,6 @@ n_cases=0
 . tests/chaos_job.sh
 own_folder "$work"
 
-fail() {
-    echo "FAILED: $case: $1"
-    for log in "$work/$case".*.out; do
-        echo "--- $log"
-        tail -n 15 "$log"
-    done
-    exit 1
-}
-
 make_corpus base modules outer workers docs
 
 run_job() { # folder, options; in a subshell, which becomes the launcher

@@ -11,10 +11,11 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
-# Ends the script, what it had started and what it had stopped.
+# Ends the script, what it had started and what it had stopped. One that goes through
+# cases shows the logs of this one.
 fail() {
-    echo "FAILED${first_seed:+ (seed $first_seed)}: $1"
-    for log in "$work"/*.out; do
+    echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
+    for log in "$work/${case:+$case.}"*.out; do
         [ ! -f "$log" ] || { echo "--- $log" && tail -n 15 "$log"; }
     done
     [ -z "$stopped" ] || kill -CONT "$stopped" 2>/dev/null

@@ -176,15 +176,7 @@ void cpu_note_failure(cpu_state *self, pl_status status)
 
 static void *grow(cpu_state *self, cpu_block *block, size_t bytes, const char *what)
 {
-    if (bytes <= block->bytes)
-        return block->data;
-    pl_free_aligned(block->data);
-    *block = (cpu_block){NULL, 0};
-    const pl_status status = pl_try_alloc(bytes, what, &block->data);
-    cpu_note_failure(self, status);
-    if (status != PL_OK)
-        return block->data = NULL;
-    block->bytes = bytes;
+    cpu_note_failure(self, cpu_block_grow(block, bytes, what));
     return block->data;
 }
 

@@ -10,6 +10,17 @@ bool gemm_has_bf16(void)
 #endif
 }
 
+pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
+{
+    if (bytes <= block->bytes)
+        return PL_OK;
+    pl_free_aligned(block->data);
+    *block = (cpu_block){NULL, 0};
+    PL_RETURN_IF(pl_try_alloc(bytes, what, &block->data));
+    block->bytes = bytes;
+    return PL_OK;
+}
+
 /* oneDNN 2.6 in f32 loses up to half on long K (transposed operands); OpenBLAS does
  * not, so that f32 goes there. OpenBLAS has no bf16. */
 pl_status gemm_open(pl_type type, int n_threads, gemm **out)

@@ -35,6 +35,15 @@ bool gemm_has_f16(void);
  * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
+/* A block that grows to `bytes` and stays: what it held is lost. ERR_NOMEM: it is gone.
+ */
+typedef struct cpu_block {
+    void *data;
+    size_t bytes;
+} cpu_block;
+PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
+                                       const char *what);
+
 /* The two libraries, each behind its own file. */
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);

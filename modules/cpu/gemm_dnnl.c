@@ -28,8 +28,7 @@ typedef struct gemm_dnnl {
     int n_threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    void *scratch;
-    size_t scratch_bytes;
+    cpu_block scratch;
     gemm_entry table[TABLE_SIZE];
     int n_entries, oldest;
 } gemm_dnnl;
@@ -113,18 +112,6 @@ done:
     return status;
 }
 
-static pl_status grow_scratch(gemm_dnnl *g, size_t bytes)
-{
-    if (bytes <= g->scratch_bytes)
-        return PL_OK;
-    pl_free_aligned(g->scratch);
-    g->scratch = NULL;
-    g->scratch_bytes = 0;
-    PL_RETURN_IF(pl_try_alloc(bytes, "the scratchpad of oneDNN", &g->scratch));
-    g->scratch_bytes = bytes;
-    return PL_OK;
-}
-
 static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *entry)
 {
     pl_status status = PL_OK;
@@ -135,7 +122,8 @@ static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *e
     for (int i = 0; i < N_ARGS; i++)
         PL_TRY(check(dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
                      "make a memory object"));
-    PL_TRY(grow_scratch(g, dnnl_memory_desc_get_size(&desc[ARG_SCRATCH])));
+    PL_TRY(cpu_block_grow(&g->scratch, dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]),
+                          "the scratchpad of oneDNN"));
     entry->call = *call;
 done:
     dnnl_primitive_desc_destroy(pd);
@@ -189,8 +177,9 @@ static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void
     PL_RETURN_IF(check(set_source(memory[ARG_A], a), "take a matrix"));
     PL_RETURN_IF(check(set_source(memory[ARG_B], b), "take a matrix"));
     PL_RETURN_IF(check(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
-    PL_RETURN_IF(check(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch),
-                       "take the scratchpad"));
+    PL_RETURN_IF(
+        check(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
+              "take the scratchpad"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},
@@ -206,7 +195,7 @@ static void dnnl_close(gemm **head)
         entry_destroy(&g->table[i]);
     dnnl_stream_destroy(g->stream);
     dnnl_engine_destroy(g->engine);
-    pl_free_aligned(g->scratch);
+    pl_free_aligned(g->scratch.data);
     pl_free(g);
     *head = NULL;
 }

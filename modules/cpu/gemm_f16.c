@@ -29,8 +29,7 @@ enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 typedef struct gemm_f16 {
     gemm head;
     int n_threads;
-    void *block;
-    size_t bytes;
+    cpu_block packed;
 } gemm_f16;
 
 typedef struct part { /* of a call: what is packed */
@@ -38,6 +37,7 @@ typedef struct part { /* of a call: what is packed */
     const float *a, *b;
     float *c;
     int n0, cols, k0, depth;
+    int block; /* the most of cols */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* of each panel of b */
@@ -49,8 +49,7 @@ typedef struct part { /* of a call: what is packed */
 typedef struct rows_of_a {
     char *words;
     int m0, rows;
-    size_t row, step,
-        tile; /* bytes to the next row, to the next k, to the next MR rows */
+    size_t row, step, tile; /* bytes from a row, a k, MR rows to the next */
     float unscale[GROUP_ROWS];
 } rows_of_a;
 
@@ -429,19 +428,14 @@ static void multiply_block(part *p, int n_threads)
 static pl_status lay_out(gemm_f16 *g, const gemm_call *call, part *p)
 {
     const int depth = least(call->K, DEEP);
-    const size_t b_bytes = (size_t)block_of_columns(call->N, depth) * (size_t)depth * 2;
+    p->block = block_of_columns(call->N, depth);
+    const size_t b_bytes = (size_t)p->block * (size_t)depth * 2;
     p->own_bytes = GROUP * (MR * row_bytes(depth) + EDGE);
     if (p->own_bytes < NR * (size_t)depth * WORD)
         p->own_bytes = NR * (size_t)depth * WORD;
     const size_t bytes = b_bytes + (size_t)g->n_threads * p->own_bytes;
-    if (bytes > g->bytes) {
-        pl_free_aligned(g->block);
-        g->block = NULL;
-        g->bytes = 0;
-        PL_RETURN_IF(pl_try_alloc(bytes, "packed matrices", &g->block));
-        g->bytes = bytes;
-    }
-    p->packed_b = g->block;
+    PL_RETURN_IF(cpu_block_grow(&g->packed, bytes, "packed matrices"));
+    p->packed_b = g->packed.data;
     p->own = p->packed_b + b_bytes;
     return PL_OK;
 }
@@ -457,9 +451,8 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
     PL_RETURN_IF(lay_out(g, call, &p));
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
         p.depth = least(call->K - p.k0, DEEP);
-        const int block = block_of_columns(call->N, least(call->K, DEEP));
-        for (p.n0 = 0; p.n0 < call->N; p.n0 += block) {
-            p.cols = least(call->N - p.n0, block);
+        for (p.n0 = 0; p.n0 < call->N; p.n0 += p.block) {
+            p.cols = least(call->N - p.n0, p.block);
             multiply_block(&p, g->n_threads);
         }
     }
@@ -469,7 +462,7 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
 static void f16_close(gemm **head)
 {
     gemm_f16 *g = (gemm_f16 *)*head;
-    pl_free_aligned(g->block);
+    pl_free_aligned(g->packed.data);
     pl_free(g);
     *head = NULL;
 }

@@ -25,11 +25,6 @@ struct pl_weight {
 };
 enum { CPU_BYTE_GROUP = 64 }; /* elements of x that share a step */
 
-typedef struct cpu_block {
-    void *data;
-    size_t bytes;
-} cpu_block;
-
 typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;

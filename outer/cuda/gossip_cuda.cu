@@ -28,50 +28,9 @@ struct meeting {
     size_t n;
 };
 
-static __device__ void nesterov(const meeting *m, float *x, float *v, float g)
-{
-    *v = m->alpha * *v + g;
-    *x -= m->beta * (g + m->alpha * *v);
-}
-
 static __device__ float mean_of(float a, float b)
 {
     return 0.5f * (a + b);
-}
-
-static __global__ void __launch_bounds__(THREADS) meet_one_kernel(meeting m)
-{
-    const size_t i = value_index();
-    if (i >= m.n)
-        return;
-    float x = m.params[i], v = m.velocity[i];
-    const float offer = mean_of(m.own[i], m.mate[i]);
-    if (m.is_nesterov) {
-        nesterov(&m, &x, &v, x - offer);
-    } else {
-        v = m.alpha * v + m.beta * (offer - x);
-        x += v;
-    }
-    m.params[i] = x;
-    m.velocity[i] = v;
-}
-
-static __global__ void __launch_bounds__(THREADS) meet_two_kernel(meeting m)
-{
-    const size_t i = value_index();
-    if (i >= m.n)
-        return;
-    float x = m.params[i], v = m.velocity[i];
-    const float update = mean_of(m.own[i], m.mate[i]);
-    const float between = mean_of(x, m.mate_params[i]);
-    if (m.is_nesterov) {
-        nesterov(&m, &x, &v, update + m.pull * (x - between));
-    } else {
-        v = (m.alpha * v - m.beta * update) + m.gamma * (between - x);
-        x += v;
-    }
-    m.params[i] = x;
-    m.velocity[i] = v;
 }
 
 /* What one adds its mate takes away, bit for bit. */
@@ -80,22 +39,48 @@ static __device__ float half_way(float a, float b)
     return 0.5f * (b - a);
 }
 
+/* Value i goes on by its rule: along the gradient, or by the new velocity of heavy
+ * ball. */
+static __device__ void go_on(const meeting *m, size_t i, float gradient, float velocity)
+{
+    float v = velocity, by = velocity;
+    if (m->is_nesterov) {
+        v = m->alpha * m->velocity[i] + gradient;
+        by = -(m->beta * (gradient + m->alpha * v));
+    }
+    m->params[i] += by;
+    m->velocity[i] = v;
+}
+
+static __global__ void __launch_bounds__(THREADS) meet_one_kernel(meeting m)
+{
+    const size_t i = value_index();
+    if (i >= m.n)
+        return;
+    const float x = m.params[i], offer = mean_of(m.own[i], m.mate[i]);
+    go_on(&m, i, x - offer, m.alpha * m.velocity[i] + m.beta * (offer - x));
+}
+
+static __global__ void __launch_bounds__(THREADS) meet_two_kernel(meeting m)
+{
+    const size_t i = value_index();
+    if (i >= m.n)
+        return;
+    const float x = m.params[i], update = mean_of(m.own[i], m.mate[i]);
+    const float between = mean_of(x, m.mate_params[i]);
+    go_on(&m, i, update + m.pull * (x - between),
+          (m.alpha * m.velocity[i] - m.beta * update) + m.gamma * (between - x));
+}
+
 static __global__ void __launch_bounds__(THREADS) meet_views_kernel(meeting m)
 {
     const size_t i = value_index();
     if (i >= m.n)
         return;
-    float x = m.params[i], v = m.velocity[i];
-    const float update = mean_of(m.own[i], m.mate[i]);
     const float own = m.own_view[i], other = m.mate_params[i];
-    if (m.is_nesterov) {
-        nesterov(&m, &x, &v, update + m.pull * half_way(other, own));
-    } else {
-        v = (m.alpha * v - m.beta * update) + m.gamma * half_way(own, other);
-        x += v;
-    }
-    m.params[i] = x;
-    m.velocity[i] = v;
+    const float update = mean_of(m.own[i], m.mate[i]);
+    go_on(&m, i, update + m.pull * half_way(other, own),
+          (m.alpha * m.velocity[i] - m.beta * update) + m.gamma * half_way(own, other));
 }
 
 /* What meet_two does with itself as mate. */
@@ -104,15 +89,7 @@ static __global__ void __launch_bounds__(THREADS) meet_nobody_kernel(meeting m)
     const size_t i = value_index();
     if (i >= m.n)
         return;
-    float x = m.params[i], v = m.velocity[i];
-    if (m.is_nesterov) {
-        nesterov(&m, &x, &v, m.own[i]);
-    } else {
-        v = m.alpha * v - m.beta * m.own[i];
-        x += v;
-    }
-    m.params[i] = x;
-    m.velocity[i] = v;
+    go_on(&m, i, m.own[i], m.alpha * m.velocity[i] - m.beta * m.own[i]);
 }
 
 static meeting meeting_of(const pl_gossip_step *step, float *params, float *velocity,
