@@ -14,7 +14,7 @@ static pl_status make_dense(pl_arm *arm)
         arm->outer.lr[c] = 1;
         arm->outer.momentum[c] = 0;
     }
-    arm->outer.rescale = false;
+    arm->outer.rescale = arm->outer.present = false;
     arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;

@@ -221,6 +221,10 @@ static const pl_key keys[] = {
      0.9999, NULL, "", "for modules of one path", false},
     {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
      "", "of a module's contributors: by the size of their shards, or equal", false},
+    {"outer.mean", PL_KEY_CHOICE, AT(mean), "all", 0, 0, "all|present", "",
+     "of a module's contributors, or value by value of those that send one: for topk, "
+     "with outer.lr=1 outer.momentum=0 codec.beta=0.95",
+     false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
     {"outer.device", PL_KEY_CHOICE, AT(outer_device), "auto", 0, 0, "auto|cpu|cuda", "",

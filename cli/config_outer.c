@@ -153,6 +153,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
     out->feedback = wanted;
     PL_RETURN_IF(pl_codec_options_check(o));
     PL_RETURN_IF(pl_quorum_check(out));
+    PL_RETURN_IF(pl_mean_check(out));
     PL_RETURN_IF(check_residual(out));
     return check_gossip_codec(out);
 }
@@ -199,6 +200,7 @@ pl_status config_outer(const config *c, pl_outer *out)
     PL_RETURN_IF(check_classes(out));
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
+    out->present = strcmp(c->mean, "present") == 0;
     out->schedule.warmup = c->outer_warmup;
     out->schedule.phases = c->phases;
     out->schedule.floor = c->outer_floor;

@@ -7,7 +7,7 @@
 #   --out FOLDER         of the runs (pathloom-compare); what is there is not run again
 #   --corpus P --valid P text; without them what this machine already has
 #   --methods "M ..."    each with f32; the first is what the others are compared with
-#   --codecs "C ..."     each with the first method
+#   --codecs "C ..."     each with the first method; C:KEY=VALUE:... has settings with it
 #   --seeds "1 2 3"      for the perplexity
 #   --topologies "T ..." of 2x2 diloco-8 (any levels, or diloco-P: P replicas of a path)
 #   --links "T ..."      the topologies that are timed: on links, and with a straggler
@@ -56,7 +56,8 @@ fi
 # ---- options ----
 out="pathloom-compare"
 methods="diloco fedavg heavy-ball noloco co2 streaming eager delayed-nesterov"
-codecs="bf16 i8 i4 e3m0 topk sketch16 i8-shared tagc"
+codecs="bf16 i8 i4 e3m0 topk sketch16 i8-shared tagc
+    topk:outer.method=fedavg:outer.mean=present:codec.beta=0.95"
 seeds="1 2 3"
 topologies="2x2 diloco-8"
 links=2x2
@@ -134,14 +135,16 @@ fi
 mkdir -p "$out"
 
 # ---- runs ----
-folder() { echo "$out/$1/$(echo "$2" | tr / -)"; } # topology, row
+folder() { echo "$out/$1/$(echo "$2" | tr /: --)"; } # topology, row
 
 config() { # topology, row, seed, further settings
     case $1 in
     diloco-*) pairs="topology.levels=1 topology.replicas=${1#diloco-}" ;;
     *) pairs="topology.levels=$1" ;;
     esac
-    for pair in $sets $pairs "outer.method=${2%/*}" "codec.name=${2#*/}" "seed=$3" \
+    more=${2#*/}
+    for pair in $sets $pairs "outer.method=${2%/*}" "codec.name=${more%%:*}" \
+        $(echo "$more" | tr : '\n' | sed 1d) "seed=$3" \
         "workers.count=$workers" eval.baselines=none eval.sample_tokens=0 $4; do
         printf ' --set %s' "$pair"
     done
@@ -358,8 +361,8 @@ print_head() { # topology
 }
 
 print_row() { # topology, row
-    printf '| %s | %s | %s | %s |' "${2%/*}" "${2#*/}" "$(perplexity_cell "$1" "$2")" \
-        "$(updates_cell "$1" "$2")"
+    printf '| %s | %s | %s | %s |' "${2%/*}" "$(echo "${2#*/}" | sed 's/:/, /g')" \
+        "$(perplexity_cell "$1" "$2")" "$(updates_cell "$1" "$2")"
     if is_timed "$1"; then
         printf ' %s |' "$(traffic_cell "$1" "$2")"
         for rate in $rates; do

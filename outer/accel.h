@@ -82,6 +82,11 @@ PL_MUST_CHECK pl_status pl_accel_apply(pl_accel *accel, const pl_outer_step *ste
 PL_MUST_CHECK pl_status pl_accel_correct(pl_accel *accel, float *mean,
                                          const float *params, const float *origin,
                                          float factor, size_t n);
+/* mean += weight one, whole += weight where `one` is not 0; later mean /= whole. */
+PL_MUST_CHECK pl_status pl_accel_add_present(pl_accel *accel, float *mean, float *whole,
+                                             const float *one, float weight, size_t n);
+PL_MUST_CHECK pl_status pl_accel_divide_present(pl_accel *accel, float *mean,
+                                                const float *whole, size_t n);
 PL_MUST_CHECK pl_status pl_accel_meet_one(pl_accel *accel, const pl_gossip_step *step,
                                           float *params, float *velocity,
                                           const float *own, const float *mate,

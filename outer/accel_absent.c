@@ -89,6 +89,20 @@ pl_status pl_accel_correct(pl_accel *accel, float *mean, const float *params,
     return absent();
 }
 
+pl_status pl_accel_add_present(pl_accel *accel, float *mean, float *whole,
+                               const float *one, float weight, size_t n)
+{
+    (void)accel, (void)mean, (void)whole, (void)one, (void)weight, (void)n;
+    return absent();
+}
+
+pl_status pl_accel_divide_present(pl_accel *accel, float *mean, const float *whole,
+                                  size_t n)
+{
+    (void)accel, (void)mean, (void)whole, (void)n;
+    return absent();
+}
+
 pl_status pl_accel_meet_views(pl_accel *accel, const pl_gossip_step *step,
                               float *params, float *velocity, const pl_gossip_view *own,
                               const pl_gossip_view *mate, size_t n)

@@ -122,17 +122,40 @@ static pl_status add_sums(desk *d, const pl_arith_merge *m, float *mean)
     return PL_OK;
 }
 
+static pl_status add_present(desk *d, const pl_arith_merge *m, float *mean)
+{
+    float *one, *whole;
+    double norm = 0;
+    PL_RETURN_IF(make_room(d, 4, m->n, &one));
+    PL_RETURN_IF(make_room(d, 5, m->n, &whole));
+    PL_RETURN_IF(pl_accel_clear(d->accel, whole, m->n));
+    for (int i = 0; i < m->n_messages; i++) {
+        PL_RETURN_IF(pl_accel_clear(d->accel, one, m->n));
+        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
+                                  m->n, 1.0f, one, &norm));
+        PL_RETURN_IF(
+            pl_accel_add_present(d->accel, mean, whole, one, m->weights[i], m->n));
+    }
+    return pl_accel_divide_present(d->accel, mean, whole, m->n);
+}
+
+static pl_status add_each(desk *d, const pl_arith_merge *m, float *mean)
+{
+    double norm = 0;
+    for (int i = 0; i < m->n_messages; i++)
+        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
+                                  m->n, m->weights[i], mean, &norm));
+    return PL_OK;
+}
+
 static pl_status make_mean(desk *d, const pl_arith_merge *m, const float *params,
                            float *mean)
 {
     float *origin = NULL;
-    double norm = 0;
     PL_RETURN_IF(pl_accel_clear(d->accel, mean, m->n));
-    if (m->homomorphic)
-        PL_RETURN_IF(add_sums(d, m, mean));
-    for (int i = 0; !m->homomorphic && i < m->n_messages; i++)
-        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
-                                  m->n, m->weights[i], mean, &norm));
+    PL_RETURN_IF(m->homomorphic ? add_sums(d, m, mean)
+                 : m->present   ? add_present(d, m, mean)
+                                : add_each(d, m, mean));
     PL_RETURN_IF(take_along(d, 4, m->origin, m->n, &origin));
     return pl_accel_correct(d->accel, mean, params, origin, m->factor, m->n);
 }

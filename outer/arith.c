@@ -2,11 +2,39 @@
 #include "outer/step_overlap.h"
 
 /* ---- a round ---- */
+/* scratch [2, n]: a message, and W. */
+static pl_status add_present(const pl_arith_merge *m, float *mean, float *scratch)
+{
+    float *one = scratch, *whole = scratch + m->n;
+    double norm = 0;
+    for (int u = 0; u < m->n_messages; u++) {
+        const float weight = m->weights[u];
+        memset(one, 0, m->n * sizeof *one);
+        PL_RETURN_IF(pl_codec_add(m->messages[u].data, m->messages[u].bytes, m->n, 1.0f,
+                                  one, &norm));
+        for (size_t i = 0; i < m->n; i++) {
+            mean[i] += weight * one[i];
+            whole[i] += one[i] != 0.0f ? weight : 0.0f;
+        }
+    }
+    for (size_t i = 0; i < m->n; i++)
+        mean[i] = whole[i] > 0.0f ? mean[i] / whole[i] : mean[i];
+    return PL_OK;
+}
+
 static pl_status add_messages(const pl_arith_merge *m, float *mean)
 {
     double norm = 0;
     if (m->homomorphic)
         return pl_codec_add_all(m->messages, m->n_messages, m->n, mean, &norm);
+    if (m->present) {
+        float *scratch;
+        PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *scratch, "an outer step",
+                                  (void **)&scratch));
+        pl_status status = add_present(m, mean, scratch);
+        pl_free_aligned(scratch);
+        return status;
+    }
     for (int i = 0; i < m->n_messages; i++)
         PL_RETURN_IF(pl_codec_add(m->messages[i].data, m->messages[i].bytes, m->n,
                                   m->weights[i], mean, &norm));

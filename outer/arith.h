@@ -20,8 +20,9 @@ extern "C" {
 /* A round's mean and the step with it:
  *
  *   D = sum_i weights[i] messages[i]      in the order of the list
- *   D = D + (params - origin)             unless origin is NULL
- *   D = factor D
+ *   D = D / W, where W > 0                with `present`, value by value: W = the sum
+ * of weights of messages that are not 0 there D = D + (params - origin) unless origin
+ * is NULL D = factor D
  *
  * Of homomorphic messages the sum is taken as pl_codec_add_all does, without weights.
  */
@@ -33,6 +34,7 @@ typedef struct pl_arith_merge {
     const float *weights; /* not read if homomorphic */
     int n_messages;
     bool homomorphic;
+    bool present; /* not if homomorphic */
     const float *origin;
     float factor;
 } pl_arith_merge;

@@ -18,7 +18,7 @@ enum {
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
     TAG_OUTER_FLAGS, /* bit 0 weighted, 1 rescale, 2 feedback, 3 dynamic,
-                        4 own consensus */
+                        4 own consensus, 5 present */
     TAG_CODEC,
     TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
                         overlap, buffer, staleness, decay, warm-up, phases,
@@ -123,7 +123,7 @@ static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *o
     put_int(out, TAG_OUTER_FLAGS,
             (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0) |
                 (outer->feedback ? 4 : 0) | (outer->dynamic ? 8 : 0) |
-                (outer->own_consensus ? 16 : 0));
+                (outer->own_consensus ? 16 : 0) | (outer->present ? 32 : 0));
     pl_put_text(out, TAG_CODEC, outer->codec_name);
     encode_method(outer, out);
     encode_codec(&outer->codec, out);
@@ -301,6 +301,7 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     outer->feedback = flags & 4;
     outer->dynamic = flags & 8;
     outer->own_consensus = flags & 16;
+    outer->present = flags & 32;
     pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
     decode_method(r, outer);
     decode_codec(r, &outer->codec);
@@ -322,6 +323,28 @@ pl_status pl_quorum_check(const pl_outer *outer)
                        "rounds of codec %s are decoded as one sum of all contributors; "
                        "outer.quorum goes with f32, bf16, i8, i4, e3m0 and topk",
                        outer->codec_name);
+    return PL_OK;
+}
+
+pl_status pl_mean_check(const pl_outer *outer)
+{
+    const pl_method method = outer->method.method;
+    bool leaves_out = false;
+    if (!outer->present)
+        return PL_OK;
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        leaves_out = leaves_out || outer->codec.codec[role] == PL_CODEC_TOPK;
+    if (!leaves_out)
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer.mean=present is for updates that leave values out "
+                       "(codec topk); codec %s goes with outer.mean=all",
+                       outer->codec_name);
+    if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
+        method != PL_METHOD_HEAVY_BALL && method != PL_METHOD_CO2)
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer.mean=present is for diloco, fedavg, heavy-ball and co2; "
+                       "%s reckons with each contributor's share of the mean",
+                       pl_method_name(method));
     return PL_OK;
 }
 
@@ -351,6 +374,8 @@ static pl_status check_arm(const pl_arm *arm)
         status = pl_change_check(&arm->outer);
     if (status == PL_OK)
         status = pl_quorum_check(&arm->outer);
+    if (status == PL_OK)
+        status = pl_mean_check(&arm->outer);
     for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
         pl_method_settings settings = pl_arm_method(arm, topology, m);
         status = pl_method_check(&settings);

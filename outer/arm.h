@@ -57,8 +57,9 @@ typedef struct pl_outer {
     double momentum[PL_CLASS_COUNT]; /* mu */
     bool weighted;                   /* alpha by shard size; else uniform */
     bool rescale;                    /* multiply the mean by sqrt(contributors) */
-    pl_method_settings method;       /* of shared modules; lr and momentum are above */
-    pl_outer_schedule schedule;      /* of lr, over the rounds of a module */
+    bool present;               /* the mean of a value is over those that send it */
+    pl_method_settings method;  /* of shared modules; lr and momentum are above */
+    pl_outer_schedule schedule; /* of lr, over the rounds of a module */
     bool own_consensus; /* noloco: method.consensus is gamma, else lr is (beta) */
     int deadline_ms;    /* noloco: what a pair waits for its second, else what a
                            quorum waits for the rest; 0: for ever, not at all */
@@ -100,6 +101,9 @@ PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 
 /* ERR_CONFIG: a quorum that does not go with the codec, or is no share. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
+/* ERR_CONFIG: `present` beside a codec that sends all, or a method that knows the share
+ * that its update has in the mean. */
+PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 
 pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);

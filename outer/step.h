@@ -1,6 +1,7 @@
 /* The outer step of one module at its home (docs/DESIGN.md "The outer step").
  *
- *   D = sum_i a_i d_i            the weighted mean of the updates
+ *   D = sum_i a_i d_i            the weighted mean of the updates; with `present` of
+ *                                those that are there, value by value (outer/arith.h)
  *   g = D sqrt(n) / Lambda       sqrt only with `rescale`; Lambda only in co2
  *
  *   nesterov      m = mu m + g                  x -= eta (g + mu m)

@@ -129,6 +129,21 @@ static void rounds_of_every_method_are_the_cpus(void **state)
     pl_accel_arith_close(&table);
 }
 
+static void means_of_what_is_there_are_the_cpus(void **state)
+{
+    (void)state;
+    need_device();
+    pl_arith *table = open_table(false);
+    for (int i = 0; i < 2; i++) {
+        rounds r;
+        make_round(&r, i ? PL_METHOD_CO2 : PL_METHOD_DILOCO, "topk");
+        r.merge.present = true;
+        check_round(table, &r);
+        free_round(&r);
+    }
+    pl_accel_arith_close(&table);
+}
+
 static void homomorphic_sums_are_the_cpus(void **state)
 {
     static const char *const codecs[] = {"i8-shared", "sketch16"};
@@ -509,6 +524,7 @@ int main(void)
     lose_none(); /* the variable is looked at from the first passage on, or never */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_of_every_method_are_the_cpus),
+        cmocka_unit_test(means_of_what_is_there_are_the_cpus),
         cmocka_unit_test(homomorphic_sums_are_the_cpus),
         cmocka_unit_test(a_sum_that_does_not_peel_is_added_one_by_one),
         cmocka_unit_test(eager_steps_are_the_cpus),

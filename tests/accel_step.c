@@ -354,6 +354,33 @@ static void a_corrected_mean_is_the_cpus(void **state)
     }
 }
 
+static void a_mean_of_what_is_there_is_the_cpus(void **state)
+{
+    (void)state;
+    need_device();
+    for (int order = 0; order < EMULATION_ORDERS; order++) {
+        vectors v;
+        emulation_set_order((emulation_order)order, 8);
+        make_vectors(&v);
+        for (size_t i = 0; i < N; i++) {
+            v.here[2][i] = i % 3 ? v.here[2][i] : 0.0f;
+            v.here[1][i] = i % 4 ? 0.75f : 0.0f;
+        }
+        for (int u = 1; u <= 2; u++)
+            ok(pl_accel_upload(rig.accel, v.there[u], v.here[u], N * sizeof(float)));
+        for (size_t i = 0; i < N; i++) {
+            v.here[0][i] += 0.3f * v.here[2][i];
+            v.here[1][i] += v.here[2][i] != 0.0f ? 0.3f : 0.0f;
+            if (v.here[1][i] > 0.0f)
+                v.here[0][i] /= v.here[1][i];
+        }
+        ok(pl_accel_add_present(rig.accel, v.there[0], v.there[1], v.there[2], 0.3f,
+                                N));
+        ok(pl_accel_divide_present(rig.accel, v.there[0], v.there[1], N));
+        compare_vectors(&v);
+    }
+}
+
 /* As it is, to the sign of a zero. */
 static void a_mean_that_exists_is_taken_as_it_is(void **state)
 {
@@ -463,6 +490,7 @@ int main(void)
         cmocka_unit_test(meetings_give_the_bytes_of_the_cpu),
         cmocka_unit_test(meetings_of_views_give_the_bytes_of_the_cpu),
         cmocka_unit_test(a_corrected_mean_is_the_cpus),
+        cmocka_unit_test(a_mean_of_what_is_there_is_the_cpus),
         cmocka_unit_test(a_mean_that_exists_is_taken_as_it_is),
         cmocka_unit_test(an_offer_gives_the_bytes_of_the_cpu),
         cmocka_unit_test(taking_up_a_fragment_gives_the_bytes_of_the_cpu),

@@ -173,6 +173,25 @@ static void kinds_of_state_survive_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
+static void a_mean_of_those_that_send_survives_encoding(void **state)
+{
+    pl_arm arm, back;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm);
+    arm.outer.present = true; /* beside bf16, which sends all */
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
+    assert_int_equal(pl_codec_options_default("topk", &arm.outer.codec), PL_OK);
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_true(back.outer.present);
+    pl_arm_clear(&back);
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+}
+
 static void truncated_arm_is_refused_at_every_length(void **state)
 {
     pl_arm arm, back;
@@ -257,6 +276,7 @@ int main(void)
         cmocka_unit_test(rescale_multiplies_by_the_root_of_the_contributors),
         cmocka_unit_test(arm_survives_encoding),
         cmocka_unit_test(kinds_of_state_survive_encoding),
+        cmocka_unit_test(a_mean_of_those_that_send_survives_encoding),
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
         cmocka_unit_test(arm_with_too_few_shards_is_refused),
         cmocka_unit_test(modules_are_classed_by_who_shares_them),

@@ -334,3 +334,42 @@ pl_status pl_accel_correct(pl_accel *accel, float *mean, const float *params,
                   mean, params, origin, factor, n);
     return device_check(cudaGetLastError(), "correcting a mean");
 }
+
+/* ---- the mean of those that are there ---- */
+
+static __global__ void __launch_bounds__(THREADS)
+    add_present_kernel(float *mean, float *whole, const float *one, float weight,
+                       size_t n)
+{
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    mean[i] += weight * one[i];
+    whole[i] += one[i] != 0.0f ? weight : 0.0f;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    divide_present_kernel(float *mean, const float *whole, size_t n)
+{
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n && whole[i] > 0.0f)
+        mean[i] /= whole[i];
+}
+
+pl_status pl_accel_add_present(pl_accel *accel, float *mean, float *whole,
+                               const float *one, float weight, size_t n)
+{
+    if (n > 0)
+        PL_LAUNCH(add_present_kernel, blocks_for(n, THREADS), THREADS, 0, accel->stream,
+                  mean, whole, one, weight, n);
+    return device_check(cudaGetLastError(), "adding what is there");
+}
+
+pl_status pl_accel_divide_present(pl_accel *accel, float *mean, const float *whole,
+                                  size_t n)
+{
+    if (n > 0)
+        PL_LAUNCH(divide_present_kernel, blocks_for(n, THREADS), THREADS, 0,
+                  accel->stream, mean, whole, n);
+    return device_check(cudaGetLastError(), "the mean of what is there");
+}

@@ -1,0 +1,169 @@
+/* folder: outer; label: unit */
+/* The mean value by value over those that send one (outer.mean=present). */
+#include "outer/arith.h"
+#include "outer/arm.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { N = 3 * 4096 + 17, MESSAGES = 3 };
+
+typedef struct sent {
+    pl_buf bytes[MESSAGES];
+    pl_codec_message messages[MESSAGES];
+    float weights[MESSAGES];
+} sent;
+
+static void send_update(sent *s, int i, const char *codec, int k, const float *update)
+{
+    const pl_codec_part part = {0, N, PL_ROLE_MLP};
+    pl_codec_options options;
+    assert_int_equal(pl_codec_options_default(codec, &options), PL_OK);
+    options.k = k;
+    options.value_bits = 8;
+    assert_int_equal(
+        pl_codec_encode_module(&options, &part, 1, NULL, update, NULL, &s->bytes[i]),
+        PL_OK);
+    s->messages[i] = (pl_codec_message){s->bytes[i].data, s->bytes[i].len};
+}
+
+static void clear(sent *s)
+{
+    for (int i = 0; i < MESSAGES; i++)
+        pl_buf_destroy(&s->bytes[i]);
+}
+
+/* D of the first n messages: where a step of 1 leads from 0, turned round. */
+static void mean_of(const sent *s, int n, bool present, float *mean)
+{
+    const pl_arith *cpu = pl_arith_or_cpu(NULL);
+    const pl_outer_step step = {.lr = 1, .n_contributors = n};
+    pl_outer_state state = {.params = mean};
+    pl_outer_report report;
+    const pl_arith_merge merge = {.step = &step,
+                                  .state = &state,
+                                  .n = N,
+                                  .messages = s->messages,
+                                  .weights = s->weights,
+                                  .n_messages = n,
+                                  .present = present,
+                                  .factor = 1.0f};
+    memset(mean, 0, N * sizeof *mean);
+    assert_int_equal(cpu->merge(cpu, &merge, &report), PL_OK);
+    for (int i = 0; i < N; i++)
+        mean[i] = -mean[i];
+}
+
+/* ---- the mean ---- */
+
+static bool sends(int i, int u) /* every subset of the three, nobody among them */
+{
+    return i % 8 >> u & 1;
+}
+
+static float value(int i, int u)
+{
+    return (float)((i * 7 + u * 5) % 31 - 15) + 0.5f;
+}
+
+static void the_weights_of_those_that_send_a_value_make_its_mean(void **state)
+{
+    static float update[N], mean[N];
+    sent s = {.weights = {0.5f, 0.125f, 0.375f}};
+    (void)state;
+    for (int u = 0; u < MESSAGES; u++) {
+        for (int i = 0; i < N; i++)
+            update[i] = sends(i, u) ? value(i, u) : 0.0f;
+        send_update(&s, u, "f32", 64, update);
+    }
+    mean_of(&s, MESSAGES, true, mean);
+    for (int i = 0; i < N; i++) {
+        double sum = 0, whole = 0;
+        for (int u = 0; u < MESSAGES; u++) {
+            sum += sends(i, u) ? (double)s.weights[u] * (double)value(i, u) : 0;
+            whole += sends(i, u) ? (double)s.weights[u] : 0;
+        }
+        const double right = whole > 0 ? sum / whole : 0;
+        assert_true(fabs((double)mean[i] - right) <= 1e-7 * (1 + fabs(right)));
+    }
+    clear(&s);
+}
+
+/* What one of three alone has chosen moves by all of it, not by a third. */
+static void values_that_one_sends_count_whole(void **state)
+{
+    static float update[MESSAGES][N], mean[N], all[N];
+    sent s = {.weights = {0.25f, 0.25f, 0.5f}};
+    (void)state;
+    memset(update, 0, sizeof update);
+    for (int u = 0; u < MESSAGES; u++) {
+        for (int i = u; i < N; i += 500)
+            update[u][i] = value(i, u);
+        send_update(&s, u, "topk", 64, update[u]);
+    }
+    mean_of(&s, MESSAGES, true, mean);
+    mean_of(&s, MESSAGES, false, all);
+    for (int i = 0; i < N; i++)
+        for (int u = 0; u < MESSAGES; u++)
+            if (update[u][i] != 0) {
+                const float sum = all[i] / s.weights[u];
+                assert_true(fabsf(mean[i] - update[u][i]) <= 0.07f); /* 8 bits */
+                assert_true(fabsf(mean[i] - sum) <= 1e-6f * fabsf(sum));
+            }
+    clear(&s);
+}
+
+static void of_one_contributor_it_is_the_mean_of_all(void **state)
+{
+    static float update[N], mean[N], all[N];
+    sent s = {.weights = {1}};
+    (void)state;
+    for (int i = 0; i < N; i++)
+        update[i] = value(i, 0) * 1.1e-3f;
+    send_update(&s, 0, "topk", 200, update);
+    mean_of(&s, 1, true, mean);
+    mean_of(&s, 1, false, all);
+    assert_memory_equal(mean, all, sizeof mean);
+    clear(&s);
+}
+
+/* ---- what it goes with ---- */
+
+static pl_status check(pl_method method, const char *codec)
+{
+    pl_outer outer = {.present = true, .method = pl_method_defaults(method)};
+    pl_copy_text(outer.codec_name, sizeof outer.codec_name, codec);
+    assert_int_equal(pl_codec_options_default(codec, &outer.codec), PL_OK);
+    return pl_mean_check(&outer);
+}
+
+static void it_goes_with_updates_that_leave_values_out(void **state)
+{
+    static const char *const others[] = {"f32", "i8", "sketch16", "tagc"};
+    static const pl_method good[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
+                                     PL_METHOD_HEAVY_BALL, PL_METHOD_CO2};
+    static const pl_method bad[] = {PL_METHOD_NOLOCO, PL_METHOD_STREAMING,
+                                    PL_METHOD_EAGER, PL_METHOD_DELAYED_NESTEROV};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(check(good[i], "topk"), PL_OK);
+        assert_int_equal(check(bad[i], "topk"), PL_ERR_CONFIG);
+        assert_non_null(strstr(pl_last_error(), pl_method_name(bad[i])));
+        assert_int_equal(check(PL_METHOD_DILOCO, others[i]), PL_ERR_CONFIG);
+        assert_non_null(strstr(pl_last_error(), others[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_weights_of_those_that_send_a_value_make_its_mean),
+        cmocka_unit_test(values_that_one_sends_count_whole),
+        cmocka_unit_test(of_one_contributor_it_is_the_mean_of_all),
+        cmocka_unit_test(it_goes_with_updates_that_leave_values_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
