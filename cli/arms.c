@@ -30,6 +30,7 @@ static void make_diloco(pl_arm *arm)
     if (arm->outer.method.method == PL_METHOD_DILOCO)
         return;
     arm->outer.method = defaults;
+    arm->outer.present = false;
     for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
         arm->outer.lr[k] = defaults.lr;
         arm->outer.momentum[k] = defaults.momentum;

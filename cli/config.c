@@ -222,8 +222,8 @@ static const pl_key keys[] = {
     {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
      "", "of a module's contributors: by the size of their shards, or equal", false},
     {"outer.mean", PL_KEY_CHOICE, AT(mean), "all", 0, 0, "all|present", "",
-     "of a module's contributors, or value by value of those that send one: for topk, "
-     "with outer.lr=1 outer.momentum=0 codec.beta=0.95",
+     "over a module's contributors, or value by value over those whose update is not 0 "
+     "there: for topk, with outer.method=fedavg codec.beta=0.95",
      false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},

@@ -7,7 +7,8 @@
 #   --out FOLDER         of the runs (pathloom-compare); what is there is not run again
 #   --corpus P --valid P text; without them what this machine already has
 #   --methods "M ..."    each with f32; the first is what the others are compared with
-#   --codecs "C ..."     each with the first method; C:KEY=VALUE:... has settings with it
+#   --codecs "C ..."     each with the first method; METHOD/C has one of its own, and
+#                        C:KEY=VALUE:... settings (no value may have a colon)
 #   --seeds "1 2 3"      for the perplexity
 #   --topologies "T ..." of 2x2 diloco-8 (any levels, or diloco-P: P replicas of a path)
 #   --links "T ..."      the topologies that are timed: on links, and with a straggler
@@ -57,7 +58,7 @@ fi
 out="pathloom-compare"
 methods="diloco fedavg heavy-ball noloco co2 streaming eager delayed-nesterov"
 codecs="bf16 i8 i4 e3m0 topk sketch16 i8-shared tagc
-    topk:outer.method=fedavg:outer.mean=present:codec.beta=0.95"
+    fedavg/topk:outer.mean=present:codec.beta=0.95"
 seeds="1 2 3"
 topologies="2x2 diloco-8"
 links=2x2
@@ -119,7 +120,11 @@ for method in $methods; do
     rows="$rows $method/f32"
 done
 for codec in $codecs; do
-    [ "$codec" = f32 ] || rows="$rows $first_method/$codec"
+    case $codec in
+    f32) ;;
+    */*) rows="$rows $codec" ;;
+    *) rows="$rows $first_method/$codec" ;;
+    esac
 done
 
 if [ ! -x "$pathloom" ]; then
@@ -143,9 +148,9 @@ config() { # topology, row, seed, further settings
     *) pairs="topology.levels=$1" ;;
     esac
     more=${2#*/}
-    for pair in $sets $pairs "outer.method=${2%/*}" "codec.name=${more%%:*}" \
-        $(echo "$more" | tr : '\n' | sed 1d) "seed=$3" \
-        "workers.count=$workers" eval.baselines=none eval.sample_tokens=0 $4; do
+    for pair in $sets $pairs "outer.method=${2%%/*}" "codec.name=${more%%:*}" "seed=$3" \
+        "workers.count=$workers" eval.baselines=none eval.sample_tokens=0 \
+        $(echo "$more" | tr : '\n' | sed 1d) $4; do
         printf ' --set %s' "$pair"
     done
 }
@@ -361,7 +366,7 @@ print_head() { # topology
 }
 
 print_row() { # topology, row
-    printf '| %s | %s | %s | %s |' "${2%/*}" "$(echo "${2#*/}" | sed 's/:/, /g')" \
+    printf '| %s | %s | %s | %s |' "${2%%/*}" "$(echo "${2#*/}" | sed 's/:/, /g')" \
         "$(perplexity_cell "$1" "$2")" "$(updates_cell "$1" "$2")"
     if is_timed "$1"; then
         printf ' %s |' "$(traffic_cell "$1" "$2")"

@@ -20,11 +20,13 @@ extern "C" {
 /* A round's mean and the step with it:
  *
  *   D = sum_i weights[i] messages[i]      in the order of the list
- *   D = D / W, where W > 0                with `present`, value by value: W = the sum
- * of weights of messages that are not 0 there D = D + (params - origin) unless origin
- * is NULL D = factor D
+ *   D = D / W, where W > 0                value by value, if `present`
+ *   D = D + (params - origin)             unless origin is NULL
+ *   D = factor D
  *
- * Of homomorphic messages the sum is taken as pl_codec_add_all does, without weights.
+ * W is the sum of the weights of those messages that are not 0 there (as in SparseLoCo,
+ * arXiv:2508.15706). Of homomorphic messages the sum is taken as pl_codec_add_all does,
+ * without weights.
  */
 typedef struct pl_arith_merge {
     const pl_outer_step *step;

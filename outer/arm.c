@@ -326,25 +326,40 @@ pl_status pl_quorum_check(const pl_outer *outer)
     return PL_OK;
 }
 
-pl_status pl_mean_check(const pl_outer *outer)
+/* What makes the mean over those that send a value mean something else. */
+static const char *against_present(const pl_outer *outer)
 {
     const pl_method method = outer->method.method;
-    bool leaves_out = false;
-    if (!outer->present)
-        return PL_OK;
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        leaves_out = leaves_out || outer->codec.codec[role] == PL_CODEC_TOPK;
-    if (!leaves_out)
-        return pl_fail(PL_ERR_CONFIG,
-                       "outer.mean=present is for updates that leave values out "
-                       "(codec topk); codec %s goes with outer.mean=all",
-                       outer->codec_name);
+    bool leaves_out = false, rounds = false;
+    for (int role = 0; role < PL_ROLE_COUNT; role++) {
+        const int codec = outer->codec.codec[role];
+        leaves_out = leaves_out || codec == PL_CODEC_TOPK;
+        rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
+    }
+    if (!leaves_out || rounds)
+        return "codec.name=topk, beside f32 at most: others send all values, some "
+               "rounded to 0";
     if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
         method != PL_METHOD_HEAVY_BALL && method != PL_METHOD_CO2)
-        return pl_fail(PL_ERR_CONFIG,
-                       "outer.mean=present is for diloco, fedavg, heavy-ball and co2; "
-                       "%s reckons with each contributor's share of the mean",
-                       pl_method_name(method));
+        return "outer.method diloco, fedavg, heavy-ball or co2: paths of the others go "
+               "on by the share that their update has in the mean";
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++)
+        if (outer->momentum[k] != 0)
+            return "no outer momentum (outer.method=fedavg has none): it diverges with "
+                   "steps that are whole where one contributor sends";
+    if (outer->rescale)
+        return "outer.rescale=false: its values are not shrunk by contributors";
+    if (outer->quorum > 0 && outer->late_weight > 0)
+        return "outer.late_weight=0: where only a late update has a value, no weight "
+               "makes it less";
+    return NULL;
+}
+
+pl_status pl_mean_check(const pl_outer *outer)
+{
+    const char *needed = outer->present ? against_present(outer) : NULL;
+    if (needed)
+        return pl_fail(PL_ERR_CONFIG, "outer.mean=present needs %s", needed);
     return PL_OK;
 }
 

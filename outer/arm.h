@@ -101,8 +101,7 @@ PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 
 /* ERR_CONFIG: a quorum that does not go with the codec, or is no share. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
-/* ERR_CONFIG: `present` beside a codec that sends all, or a method that knows the share
- * that its update has in the mean. */
+/* ERR_CONFIG: `present` beside what it does not go with, named. */
 PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 
 pl_class pl_arm_class(const pl_topology *topology, int module);

@@ -111,7 +111,8 @@ same killed "i4 $step" --set codec.name=i4 --set train.tau=30
 same e3m0 "e3m0 $step" --set codec.name=e3m0 --set codec.down=e3m0
 same topk "topk_select topk_place add_values step_block" --set codec.name=topk
 same present "topk_pack add_values add_present divide_present step_block" \
-    --set codec.name=topk --set codec.value_bits=2 --set outer.mean=present
+    --set outer.method=fedavg --set codec.name=topk --set codec.value_bits=2 \
+    --set outer.mean=present
 same noloco "i8 add_tile meet_one correct step_block" \
     --set outer.method=noloco --set codec.name=i8
 same co2 "i4 measure_block $step" --set outer.method=co2 --set codec.name=i4

@@ -139,7 +139,7 @@ for codec in bf16 i8 i4 e3m0 topk i8-shared sketch16 tagc; do
     same "$codec" --set codec.name="$codec"
 done
 same topk-present --set codec.name=topk --set codec.value_bits=2 \
-    --set codec.beta=0.95 --set outer.mean=present --set outer.lr=1 --set outer.momentum=0
+    --set codec.beta=0.95 --set outer.mean=present --set outer.method=fedavg
 same co2-i4 --set outer.method=co2 --set codec.name=i4 --set codec.residual=i8
 same eager-sketch16 --set outer.method=eager --set codec.name=sketch16 \
     --set codec.residual=bf16

@@ -132,29 +132,68 @@ static void of_one_contributor_it_is_the_mean_of_all(void **state)
 
 /* ---- what it goes with ---- */
 
-static pl_status check(pl_method method, const char *codec)
+static pl_outer outer_of(pl_method method, const char *codec)
 {
     pl_outer outer = {.present = true, .method = pl_method_defaults(method)};
     pl_copy_text(outer.codec_name, sizeof outer.codec_name, codec);
     assert_int_equal(pl_codec_options_default(codec, &outer.codec), PL_OK);
-    return pl_mean_check(&outer);
+    return outer;
+}
+
+static void assert_needs(const pl_outer *outer, const char *words)
+{
+    assert_int_equal(pl_mean_check(outer), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), words));
 }
 
 static void it_goes_with_updates_that_leave_values_out(void **state)
 {
     static const char *const others[] = {"f32", "i8", "sketch16", "tagc"};
+    (void)state;
+    pl_outer outer = outer_of(PL_METHOD_FEDAVG, "topk");
+    outer.codec.codec[PL_ROLE_EMBED] = PL_CODEC_F32;
+    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    outer.codec.codec[PL_ROLE_EMBED] = PL_CODEC_I4;
+    assert_needs(&outer, "codec.name=topk");
+    for (int i = 0; i < 4; i++) {
+        outer = outer_of(PL_METHOD_FEDAVG, others[i]);
+        assert_needs(&outer, "codec.name=topk");
+        outer.present = false;
+        assert_int_equal(pl_mean_check(&outer), PL_OK);
+    }
+}
+
+static void it_goes_with_methods_that_know_no_shares(void **state)
+{
     static const pl_method good[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
                                      PL_METHOD_HEAVY_BALL, PL_METHOD_CO2};
     static const pl_method bad[] = {PL_METHOD_NOLOCO, PL_METHOD_STREAMING,
                                     PL_METHOD_EAGER, PL_METHOD_DELAYED_NESTEROV};
     (void)state;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(check(good[i], "topk"), PL_OK);
-        assert_int_equal(check(bad[i], "topk"), PL_ERR_CONFIG);
-        assert_non_null(strstr(pl_last_error(), pl_method_name(bad[i])));
-        assert_int_equal(check(PL_METHOD_DILOCO, others[i]), PL_ERR_CONFIG);
-        assert_non_null(strstr(pl_last_error(), others[i]));
+        pl_outer outer = outer_of(good[i], "topk");
+        assert_int_equal(pl_mean_check(&outer), PL_OK);
+        outer = outer_of(bad[i], "topk");
+        assert_needs(&outer, "outer.method");
     }
+}
+
+static void it_refuses_what_would_count_twice(void **state)
+{
+    (void)state;
+    pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
+    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* of one contributor */
+    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    outer.momentum[PL_CLASS_LEVEL] = 0.9;
+    assert_needs(&outer, "momentum");
+    outer = outer_of(PL_METHOD_DILOCO, "topk");
+    outer.rescale = true;
+    assert_needs(&outer, "outer.rescale");
+    outer = outer_of(PL_METHOD_DILOCO, "topk");
+    outer.quorum = 0.5;
+    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    outer.late_weight = 0.5;
+    assert_needs(&outer, "outer.late_weight");
 }
 
 int main(void)
@@ -164,6 +203,8 @@ int main(void)
         cmocka_unit_test(values_that_one_sends_count_whole),
         cmocka_unit_test(of_one_contributor_it_is_the_mean_of_all),
         cmocka_unit_test(it_goes_with_updates_that_leave_values_out),
+        cmocka_unit_test(it_goes_with_methods_that_know_no_shares),
+        cmocka_unit_test(it_refuses_what_would_count_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,7 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
     assert_int_equal(pl_codec_options_default("topk", &arm.outer.codec), PL_OK);
+    memset(arm.outer.momentum, 0, sizeof arm.outer.momentum);
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
