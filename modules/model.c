@@ -100,7 +100,7 @@ static pl_status fail_with_plan(const pl_model *m, pl_status status)
 {
     pl_model_plan plan;
     char text[4][16];
-    pl_model_plan_bytes(m->topology, &m->options, m->be->act, &plan);
+    pl_model_plan_on(m->be, m->topology, &m->options, &plan);
     return pl_fail_in(status,
                       "the model needs %s for parameters, %s for gradients, %s for "
                       "moments, %s for activations of %d x %d tokens",

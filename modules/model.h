@@ -32,6 +32,9 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
 /* What precision fp8 adds to params_bytes: a byte for each element of the matrices that
  * are multiplied in it, those whose extents are multiples of 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
+/* Of a model on this backend, with such copies where it makes them. */
+void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
+                      const pl_model_options *options, pl_model_plan *out);
 
 /* Borrows backend and topology until destroy. ERR_NOMEM with the plan. */
 PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,

@@ -160,3 +160,11 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
     out->acts_bytes =
         model_layout(pl_topology_shape(topology), options, act, NULL, &acts);
 }
+
+void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
+                      const pl_model_options *options, pl_model_plan *out)
+{
+    pl_model_plan_bytes(topology, options, be->act, out);
+    if (be->fp8_copies)
+        out->params_bytes += pl_model_fp8_bytes(topology);
+}

@@ -134,6 +134,17 @@ static void training_in_fp8_follows_the_reference(void **)
         fail_msg("the loss is %g, that of ref %g", got, want);
 }
 
+static void a_backend_with_fp8_copies_says_so(void **)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        pl_backend *be = open_backend("cuda", kind == 0   ? "fp8"
+                                              : kind == 1 ? "bf16"
+                                                          : "int8");
+        assert_true(be->fp8_copies == (kind == 0));
+        pl_backend_close(&be);
+    }
+}
+
 static void fp8_is_for_cuda_and_f32_is_not(void **)
 {
     pl_backend *be;
@@ -262,6 +273,7 @@ int main(void)
         cmocka_unit_test(every_e4m3_is_what_it_is_made_of),
         cmocka_unit_test(products_of_fp8_are_as_near_as_its_bits_allow),
         cmocka_unit_test(training_in_fp8_follows_the_reference),
+        cmocka_unit_test(a_backend_with_fp8_copies_says_so),
         cmocka_unit_test(fp8_is_for_cuda_and_f32_is_not),
         cmocka_unit_test(bytes_are_the_nearest_steps_of_each_row),
         cmocka_unit_test(steps_are_graphs_and_give_the_bytes_of_their_operations),

@@ -544,6 +544,9 @@ static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
         pl_model_plan_bytes(t, &options, PL_BF16, &bf16);
         assert_int_equal(pl_model_fp8_bytes(t),
                          width == 16 ? (bf16.params_bytes - f32.params_bytes) / 2 : 0);
+        const pl_backend there = {.act = PL_BF16, .fp8_copies = true};
+        pl_model_plan_on(&there, t, &options, &f32);
+        assert_int_equal(f32.params_bytes, bf16.params_bytes + pl_model_fp8_bytes(t));
         pl_topology_destroy(&t);
     }
 }

@@ -34,7 +34,7 @@ static void log_plan(const trainer *t, const pl_model_options *options)
 {
     char text[4][16];
     pl_model_plan plan;
-    pl_model_plan_bytes(t->topology, options, t->backend->act, &plan);
+    pl_model_plan_on(t->backend, t->topology, options, &plan);
     pl_log(PL_LOG_INFO, "model.made",
            "parameters=%s gradients=%s moments=%s activations=%s recompute=%d "
            "device=\"%s\"",

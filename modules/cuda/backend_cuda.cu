@@ -230,6 +230,7 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.n_threads = 1;
     self->backend.decode_only = is_precision(options, "int8");
     self->forward_small = is_precision(options, "fp8");
+    self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;
     const pl_status status = start(self);
