@@ -32,11 +32,7 @@ static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
                         .mean = mean,
                         .count = smaller(PL_OUTER_BLOCK, p->n - first)};
     PL_RETURN_IF(p->fill(p->context, first, block.count, mean));
-    sums->mean += p->kernels->squares(mean, block.count);
-    p->kernels->step(&p->coefficients, &block);
-    sums->params += p->kernels->squares(block.params, block.count);
-    if (p->measures_step)
-        sums->step += p->kernels->squares(mean, block.count);
+    p->kernels->step(&p->coefficients, &block, p->measures_step, sums);
     return PL_OK;
 }
 

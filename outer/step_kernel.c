@@ -13,17 +13,32 @@ INLINE void add_squares(half_sums *sums, const float *values)
 
 /* Lane l sums the squares of values l, l + LANES, ...: one order for all machines.
  * Two halves, so that one addition need not wait for the other. */
+typedef struct lane_sums {
+    half_sums low, high;
+} lane_sums;
+
+INLINE void sum_lanes(lane_sums *sums, const float *values, size_t whole)
+{
+    for (size_t i = 0; i < whole; i += LANES) {
+        add_squares(&sums->low, values + i);
+        add_squares(&sums->high, values + i + HALF);
+    }
+}
+
+INLINE double sum_of_lanes(const lane_sums *sums)
+{
+    double total = 0;
+    for (int l = 0; l < HALF; l++)
+        total += sums->low[l] + sums->high[l];
+    return total;
+}
+
 INLINE double squares_of(const float *values, size_t count)
 {
-    half_sums low = {0}, high = {0};
-    double total = 0;
+    lane_sums sums = {{0}, {0}};
     size_t whole = count - count % LANES;
-    for (size_t i = 0; i < whole; i += LANES) {
-        add_squares(&low, values + i);
-        add_squares(&high, values + i + HALF);
-    }
-    for (int l = 0; l < HALF; l++)
-        total += low[l] + high[l];
+    sum_lanes(&sums, values, whole);
+    double total = sum_of_lanes(&sums);
     for (size_t i = whole; i < count; i++)
         total += (double)values[i] * (double)values[i];
     return total;
@@ -131,6 +146,42 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
+INLINE float *after(float *vector, size_t n)
+{
+    return vector ? vector + n : NULL;
+}
+
+/* A whole block in short runs, so that sums, each of which waits for its own last
+ * addition, go on beside the step and beside each other. */
+INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
+                              bool measures_step, step_sums *out)
+{
+    enum { RUN = 64 };
+    lane_sums mean = {{0}, {0}}, params = mean, step = mean;
+    for (size_t at = 0; at < PL_OUTER_BLOCK; at += RUN) {
+        const step_block run = {b->params + at, after(b->momentum, at),
+                                after(b->carry, at), b->mean + at, RUN};
+        sum_lanes(&mean, run.mean, RUN);
+        step_of(c, &run, RUN);
+        sum_lanes(&params, run.params, RUN);
+        if (measures_step)
+            sum_lanes(&step, run.mean, RUN);
+    }
+    out->mean += sum_of_lanes(&mean);
+    out->params += sum_of_lanes(&params);
+    out->step += measures_step ? sum_of_lanes(&step) : 0;
+}
+
+/* The same bits in three passes. */
+INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
+                             bool measures_step, step_sums *out)
+{
+    out->mean += squares_of(b->mean, b->count);
+    step_of(c, b, b->count);
+    out->params += squares_of(b->params, b->count);
+    out->step += measures_step ? squares_of(b->mean, b->count) : 0;
+}
+
 INLINE void add_floats(float *restrict out, const uint8_t *restrict values,
                        float weight, bool fresh, size_t count)
 {
@@ -174,12 +225,13 @@ INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
 /* One instruction set's functions. A whole block has a constant length: the compiler
  * needs no remainder there and makes vectors of the loops above. */
 #define KERNELS(isa, attribute)                                                        \
-    attribute static void step_##isa(const step_coefficients *c, const step_block *b)  \
+    attribute static void step_##isa(const step_coefficients *c, const step_block *b,  \
+                                     bool measures_step, step_sums *sums)              \
     {                                                                                  \
-        if (b->count == PL_OUTER_BLOCK)                                                \
-            step_of(c, b, PL_OUTER_BLOCK);                                             \
+        if (b->count != PL_OUTER_BLOCK)                                                \
+            step_rest_summed(c, b, measures_step, sums);                               \
         else                                                                           \
-            step_of(c, b, b->count);                                                   \
+            step_block_summed(c, b, measures_step, sums);                              \
     }                                                                                  \
     attribute static double squares_##isa(const float *values, size_t count)           \
     {                                                                                  \

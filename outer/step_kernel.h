@@ -43,8 +43,15 @@ typedef struct step_quad {
     float weights[4];
 } step_quad;
 
+typedef struct step_sums {
+    double mean, params, step; /* squares */
+} step_sums;
+
 typedef struct step_kernels {
-    void (*step)(const step_coefficients *c, const step_block *block);
+    /* The step, and what it adds to the sums of squares: of D before it, of the new
+     * parameters, and of what was subtracted if that is asked for. */
+    void (*step)(const step_coefficients *c, const step_block *block,
+                 bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* their sum */
     /* out = 0 + weight values, or out += weight values; count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
@@ -61,10 +68,6 @@ const step_kernels *step_kernels_portable(void);
 
 /* A span is what one thread takes at a time, and the unit of sums. */
 enum { STEP_SPAN_BLOCKS = 256, STEP_SPAN = STEP_SPAN_BLOCKS * PL_OUTER_BLOCK };
-
-typedef struct step_sums {
-    double mean, params, step; /* squares */
-} step_sums;
 
 /* ERR_ARG for a step that a home does not take, or a vector that is missing. */
 pl_status step_check(const pl_outer_step *step, const pl_outer_state *state);
