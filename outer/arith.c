@@ -2,16 +2,18 @@
 #include "outer/step_overlap.h"
 
 /* ---- a round ---- */
-/* scratch [2, n]: a message, and W. */
-static pl_status add_present(const pl_arith_merge *m, float *mean, float *scratch)
+static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
-    float *one = scratch, *whole = scratch + m->n;
+    float *one; /* [2, n]: a message, and W */
+    pl_status status = PL_OK;
     double norm = 0;
+    PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *one, "an outer step", (void **)&one));
+    float *whole = one + m->n;
     for (int u = 0; u < m->n_messages; u++) {
         const float weight = m->weights[u];
         memset(one, 0, m->n * sizeof *one);
-        PL_RETURN_IF(pl_codec_add(m->messages[u].data, m->messages[u].bytes, m->n, 1.0f,
-                                  one, &norm));
+        PL_TRY(pl_codec_add(m->messages[u].data, m->messages[u].bytes, m->n, 1.0f, one,
+                            &norm));
         for (size_t i = 0; i < m->n; i++) {
             mean[i] += weight * one[i];
             whole[i] += one[i] != 0.0f ? weight : 0.0f;
@@ -19,7 +21,9 @@ static pl_status add_present(const pl_arith_merge *m, float *mean, float *scratc
     }
     for (size_t i = 0; i < m->n; i++)
         mean[i] = whole[i] > 0.0f ? mean[i] / whole[i] : mean[i];
-    return PL_OK;
+done:
+    pl_free_aligned(one);
+    return status;
 }
 
 static pl_status add_messages(const pl_arith_merge *m, float *mean)
@@ -27,14 +31,8 @@ static pl_status add_messages(const pl_arith_merge *m, float *mean)
     double norm = 0;
     if (m->homomorphic)
         return pl_codec_add_all(m->messages, m->n_messages, m->n, mean, &norm);
-    if (m->present) {
-        float *scratch;
-        PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *scratch, "an outer step",
-                                  (void **)&scratch));
-        pl_status status = add_present(m, mean, scratch);
-        pl_free_aligned(scratch);
-        return status;
-    }
+    if (m->present)
+        return add_present(m, mean);
     for (int i = 0; i < m->n_messages; i++)
         PL_RETURN_IF(pl_codec_add(m->messages[i].data, m->messages[i].bytes, m->n,
                                   m->weights[i], mean, &norm));

@@ -204,7 +204,7 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
                          .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    of.present = g->arm->arm.outer.present;
+    of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
     PL_TRY(take_updates(g, messages, weights, &of.n_messages));
     if (g->settings.method == PL_METHOD_NOLOCO)
         PL_TRY(follow_holders(g, &of));

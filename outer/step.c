@@ -18,17 +18,12 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static float *from(float *vector, size_t first)
-{
-    return vector ? vector + first : NULL;
-}
-
 static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
 {
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
     step_block block = {.params = p->state->params + first,
-                        .momentum = from(p->state->momentum, first),
-                        .carry = from(p->state->carry, first),
+                        .momentum = step_from(p->state->momentum, first),
+                        .carry = step_from(p->state->carry, first),
                         .mean = mean,
                         .count = smaller(PL_OUTER_BLOCK, p->n - first)};
     PL_RETURN_IF(p->fill(p->context, first, block.count, mean));

@@ -146,11 +146,6 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
-INLINE float *after(float *vector, size_t n)
-{
-    return vector ? vector + n : NULL;
-}
-
 /* A whole block in short runs, so that sums, each of which waits for its own last
  * addition, go on beside the step and beside each other. */
 INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
@@ -159,8 +154,8 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
     enum { RUN = 64 };
     lane_sums mean = {{0}, {0}}, params = mean, step = mean;
     for (size_t at = 0; at < PL_OUTER_BLOCK; at += RUN) {
-        const step_block run = {b->params + at, after(b->momentum, at),
-                                after(b->carry, at), b->mean + at, RUN};
+        const step_block run = {b->params + at, step_from(b->momentum, at),
+                                step_from(b->carry, at), b->mean + at, RUN};
         sum_lanes(&mean, run.mean, RUN);
         step_of(c, &run, RUN);
         sum_lanes(&params, run.params, RUN);

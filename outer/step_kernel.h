@@ -38,6 +38,12 @@ typedef struct step_block {
     size_t count;
 } step_block;
 
+/* Of a vector that may be missing. */
+static inline float *step_from(float *vector, size_t first)
+{
+    return vector ? vector + first : NULL;
+}
+
 typedef struct step_quad {
     const uint8_t *values[4]; /* bf16 */
     float weights[4];
