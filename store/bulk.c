@@ -140,11 +140,17 @@ pl_status bulk_finish(pl_txn *txn)
     return PL_OK;
 }
 
-pl_status bulk_take_in(pl_txn *txn)
+size_t bulk_files(const pl_txn *txn)
 {
     size_t n = 0;
     for (const bulk_file *f = txn->files; f; f = f->next)
         n++;
+    return n;
+}
+
+pl_status bulk_take_in(pl_txn *txn)
+{
+    size_t n = bulk_files(txn);
     if (n == 0)
         return PL_OK;
     const char **paths = pl_alloc(n * sizeof *paths);

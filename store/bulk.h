@@ -25,6 +25,7 @@ PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 
 /* Waits until the files are durable; after a failure the database is as it was. */
 PL_MUST_CHECK pl_status bulk_finish(pl_txn *txn);
+size_t bulk_files(const pl_txn *txn); /* how many this transaction has */
 /* And part of the database. */
 PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
 /* A chunk that this commit lets go of; and after it: drops the files that died,

@@ -432,6 +432,7 @@ void log_fields(const log_record *entry, pl_buf *fields)
     pl_put_hash(fields, 2, &entry->digest);
     pl_put_u64(fields, 3, entry->epoch);
     pl_put_u64(fields, 4, (uint64_t)entry->wall_ms);
+    pl_put_u64(fields, 5, entry->n_files);
 }
 
 pl_status log_decode(row_view *row, log_record *out)
@@ -440,5 +441,6 @@ pl_status log_decode(row_view *row, log_record *out)
     out->digest = pl_get_hash(&row->fields, 2, 0);
     out->epoch = pl_get_u64(&row->fields, 3, 0);
     out->wall_ms = (int64_t)pl_get_u64(&row->fields, 4, 0);
+    out->n_files = pl_get_u64_or(&row->fields, 5, UINT64_MAX);
     return row_end(row);
 }

@@ -25,6 +25,7 @@ enum {
     CHAIN_CHECK_ROWS = 65536,
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
+    CATCH_UP_ROWS = 4096,
     OPEN_TRIES = 5,
     BULK_BYTES = 4 << 20 /* measured: docs/results/store.md */
 };
@@ -302,21 +303,51 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
+/* Whether a commit after `known` brought table files (bulk.h), or may have. */
+static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
+{
+    kv_slice key, value;
+    bool valid = true;
+    pl_status status = PL_OK;
+    *out = store->sequence > known + CATCH_UP_ROWS;
+    if (*out || store->sequence <= known)
+        return PL_OK;
+    row_key start = key_of_number(known + 1);
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(&start));
+    for (uint64_t i = known; i < store->sequence && !*out; i++) {
+        row_view row;
+        log_record entry = {0};
+        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        if (valid)
+            PL_TRY(row_open(KV_LOG, key, value, &row));
+        if (valid)
+            PL_TRY(log_decode(&row, &entry));
+        *out = !valid || entry.n_files > 0;
+    }
+done:
+    kv_cursor_close(&cursor);
+    return status;
+}
+
 /* A follower may see the families of a commit at different times while the writer
  * changes files: what it has seen once, or knows from the mark, it waits for. It looks
  * at files first and at the log afterwards, so a commit that it sees for the first time
- * may name files (bulk.h) that it has not seen: it looks until nothing is new. */
+ * may name files that it has not seen: it looks until none of the new ones has any. (To
+ * wait until nothing is new would be to wait for a pause of the writer.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
-    uint64_t before = sequence;
+    uint64_t known = sequence;
     PL_RETURN_IF(load_state(store));
     for (int i = 0; i < CATCH_UP_TRIES; i++) {
-        bool behind = store->sequence < sequence || store->epoch < epoch;
-        if (!behind && store->sequence == before)
+        bool behind = store->sequence < sequence || store->epoch < epoch, files = false;
+        PL_RETURN_IF(brought_files(store, known, &files));
+        if (!behind && !files)
             break;
-        before = store->sequence;
         if (behind)
             pl_sleep_ms(i);
+        else
+            known = store->sequence;
         PL_RETURN_IF(kv_refresh(store->db));
         PL_RETURN_IF(load_state(store));
     }

@@ -106,7 +106,8 @@ static void put_log(pl_txn *txn, pl_hash *log_hash)
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,
                         .epoch = txn->store->epoch,
-                        .wall_ms = pl_wall_ms()};
+                        .wall_ms = pl_wall_ms(),
+                        .n_files = bulk_files(txn)};
     row_key key = key_of_number(txn->sequence);
     kv_batch_digest(txn->batch, &entry.digest);
     log_fields(&entry, &fields);

@@ -10,8 +10,8 @@ static const struct {
 } GOLDEN[] = {
     {KV_LOG, "010100200000008888888888888888888888888888888888888888888888888888888888"
              "888888020020000000999999999999999999999999999999999999999999999999999999"
-             "999999999903000800000005000000000000000400080000007b68e5cf8b01000058eeea"
-             "545e1d9c5e"},
+             "999999999903000800000005000000000000000400080000007b68e5cf8b010000050008"
+             "0000000200000000000000603f8041e320f2dc"},
     {KV_VERSION,
      "010100090000006d69782f4c312e45300200080000000800000000000000030020000000"
      "111111111111111111111111111111111111111111111111111111111111111104002000"
@@ -124,7 +124,7 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     pl_hash id = hash_of_byte(0x77);
     blob_record blob = {.bytes = PL_CHUNK_BYTES + 1, .refs = 2};
     chunk_record chunk = {.pack = 99, .bytes = PL_CHUNK_BYTES, .refs = 3, .number = 4};
-    log_record entry = {hash_of_byte(0x88), hash_of_byte(0x99), 5, 1700000000123};
+    log_record entry = {hash_of_byte(0x88), hash_of_byte(0x99), 5, 1700000000123, 2};
     pl_buf fields = {0};
     for (uint8_t i = 1; i <= 2; i++)
         pl_buf_append(&blob.chunks, hash_of_byte(i).bytes, PL_HASH_BYTES);
@@ -242,6 +242,35 @@ static void old_bytes_decode_to_what_was_meant(void **state)
     assert_true(chunk.pack == 99 && chunk.number == 4 && chunk.refs == 3);
 }
 
+/* The first stores' rows say nothing of table files. */
+static uint64_t files_that_it_names(const pl_buf *fields)
+{
+    row_view row;
+    log_record entry = {0};
+    pl_buf value = {0};
+    row_key key = key_of_number(99);
+    row_seal(KV_LOG, key_slice(&key), fields, &value);
+    assert_ok(
+        row_open(KV_LOG, key_slice(&key), (kv_slice){value.data, value.len}, &row));
+    assert_ok(log_decode(&row, &entry));
+    pl_buf_destroy(&value);
+    return entry.n_files;
+}
+
+static void a_log_row_that_names_no_files_may_have_some(void **state)
+{
+    const pl_hash hash = hash_of_byte(0x99);
+    pl_buf fields = {0};
+    (void)state;
+    pl_put_hash(&fields, 2, &hash);
+    pl_put_u64(&fields, 3, 5);
+    pl_put_u64(&fields, 4, 1700000000123);
+    assert_true(files_that_it_names(&fields) == UINT64_MAX);
+    pl_put_u64(&fields, 5, 0);
+    assert_int_equal(files_that_it_names(&fields), 0);
+    pl_buf_destroy(&fields);
+}
+
 /* Opens and closes a row without looking at its fields. */
 static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size_t len)
 {
@@ -347,6 +376,7 @@ int main(void)
         row_test(the_bytes_of_every_record_are_fixed),
         row_test(what_a_home_noted_of_an_update_comes_back),
         row_test(old_bytes_decode_to_what_was_meant),
+        cmocka_unit_test(a_log_row_that_names_no_files_may_have_some),
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),
         row_test(a_record_of_a_newer_release_is_told_apart_from_damage),
