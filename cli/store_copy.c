@@ -132,6 +132,20 @@ static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
     return status;
 }
 
+/* A home that was added since the store was opened has a part that is not seen. */
+static pl_status see_all_parts(store_call *call)
+{
+    pl_parts counted;
+    int n = 0;
+    PL_RETURN_IF(pl_store_count_parts(call->folder, &counted));
+    while (n < counted.n && pl_store_part_begun(call->folder, &counted, n))
+        n++;
+    if (call->store && n == pl_store_n_parts(call->store))
+        return PL_OK;
+    pl_store_close(&call->store);
+    return pl_store_open(call->folder, PL_STORE_READ, &call->store);
+}
+
 pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms)
 {
     int64_t begun = pl_now_ms();
@@ -141,7 +155,9 @@ pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms)
         return PL_OK;
     do {
         bool busy = false;
-        status = look_alone(call, &busy);
+        status = see_all_parts(call);
+        if (status == PL_OK)
+            status = look_alone(call, &busy);
         if (status == PL_OK && busy)
             status = look_beside_a_job(call, held_ms);
     } while (store_try_again(status, begun));

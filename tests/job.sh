@@ -60,6 +60,18 @@ versions() { # options of store ls
         sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
 }
 
+# Waits until every module of the mixture has this version, or a later one.
+modules_reach() { # folder, version
+    tries=600
+    until versions --run "$work/$1" |
+        awk -v n="$2" '/^mix\// { all = 1; if ($2 < n) low = 1 } END { exit !all || low }'; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "$1 does not come to version $2"
+        kill -0 "$job" 2>/dev/null || fail "training into $1 ended before version $2"
+        sleep 0.1
+    done
+}
+
 # What must be equal between two runs, into FOLDER.facts: a module, its version and hash;
 # a path, its phase and state.
 facts_of_run() { # folder

@@ -103,6 +103,7 @@ store backup "$work/half.copy" --run "$work/half"
 store backup "$work/half.copy" --run "$work/half"
 grep -q 'stood still for [0-9]* ms' "$work/verb.out" || fail "the job was not running"
 sed -n '$p' "$work/verb.out"
+modules_reach half 2
 kill -INT "$job"
 wait "$job"
 job=
