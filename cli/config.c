@@ -124,7 +124,9 @@ static const pl_key keys[] = {
     {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
      "at most", false},
     {"router.balance", PL_KEY_REAL, AT(balance), "0.3", 0, 1000, NULL, "",
-     "largest shard at most (1+balance) times the mean; 0: free", false},
+     "largest shard at most (1+balance) times the mean, but for documents that begin "
+     "alike; 0: free",
+     false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
     {"router.components", PL_KEY_INT, AT(components), "20", 0, 65536, NULL, "",

@@ -2,6 +2,7 @@
  * product is there, so that the same command goes on where the last one stopped. */
 #include "cli/run.h"
 #include "serve/serve.h"
+#include <math.h>
 
 /* ---- data ---- */
 static void on_progress(void *context, const char *line)
@@ -293,11 +294,8 @@ static void say_shard(run *r, const routing *g, int path)
     uint64_t total = 0,
              *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
     char name[PL_NAME_MAX], mostly[PL_NAME_MAX + 64] = "";
-    for (size_t i = 0; i < g->n; i++)
-        if (g->shards.path_of[i] == path) {
-            counts[g->domains[i]]++;
-            total++;
-        }
+    for (size_t i = g->shards.first[path]; i < g->shards.first[path + 1]; i++, total++)
+        counts[g->domains[g->shards.docs[i]]]++;
     for (uint32_t d = 1; d < n_domains; d++)
         best = counts[d] > counts[best] ? d : best;
     if (n_domains > 1 && total > 0)
@@ -309,14 +307,38 @@ static void say_shard(run *r, const routing *g, int path)
     pl_free(counts);
 }
 
-static double largest_over_mean(const pl_shards *shards)
+static size_t largest_shard(const pl_shards *shards)
 {
     size_t largest = 0;
     for (int p = 0; p < shards->n_paths; p++) {
         size_t size = shards->first[p + 1] - shards->first[p];
         largest = size > largest ? size : largest;
     }
-    return (double)largest * shards->n_paths / (double)shards->first[shards->n_paths];
+    return largest;
+}
+
+static double largest_over_mean(const pl_shards *shards)
+{
+    return (double)largest_shard(shards) * shards->n_paths /
+           (double)shards->first[shards->n_paths];
+}
+
+/* Where a shard is larger than what was asked for: why. */
+static void say_unbalanced(const run *r, const routing *g)
+{
+    const config *c = &r->cfg;
+    double mean = (double)g->n * (double)c->overlap / g->shards.n_paths;
+    double limit = fmax((1 + c->balance) * mean, ceil(mean));
+    size_t largest = largest_shard(&g->shards);
+    if (c->balance == 0 || c->overlap > 1 || (double)largest <= limit)
+        return;
+    if ((double)g->shards.n_alike > limit)
+        say("         balance asks for %.2f at most, but %zu documents begin with the "
+            "same %lld tokens, which no router parts",
+            1 + c->balance, g->shards.n_alike, (long long)c->prefix);
+    else
+        say("         balance asks for %.2f at most; no prices were found that hold it",
+            1 + c->balance);
 }
 
 /* A corpus of one domain gives nothing to compare with. */
@@ -349,6 +371,7 @@ static pl_status write_routing(const run *r, const routing *g, const pl_judgemen
     pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
     pl_json_set_real(o, "largest_over_mean", largest_over_mean(&g->shards));
     pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_int(o, "largest_alike", (int64_t)g->shards.n_alike);
     pl_json_set_real(o, "purity", own->purity);
     pl_json_set_real(o, "nmi", own->nmi);
     pl_json_set_real(o, "purity_k8", eight->purity);
@@ -372,6 +395,7 @@ static pl_status report_routing(run *r, routing *g)
     if (n_domains > 1 && g->n >= 8)
         PL_RETURN_IF(judge_at(r, g, 8, &eight));
     say_router(r, g, &own, &eight);
+    say_unbalanced(r, g);
     for (int p = 0; p < n_paths && n_paths <= 32; p++)
         say_shard(r, g, p);
     return write_routing(r, g, &own, &eight);

@@ -15,9 +15,11 @@ typedef struct balance_job {
 } balance_job;
 
 /* Writes bias [n_paths], at least 0, and label [n], the cheapest path of each document
- * under it. Gives up, with some path above the limit, only where documents cannot be
- * told apart. ERR_NOMEM. */
-PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label);
+ * under it. Documents that are alike stay together, and count as n / n_paths if they
+ * are more; with that, no path has more than the limit if it was held. Where no prices
+ * are found that hold it, those with the smallest fullest path are taken. ERR_NOMEM. */
+PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
+                                    bool *held);
 
 #ifdef __cplusplus
 }

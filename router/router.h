@@ -91,6 +91,7 @@ typedef struct pl_shards {
     size_t *first; /* n_paths + 1 */
     int *path_of;  /* [n_docs] nearest path */
     int n_repaired;
+    size_t n_alike; /* documents of the largest group of equal features */
 } pl_shards;
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
                                        size_t n_docs, int overlap, pl_shards *out);

@@ -180,9 +180,10 @@ static pl_status balance_shards(fit *f)
                        .limit = limit > even ? limit : even,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
+    bool held = true;
     for (int round = 0; round < BALANCE_ROUNDS; ++round) {
-        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path));
-        if (round + 1 == BALANCE_ROUNDS)
+        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path, &held));
+        if (round + 1 == BALANCE_ROUNDS || !held)
             break;
         PL_RETURN_IF(move_centroids(f));
         PL_RETURN_IF(on_points(f, measure_points));

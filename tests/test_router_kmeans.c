@@ -239,6 +239,33 @@ static void balance_keeps_every_path_below_its_limit(void **state)
     free(points);
 }
 
+/* Half of the documents are one and the same: they stay in one path, which has not many
+ * others, and those are balanced as if the half were one mean shard. */
+static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
+{
+    (void)state;
+    enum { N = 800, DIM = 6, PATHS = 16, MEAN = N / PATHS, LIMIT = MEAN * 13 / 10 };
+    float *points = make_clouds(N, DIM, 5, 2.0f);
+    for (size_t i = 0; i < N; i += 2)
+        memcpy(points + i * DIM, points, DIM * sizeof *points);
+    pl_router_options options = plain_options(PATHS);
+    options.balance = 0.3;
+    pl_router *router = fit(points, N, DIM, &options);
+    pl_shards shards;
+    int n_over = 0;
+    assert_ok(pl_shards_make(router, points, N, 1, &shards));
+    assert_int_equal(shards.n_alike, N / 2);
+    for (int path = 0; path < PATHS; ++path) {
+        size_t size = shards.first[path + 1] - shards.first[path];
+        n_over += size > LIMIT;
+        assert_true(size <= LIMIT || (size >= N / 2 && size <= N / 2 + LIMIT - MEAN));
+    }
+    assert_int_equal(n_over, 1);
+    pl_shards_clear(&shards);
+    pl_router_destroy(&router);
+    free(points);
+}
+
 static void impossible_requests_name_their_numbers(void **state)
 {
     (void)state;
@@ -276,6 +303,7 @@ int main(void)
         cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
         cmocka_unit_test(the_defaults_fit),
         cmocka_unit_test(balance_keeps_every_path_below_its_limit),
+        cmocka_unit_test(documents_that_are_alike_fill_one_path_and_no_more),
         cmocka_unit_test(impossible_requests_name_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
