@@ -26,6 +26,11 @@ static const pl_key keys[] = {
      "held-out text; empty: split off by document hash", false},
     {"data.valid_share", PL_KEY_REAL, AT(valid_share), "0.04", 0.001, 0.5, NULL,
      "of documents", "held out when data.valid is empty", false},
+    {"data.cut", PL_KEY_INT, AT(cut), "4096", 0, 1 << 30, NULL, "bytes",
+     "a single text file is cut into documents of at most so many, at a blank line if "
+     "there is one in the second half, else at the end of a line; 0: never; each file "
+     "of a folder is one document",
+     false},
     {"data.max_bytes", PL_KEY_INT, AT(max_bytes), "0", 0, 9e15, NULL, "bytes",
      "of training text; 0: all (12 MB of the machine's own text)", false},
     {"data.tokenizer", PL_KEY_TEXT, AT(tokenizer), "", 0, 0, NULL, "",

@@ -14,7 +14,7 @@ typedef struct config {
 
     config_text corpus, valid, tokenizer;
     double valid_share;
-    int64_t max_bytes, vocab;
+    int64_t cut, max_bytes, vocab;
 
     int64_t width, heads, kv_heads, head_size, ffn, blocks, context;
     bool tied;

@@ -10,7 +10,8 @@
 static const char train_options[] =
     "  RUN.yaml            a configuration; `pathloom init` writes one\n"
     "  --corpus PATH       file, folder or JSON lines, also .gz .zst .xz .bz2; - is "
-    "standard input\n"
+    "standard input;\n"
+    "                      one text file is cut into documents (data.cut)\n"
     "  --valid PATH        held-out text; without it a share of the documents is held "
     "out\n"
     "  --out RUN           folder of the run (pathloom-run); the same command resumes "

@@ -30,6 +30,8 @@ pl_status stage_data(run *r)
                                   .valid_share = c->valid_share,
                                   .tokenizer = c->tokenizer,
                                   .vocab = (int)c->vocab,
+                                  .cut_bytes = (uint64_t)c->cut,
+                                  .n_paths = (uint64_t)pl_topology_n_paths(r->topology),
                                   .n_threads = pl_cpu_count(),
                                   .max_bytes = most,
                                   .seed = (uint64_t)c->seed,
@@ -39,11 +41,6 @@ pl_status stage_data(run *r)
     PL_RETURN_IF(pl_prepare(&options, run_file(r, "data", folder), &r->data));
     PL_RETURN_IF(open_tokens(r));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
-    if (r->data.vocab > c->vocab)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the tokenizer has %d pieces but data.vocab is %lld; set data.vocab=%d",
-            r->data.vocab, (long long)c->vocab, r->data.vocab);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
         return pl_fail(
             PL_ERR_CONFIG,

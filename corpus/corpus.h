@@ -28,6 +28,7 @@ typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files are skipped in folders */
+    uint64_t n_cuts;     /* borders between the documents of a cut text file */
 } pl_read_stats;
 
 typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
@@ -39,6 +40,12 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
  * that converts it. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. */
 PL_MUST_CHECK pl_status pl_documents_read(const char *path, pl_document_fn fn,
                                           void *context, pl_read_stats *stats);
+/* The same, but a single text file (or stdin) of more than cut_bytes is cut into
+ * documents of at most so many, at paragraphs where it can be; 0: never. Memory holds
+ * one piece. */
+PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
+                                         pl_document_fn fn, void *context,
+                                         pl_read_stats *stats);
 
 /* World-readable text below /usr (C headers, man pages, changelogs, licences,
  * CMake, Perl, Python), up to max_bytes, spread evenly over the domains, in a
@@ -127,7 +134,10 @@ typedef struct pl_prepare_options {
     const char *valid;     /* path, or "" to split by document hash */
     double valid_share;    /* of documents, by hash, when `valid` is "" */
     const char *tokenizer; /* a model to load, or "" to train one */
-    int vocab;
+    int vocab;             /* of the tokenizer to train; the most of one to load */
+    uint64_t cut_bytes;    /* a single text file becomes documents of at most so many;
+                              0: one document */
+    uint64_t n_paths;      /* fewer training documents are refused */
     int n_threads;
     uint64_t max_bytes; /* of training text; 0: all */
     uint64_t seed;

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20, SAY_SECONDS = 5 };
+enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20, SAY_SECONDS = 5, CUT_LEAST = 256 };
 
 typedef struct preparation {
     const pl_prepare_options *options;
@@ -30,6 +30,7 @@ typedef struct preparation {
     bool full;          /* max_bytes reached: reading stopped on purpose */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
+    uint64_t n_cuts;    /* borders between pieces of text files */
     double nearest;     /* the smallest draw of a document that may be held out */
     double began, said; /* of the running step; its last line of progress */
 } preparation;
@@ -126,10 +127,21 @@ static pl_status collect(void *context, const pl_document *document)
     return PL_OK;
 }
 
+static const char *source_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 static pl_status read_path(preparation *work, const char *path)
 {
     pl_read_stats stats;
-    pl_status status = pl_documents_read(path, collect, work, &stats);
+    uint64_t cut = work->options->cut_bytes;
+    pl_status status = pl_documents_cut(path, (size_t)cut, collect, work, &stats);
+    if (stats.n_cuts > 0)
+        say(work, "data     %.300s: cut into %llu documents of at most %llu bytes",
+            source_name(path), (unsigned long long)stats.n_documents,
+            (unsigned long long)cut);
+    work->n_cuts += stats.n_cuts;
     work->n_replaced += stats.n_replaced_bytes;
     work->n_empty += stats.n_empty;
     work->n_skipped += stats.n_skipped_files;
@@ -167,9 +179,7 @@ static pl_status read_all(preparation *work)
 static const char *corpus_name(const preparation *work)
 {
     const char *corpus = work->options->corpus;
-    if (corpus[0] == '\0')
-        return "this machine";
-    return strcmp(corpus, "-") == 0 ? "standard input" : corpus;
+    return corpus[0] == '\0' ? "this machine" : source_name(corpus);
 }
 
 static void report_reading(const preparation *work)
@@ -195,6 +205,7 @@ static void report_reading(const preparation *work)
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
+    const char *shorter = work->n_cuts > 0 ? "lower data.cut, " : "";
     if (n == 0)
         return pl_fail(PL_ERR_DATA,
                        "there is no text in %.300s: give a text file, JSON lines, or a "
@@ -203,9 +214,10 @@ static pl_status check_split(const preparation *work)
     if (n == 1 && work->options->valid[0] == '\0')
         return pl_fail(
             PL_ERR_DATA,
-            "%.300s holds one document, and one must be held out: cut it "
-            "into several files or JSON lines, or give held-out text by data.valid",
-            corpus_name(work));
+            "%.300s holds one document, and one must be held out: give more text (one "
+            "file is cut into documents of data.cut = %llu bytes, 0: never), several "
+            "files or JSON lines, or held-out text by data.valid",
+            corpus_name(work), (unsigned long long)work->options->cut_bytes);
     if (work->n_train == 0 && work->options->valid[0] != '\0')
         return pl_fail(PL_ERR_DATA,
                        "nothing is left to train on: all documents of %.200s stand in "
@@ -221,9 +233,15 @@ static pl_status check_split(const preparation *work)
         return pl_fail(
             PL_ERR_DATA,
             "none of %zu documents fell into the held-out share of %g: raise "
-            "data.valid_share above %.3f, add documents, or give held-out text by "
+            "data.valid_share above %.3f, %sadd documents, or give held-out text by "
             "data.valid",
-            n, work->options->valid_share, work->nearest);
+            n, work->options->valid_share, work->nearest, shorter);
+    if (work->n_train < work->options->n_paths)
+        return pl_fail(PL_ERR_CONFIG,
+                       "there are %llu documents to train on but %llu paths: %sgive "
+                       "more text, or fewer paths by topology.levels",
+                       (unsigned long long)work->n_train,
+                       (unsigned long long)work->options->n_paths, shorter);
     return PL_OK;
 }
 
@@ -253,12 +271,17 @@ done:
 }
 
 /* Looked at before it is copied, so that an error names the file that was given. */
-static pl_status copy_tokenizer(const char *from, const char *to)
+static pl_status copy_tokenizer(const char *from, int most, const char *to)
 {
     pl_buf bytes = {0};
     pl_tokenizer *tokenizer = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_tokenizer_load(from, &tokenizer));
+    int vocab = pl_tokenizer_vocab(tokenizer);
+    if (most > 0 && vocab > most)
+        PL_TRY(pl_fail(PL_ERR_CONFIG,
+                       "'%s' has %d pieces but data.vocab is %d; set data.vocab=%d",
+                       from, vocab, most, vocab));
     PL_TRY(pl_read_file(from, &bytes));
     PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
 done:
@@ -273,8 +296,9 @@ static pl_status get_tokenizer(preparation *work)
     const char *given = work->options->tokenizer;
     begin_step(work);
     pl_join(path, work->folder, DATA_TOKENIZER);
-    pl_status status =
-        given[0] != '\0' ? copy_tokenizer(given, path) : train_tokenizer(work, path);
+    pl_status status = given[0] != '\0'
+                           ? copy_tokenizer(given, work->options->vocab, path)
+                           : train_tokenizer(work, path);
     if (status != PL_OK)
         return given[0] != '\0' ? pl_fail_in(status, "data.tokenizer") : status;
     PL_RETURN_IF(pl_tokenizer_load(path, &work->tokenizer));
@@ -476,6 +500,10 @@ static pl_status check_asked(const pl_prepare_options *options, const char *fold
     if (options->tokenizer[0] == '\0' && options->vocab < 1)
         return pl_fail(PL_ERR_CONFIG, "data.vocab is %d: it must be positive",
                        options->vocab);
+    if (options->cut_bytes > 0 && options->cut_bytes < CUT_LEAST)
+        return pl_fail(PL_ERR_CONFIG,
+                       "data.cut is %llu: it must be 0 or at least %d bytes",
+                       (unsigned long long)options->cut_bytes, CUT_LEAST);
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "data.corpus and data.valid cannot both be standard input");

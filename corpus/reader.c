@@ -1,13 +1,14 @@
 /* Documents from what a user has: files, JSON lines, folders, standard input.
  *
  *   path -> folder? walk in name order -> file
- *   file -> stream (decompressed) -> one text, or lines -> JSON -> text
+ *   file -> stream (decompressed) -> one text, its pieces, or lines -> JSON -> text
  *   text -> replace bad bytes -> blank? count : deliver
  *
  * One rule runs through: what the user named must be readable or is refused with the
  * reason, and what merely lies in a folder beside it (binaries, hidden files, pipes)
  * is passed over and counted. Memory holds one document.
  */
+#include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
 #include <errno.h>
@@ -21,8 +22,9 @@ typedef struct document_reader {
     pl_document_fn fn;
     void *context;
     pl_read_stats *stats;
-    pl_buf raw;   /* bytes read and not yet delivered */
-    pl_buf clean; /* a text whose bad bytes were replaced */
+    size_t cut_bytes; /* of a single text file; 0: never */
+    pl_buf raw;       /* bytes read and not yet delivered */
+    pl_buf clean;     /* a text whose bad bytes were replaced */
 } document_reader;
 
 /* One file on its way through the functions below. */
@@ -112,6 +114,14 @@ static size_t byte_order_mark(const char *text, size_t len)
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+static pl_status not_text(const text_source *source)
+{
+    return pl_fail(PL_ERR_DATA,
+                   "'%s' is not text: it contains NUL bytes; give UTF-8 text, JSON "
+                   "lines or a folder of them",
+                   source->path);
+}
+
 static pl_status read_whole(document_reader *reader, text_source *source)
 {
     bool binary = false;
@@ -121,10 +131,7 @@ static pl_status read_whole(document_reader *reader, text_source *source)
         return PL_OK;
     }
     if (binary)
-        return pl_fail(PL_ERR_DATA,
-                       "'%s' is not text: it contains NUL bytes; give UTF-8 text, JSON "
-                       "lines or a folder of them",
-                       source->path);
+        return not_text(source);
     reader->stats->n_files++;
     if (reader->raw.len == 0) {
         reader->stats->n_empty++;
@@ -136,6 +143,59 @@ static pl_status read_whole(document_reader *reader, text_source *source)
     len -= mark;
     clean_text(reader, &text, &len);
     return deliver(reader, source, text, len, source->domain);
+}
+
+/* ---- a file that is cut ---- */
+
+static pl_status deliver_piece(document_reader *reader, const text_source *source,
+                               size_t begin, size_t len)
+{
+    const char *text = (const char *)reader->raw.data + begin;
+    clean_text(reader, &text, &len);
+    return deliver(reader, source, text, len, source->domain);
+}
+
+/* Delivers pieces while more than one is there, and drops them. */
+static pl_status take_pieces(document_reader *reader, const text_source *source,
+                             size_t begin)
+{
+    while (reader->raw.len - begin > reader->cut_bytes) {
+        size_t len =
+            text_cut_len((const char *)reader->raw.data + begin, reader->cut_bytes);
+        PL_RETURN_IF(deliver_piece(reader, source, begin, len));
+        reader->stats->n_cuts++;
+        begin += len;
+    }
+    reader->raw.len -= begin;
+    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
+    return PL_OK;
+}
+
+/* The bytes before the first cut hold the byte order mark, if there is one. */
+static pl_status read_pieces(document_reader *reader, const text_source *source)
+{
+    bool end = false, begun = false;
+    size_t checked = 0;
+    while (!end) {
+        if (reader->raw.len > checked &&
+            memchr(reader->raw.data + checked, 0, reader->raw.len - checked))
+            return not_text(source);
+        if (reader->raw.len > reader->cut_bytes) {
+            const char *text = (const char *)reader->raw.data;
+            size_t mark = begun ? 0 : byte_order_mark(text, reader->raw.len);
+            begun = true;
+            PL_RETURN_IF(take_pieces(reader, source, mark));
+        }
+        checked = reader->raw.len;
+        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
+    reader->stats->n_files++;
+    if (reader->raw.len == 0) {
+        reader->stats->n_empty++;
+        return PL_OK;
+    }
+    size_t mark = begun ? 0 : byte_order_mark((const char *)reader->raw.data, checked);
+    return deliver_piece(reader, source, mark, reader->raw.len - mark);
 }
 
 /* ---- JSON lines ---- */
@@ -255,6 +315,8 @@ static pl_status read_stream(document_reader *reader, text_source *source)
     bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
     if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
         return read_lines(reader, source);
+    if (reader->cut_bytes > 0 && !source->in_folder)
+        return read_pieces(reader, source);
     return read_whole(reader, source);
 }
 
@@ -347,9 +409,17 @@ static pl_status read_folder(document_reader *reader, const char *path)
 pl_status pl_documents_read(const char *path, pl_document_fn fn, void *context,
                             pl_read_stats *stats)
 {
+    return pl_documents_cut(path, 0, fn, context, stats);
+}
+
+pl_status pl_documents_cut(const char *path, size_t cut_bytes, pl_document_fn fn,
+                           void *context, pl_read_stats *stats)
+{
     pl_read_stats unused;
-    document_reader reader = {
-        .fn = fn, .context = context, .stats = stats ? stats : &unused};
+    document_reader reader = {.fn = fn,
+                              .context = context,
+                              .stats = stats ? stats : &unused,
+                              .cut_bytes = cut_bytes};
     *reader.stats = (pl_read_stats){0};
     pl_status status;
     if (pl_path_is_folder(path)) {

@@ -172,7 +172,12 @@ head -c 4000 "$pathloom" >binary/program
 refuse_corpus "an empty file" 65 'empty.txt|no text|give' --corpus empty.txt
 refuse_corpus "a blank file" 65 'blank.txt|no text|give' --corpus blank.txt
 refuse_corpus "an empty folder" 65 'empty|no text files|give' --corpus empty
-refuse_corpus "one document" 65 'one.txt|one document|cut it' --corpus one.txt
+refuse_corpus "one document" 65 'one.txt|one document|data.cut = 4096' --corpus one.txt
+cat text/notes/* >book.txt
+refuse_corpus "one file that is not cut" 65 'book.txt|one document|data.cut = 0' \
+    --corpus book.txt --set data.cut=0
+refuse_corpus "pieces of no size" 78 'data.cut is 9|at least 256' \
+    --corpus book.txt --set data.cut=9
 refuse_corpus "a binary file" 65 'program|NUL|give' --corpus binary/program
 refuse_corpus "a folder of binaries" 65 'binary|1 binary|give' --corpus binary
 refuse_corpus "a missing file" 66 'nowhere.txt|does not exist|check' --corpus nowhere.txt
@@ -199,9 +204,8 @@ refuse_corpus "a broken line of JSON" 65 "broken.jsonl' line 3|column|correct" \
     --corpus broken.jsonl
 refuse_corpus "a line without text" 65 "other.jsonl' line 2|\"text\"" --corpus other.jsonl
 refuse_corpus "parquet" 69 'table.parquet|duckdb' --corpus table.parquet
-refuse_corpus "more paths than documents" 78 '8x8|64 paths|documents|fewer' \
-    --corpus text --set topology.levels=8x8 --out many
-rm -rf many
+refuse_corpus "more paths than documents" 78 'topology.levels|64 paths|documents|fewer' \
+    --corpus text --set topology.levels=8x8
 
 echo "-- the configuration"
 refuse_corpus "heads and width" 78 'model.width 33|model.heads 2|change' \
@@ -321,6 +325,15 @@ cp text/code/codea[a-l] few
 works "twelve documents" 'mixture, one routed path' \
     $train --corpus few --out "$work/few-run" --set data.valid_share=0.2
 rm -rf few few-run
+works "one text file" 'book.txt: cut into 4|mixture, one routed path' \
+    $train --corpus book.txt --out "$work/book-run" --set data.cut=1024
+rm -rf book-run
+gzip -k book.txt
+works "one text file, one held out, both cut" \
+    'book.txt.gz: cut into|text/notes/notesaa: cut into|mixture, one routed path' \
+    $train --corpus book.txt.gz --valid text/notes/notesaa --out "$work/book-run" \
+    --set data.cut=1024
+rm -rf book-run
 works "the first start" 'mixture, one routed path|base model|p11|pathloom generate' \
     $train --corpus text --out "$work/run"
 [ "$failures" -eq 0 ] || exit 1

@@ -474,6 +474,7 @@ static void unusable_corpora_are_refused_with_the_remedy(void **state)
     check_corpus_fails("empty.txt", PL_ERR_DATA, "no text in");
     write_text("one.txt", "a single document");
     check_corpus_fails("one.txt", PL_ERR_DATA, "one document");
+    assert_said("data.cut = 0 bytes");
     write_text("broken.jsonl", "{\"text\": \"a\"}\n{\"text\"\n");
     check_corpus_fails("broken.jsonl", PL_ERR_DATA, "line 2");
     write_bytes("program", "\0\1\2", 3);
@@ -510,6 +511,72 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
     options = usual_options();
     options.tokenizer = options.corpus;
     check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
+}
+
+/* Before minutes of work, and before there is a manifest that binds the next try. */
+static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    options.n_paths = N_DOCS;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "but 120 paths");
+    options = usual_options();
+    options.tokenizer = in_scratch("out/tokenizer.model");
+    options.vocab = 319;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "set data.vocab=320");
+    options = usual_options();
+    options.cut_bytes = 255;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "at least 256 bytes");
+    assert_int_equal(rmdir(in_scratch("first")), 0);
+}
+
+static void one_text_file_becomes_documents(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf text = {0}, heard = {0};
+    for (int i = 0; i < 150; i++) {
+        make_words((uint64_t)i, text.len + 1000, &text);
+        pl_buf_printf(&text, "\n\n");
+    }
+    write_bytes("book.txt", text.data, text.len);
+    options.corpus = in_scratch("book.txt");
+    options.cut_bytes = 1500;
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("book"), &result));
+    assert_in_range(result.train_documents + result.valid_documents, 100, 150);
+    assert_non_null(strstr(pl_buf_text(&heard), "book.txt: cut into 1"));
+    assert_ok(pl_prepare(&options, in_scratch("book"), &result));
+    options.cut_bytes = 1501;
+    check_prepare_fails(&options, "book", PL_ERR_EXISTS, "made with cut '1500'");
+    options.valid = options.corpus;
+    options.corpus = in_scratch("corpus.jsonl");
+    assert_ok(pl_prepare(&options, in_scratch("judged"), &result));
+    assert_in_range(result.valid_documents, 100, 150);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&heard);
+}
+
+/* A manifest that lacks "cut" was written before there was the option. */
+static void a_folder_made_before_files_were_cut_is_used(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    assert_ok(pl_prepare(&options, in_scratch("older"), &result));
+    pl_join(path, in_scratch("older"), "data.json");
+    assert_ok(pl_read_file(path, &text));
+    char *cut = strstr(pl_buf_text(&text), "\"cut\"");
+    assert_non_null(cut);
+    memcpy(cut, "\"old\"", 5);
+    assert_ok(pl_replace_file(path, text.data, text.len));
+    options.cut_bytes = 4096;
+    assert_ok(pl_prepare(&options, in_scratch("older"), &result));
+    pl_buf_destroy(&text);
 }
 
 static void replaced_bytes_are_reported(void **state)
@@ -562,6 +629,9 @@ int main(void)
         cmocka_unit_test(two_preparations_of_one_folder_do_not_meet),
         cmocka_unit_test(unusable_corpora_are_refused_with_the_remedy),
         cmocka_unit_test(options_that_leave_nothing_are_refused_with_numbers),
+        cmocka_unit_test(too_few_documents_and_too_many_pieces_are_refused_first),
+        cmocka_unit_test(one_text_file_becomes_documents),
+        cmocka_unit_test(a_folder_made_before_files_were_cut_is_used),
         cmocka_unit_test(replaced_bytes_are_reported),
         cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),
     };

@@ -289,20 +289,25 @@ static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
 }
 
 /* Reads `bytes` through standard input. */
-static void check_stdin(const char *bytes, const char *expected)
+static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
 {
     collection all = {0};
     write_text("input", bytes);
     int saved = dup(STDIN_FILENO), fd = open(in_scratch("input"), O_RDONLY);
     assert_true(saved >= 0 && fd >= 0);
     assert_int_equal(dup2(fd, STDIN_FILENO), STDIN_FILENO);
-    pl_status status = pl_documents_read("-", collect, &all, NULL);
+    pl_status status = pl_documents_cut("-", cut, collect, &all, NULL);
     assert_int_equal(dup2(saved, STDIN_FILENO), STDIN_FILENO);
     close(saved);
     close(fd);
     assert_ok(status);
     assert_string_equal(pl_buf_text(&all.seen), expected);
     pl_buf_destroy(&all.seen);
+}
+
+static void check_stdin(const char *bytes, const char *expected)
+{
+    check_stdin_cut(bytes, 0, expected);
 }
 
 static void standard_input_is_lines_if_it_begins_with_a_brace(void **state)
@@ -321,6 +326,95 @@ static void the_callers_failure_stops_the_reading_and_comes_back(void **state)
                      PL_ERR_CANCELLED);
     assert_string_equal(pl_buf_text(&all.seen), ":a|:b|");
     pl_buf_destroy(&all.seen);
+}
+
+/* ---- cutting ---- */
+
+/* What a file becomes in pieces of at most `cut` bytes. */
+static pl_read_stats check_cut(const char *name, size_t cut, const char *expected)
+{
+    collection all = {0};
+    pl_read_stats stats;
+    assert_ok(pl_documents_cut(in_scratch(name), cut, collect, &all, &stats));
+    assert_string_equal(pl_buf_text(&all.seen), expected);
+    assert_int_equal(stats.n_documents, all.n_documents);
+    pl_buf_destroy(&all.seen);
+    return stats;
+}
+
+static void a_text_is_cut_at_paragraphs_lines_words_and_characters(void **state)
+{
+    (void)state;
+    write_text("cut.txt", "one\n\ntwo\nthree");
+    assert_int_equal(check_cut("cut.txt", 10, ":one\n\n|:two\nthree|").n_cuts, 1);
+    write_text("cut.txt", "one\r\n \t\r\ntwo\nthree");
+    check_cut("cut.txt", 14, ":one\r\n \t\r\n|:two\nthree|");
+    write_text("cut.txt", "one\ntwo\nthree");
+    check_cut("cut.txt", 10, ":one\ntwo\n|:three|");
+    write_text("cut.txt", "one two three");
+    check_cut("cut.txt", 10, ":one two |:three|");
+    write_text("cut.txt", "abcdef\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80g");
+    check_cut("cut.txt", 7, ":abcdef|:\xc3\xa9\xe2\x82\xac|:\xf0\x9f\x98\x80g|");
+    write_text("cut.txt", "short\n");
+    assert_int_equal(check_cut("cut.txt", 6, ":short\n|").n_cuts, 0);
+    check_stdin_cut("one\n\ntwo\nthree", 10, ":one\n\n|:two\nthree|");
+    check_stdin_cut("{\"text\": \"one\\n\\ntwo\\nthree\"}", 10, ":one\n\ntwo\nthree|");
+}
+
+static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
+{
+    (void)state;
+    write_text("cut.txt", "\xef\xbb\xbfone\n\ntwo\nthree");
+    check_cut("cut.txt", 10, ":one\n\n|:two\nthree|");
+    write_text("cut.txt", "\xef\xbb\xbfone\n");
+    check_cut("cut.txt", 10, ":one\n|");
+    write_text("cut.txt", "abc\xff\nd\x80\x80\x80\x80\x80");
+    pl_read_stats stats = check_cut("cut.txt", 6,
+                                    ":abc\xef\xbf\xbd\n|:d\xef\xbf\xbd\xef\xbf\xbd"
+                                    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|");
+    assert_int_equal(stats.n_replaced_bytes, 6);
+    write_text("cut.txt", "one\n\n          \n \n");
+    assert_int_equal(check_cut("cut.txt", 6, ":one\n\n|").n_empty, 3);
+    write_text("cut.txt", "");
+    assert_int_equal(check_cut("cut.txt", 6, "").n_empty, 1);
+    collection all = {0};
+    write_bytes("cut.txt", "one two three\0four", 18);
+    assert_int_equal(pl_documents_cut(in_scratch("cut.txt"), 6, collect, &all, NULL),
+                     PL_ERR_DATA);
+    assert_said("NUL");
+    pl_buf_destroy(&all.seen);
+}
+
+/* Longer than a few reads, so that pieces lie across them. */
+static void pieces_are_the_text_and_none_is_too_long(void **state)
+{
+    (void)state;
+    enum { CUT = 1000 };
+    pl_buf text = {0}, again = {0};
+    collection all = {0};
+    for (int i = 0; text.len < 1 << 20; i++)
+        pl_buf_printf(&text, "word %d%s", i, i % 10 ? " " : i % 70 ? "\n" : "\n\n");
+    write_bytes("long.txt", text.data, text.len);
+    assert_ok(pl_documents_cut(in_scratch("long.txt"), CUT, collect, &all, NULL));
+    assert_in_range(all.n_documents, text.len / CUT, text.len / (CUT / 2));
+    const char *end, *at = pl_buf_text(&all.seen);
+    for (; (end = strchr(at, '|')) != NULL; at = end + 1) {
+        assert_in_range(end - at, 1, CUT + 1);
+        pl_buf_append(&again, at + 1, (size_t)(end - at - 1));
+    }
+    assert_int_equal(again.len, text.len);
+    assert_memory_equal(again.data, text.data, text.len);
+    pl_buf_destroy(&all.seen);
+    pl_buf_destroy(&again);
+    pl_buf_destroy(&text);
+}
+
+static void files_of_a_folder_are_not_cut(void **state)
+{
+    (void)state;
+    make_folder("whole");
+    write_text("whole/a.txt", "one\n\ntwo\nthree");
+    assert_int_equal(check_cut("whole", 10, ":one\n\ntwo\nthree|").n_cuts, 0);
 }
 
 /* ---- folders ---- */
@@ -437,6 +531,10 @@ int main(void)
         cmocka_unit_test(bad_bytes_and_escaped_nuls_in_json_are_replaced),
         cmocka_unit_test(standard_input_is_lines_if_it_begins_with_a_brace),
         cmocka_unit_test(the_callers_failure_stops_the_reading_and_comes_back),
+        cmocka_unit_test(a_text_is_cut_at_paragraphs_lines_words_and_characters),
+        cmocka_unit_test(what_is_cut_is_marked_bad_or_blank_as_what_is_not),
+        cmocka_unit_test(pieces_are_the_text_and_none_is_too_long),
+        cmocka_unit_test(files_of_a_folder_are_not_cut),
         cmocka_unit_test(a_folder_is_walked_in_name_order_with_domains),
         cmocka_unit_test(a_folder_without_text_is_refused),
         cmocka_unit_test(links_to_files_are_read_and_circles_are_not_entered),
