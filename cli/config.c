@@ -2,6 +2,7 @@
 #include "store/store.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #define AT(field) offsetof(config, field)
 #define SECTION(name, help)                                                            \
@@ -448,8 +449,7 @@ static pl_status apply_preset(config *c)
     return PL_OK;
 }
 
-static pl_status apply_user(config *c, const char *file, const char *const *sets,
-                            int n_sets)
+pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets)
 {
     if (file)
         PL_RETURN_IF(pl_conf_load(&config_table, c, file));
@@ -496,22 +496,43 @@ void config_leave_derived(config *c)
         c->base_lr = 0;
 }
 
+/* The name it had is the one that the run's data was made under. */
+static void keep_path(const config_text own, config_text given)
+{
+    if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)
+        return;
+    char *was = realpath(own, NULL), *is = realpath(given, NULL);
+    if (was && is && strcmp(was, is) == 0)
+        pl_copy_text(given, sizeof(config_text), own);
+    free(was);
+    free(is);
+}
+
+void config_keep_own(const config *own, config *c)
+{
+    fill_derived(c);
+    keep_path(own->corpus, c->corpus);
+    keep_path(own->valid, c->valid);
+    keep_path(own->tokenizer, c->tokenizer);
+    keep_path(own->import, c->import);
+}
+
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out)
 {
     config preset;
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
-    PL_RETURN_IF(apply_user(out, file, sets, n_sets));
+    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
     memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
     PL_RETURN_IF(apply_preset(&preset));
     *out = preset;
-    PL_RETURN_IF(apply_user(out, file, sets, n_sets));
+    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
     drop_derived(&preset, out);
     *out = preset;
-    PL_RETURN_IF(apply_user(out, file, sets, n_sets));
+    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
     fill_derived(out);
     return config_check(out);
 }

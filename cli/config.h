@@ -70,6 +70,12 @@ extern const pl_table config_table;
  * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
+/* Lays the file (or NULL) and the --set pairs over what is there. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
+                                   int n_sets);
+/* Derived values, and paths by another name of the same file, become those of `own`:
+ * after config_lay over a copy of it, what still differs was really asked for. */
+void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
 /* For a file that people edit: keys that follow from others (head_size from width and
  * heads) get their 0 back, so that they still do after a change. */

@@ -27,17 +27,41 @@ void say_json(pl_json *json)
     pl_json_destroy(&json);
 }
 
-static const char *out_of(const cli_options *o)
+static const char *file_of(const cli_options *o)
 {
-    const char *out = "pathloom-run";
-    for (int i = 0; i < o->n_sets; i++)
-        if (pl_starts_with(o->sets[i], "out="))
-            out = o->sets[i] + 4;
-    return out;
+    return o->n_rest > 0 ? o->rest[0] : NULL;
 }
 
-/* A command that only names the run, or changes only local keys, resumes it with the
- * configuration that it was made with. */
+/* Which folder is the run's is known before the rest of its configuration. */
+static pl_status find_folder(const cli_options *o, run *r)
+{
+    config c;
+    memset(&c, 0, sizeof c);
+    pl_conf_defaults(&config_table, &c);
+    PL_RETURN_IF(config_lay(&c, file_of(o), o->sets, o->n_sets));
+    pl_copy_text(r->dir, sizeof r->dir, c.out);
+    return PL_OK;
+}
+
+/* Something was trained in it. */
+static bool has_begun(const run *r)
+{
+    char saved[PL_PATH_MAX], store[PL_PATH_MAX];
+    return pl_path_exists(run_file(r, "run.yaml", saved)) &&
+           pl_path_exists(run_file(r, "store", store));
+}
+
+/* Keys that are newer than the run have their defaults. */
+static pl_status load_saved(const run *r, config *out)
+{
+    char saved[PL_PATH_MAX];
+    memset(out, 0, sizeof *out);
+    pl_conf_defaults(&config_table, out);
+    return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
+}
+
+/* Of a run that has not begun: a command that only names it, or changes only local
+ * keys, takes the configuration that is there. */
 static bool takes_saved(const cli_options *o, const char *saved)
 {
     if (o->n_rest > 0 || !pl_path_exists(saved))
@@ -48,26 +72,46 @@ static bool takes_saved(const cli_options *o, const char *saved)
     return true;
 }
 
-static pl_status compare(const run *r, const char *saved)
+static pl_status compare(const run *r, const config *own)
 {
-    config old;
     pl_buf was = {0}, is = {0};
-    memset(&old, 0, sizeof old);
-    pl_conf_defaults(&config_table, &old);
-    PL_RETURN_IF(pl_conf_load(&config_table, &old, saved));
-    const char *key = pl_conf_difference(&config_table, &old, &r->cfg);
+    const char *key = pl_conf_difference(&config_table, own, &r->cfg);
     if (!key)
         return PL_OK;
-    pl_conf_get(&config_table, &old, key, &was);
+    pl_conf_get(&config_table, own, key, &was);
     pl_conf_get(&config_table, &r->cfg, key, &is);
     pl_status status = pl_fail(
         PL_ERR_EXISTS,
-        "the run in %s was made with %s = `%s`, not `%s`; give the same configuration, "
-        "or another --out",
+        "the run in %s was made with %s = `%s`, not `%s`; leave the key out, or give "
+        "another --out",
         r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
     pl_buf_destroy(&was);
     pl_buf_destroy(&is);
     return status;
+}
+
+/* What the command says is laid over what the run was made with, so that it need not be
+ * said again; the first thing that is not the same is refused by its name. */
+static pl_status configure_begun(const cli_options *o, run *r)
+{
+    config own;
+    PL_RETURN_IF(load_saved(r, &own));
+    r->cfg = own;
+    PL_RETURN_IF(config_lay(&r->cfg, file_of(o), o->sets, o->n_sets));
+    config_keep_own(&own, &r->cfg);
+    PL_RETURN_IF(compare(r, &own));
+    return config_check(&r->cfg);
+}
+
+static pl_status configure(const cli_options *o, run *r)
+{
+    char saved[PL_PATH_MAX];
+    PL_RETURN_IF(find_folder(o, r));
+    if (has_begun(r))
+        return configure_begun(o, r);
+    run_file(r, "run.yaml", saved);
+    return config_build(takes_saved(o, saved) ? saved : file_of(o), o->sets, o->n_sets,
+                        &r->cfg);
 }
 
 pl_status run_save(const run *r)
@@ -105,18 +149,21 @@ static pl_status lock_run(run *r)
 }
 
 /* The folder, and whether something was trained in it. Before that a configuration
- * binds nobody: a mistake in the first command is corrected by the second. */
+ * binds nobody: a mistake in the first command is corrected by the second. Another
+ * command may have begun the run until the folder is locked: compared again. */
 static pl_status enter_folder(run *r)
 {
-    char saved[PL_PATH_MAX], store[PL_PATH_MAX];
+    config own;
     r->made = !pl_path_exists(r->dir);
     pl_status status = pl_make_folders(r->dir);
     if (status != PL_OK)
         return pl_fail(status, "%s; give another --out", pl_last_error());
     PL_RETURN_IF(lock_run(r));
-    r->resumed = pl_path_exists(run_file(r, "run.yaml", saved)) &&
-                 pl_path_exists(run_file(r, "store", store));
-    return r->resumed ? compare(r, saved) : PL_OK;
+    r->resumed = has_begun(r);
+    if (!r->resumed)
+        return PL_OK;
+    PL_RETURN_IF(load_saved(r, &own));
+    return compare(r, &own);
 }
 
 static int n_local_workers(const config *c)
@@ -130,7 +177,6 @@ static int n_local_workers(const config *c)
 
 pl_status run_open(const cli_options *o, run *r)
 {
-    char saved[PL_PATH_MAX];
     memset(r, 0, sizeof *r);
     r->lock = -1;
     r->started = pl_now();
@@ -138,14 +184,7 @@ pl_status run_open(const cli_options *o, run *r)
         return pl_fail(PL_ERR_USAGE,
                        "train takes one configuration file, not `%s` and `%s`",
                        o->rest[0], o->rest[1]);
-    pl_copy_text(r->dir, sizeof r->dir, out_of(o));
-    run_file(r, "run.yaml", saved);
-    const char *file = o->n_rest > 0           ? o->rest[0]
-                       : takes_saved(o, saved) ? saved
-                                               : NULL;
-    PL_RETURN_IF(config_build(file, o->sets, o->n_sets, &r->cfg));
-    if (o->n_rest > 0)
-        pl_copy_text(r->dir, sizeof r->dir, r->cfg.out);
+    PL_RETURN_IF(configure(o, r));
     PL_RETURN_IF(make_topology(r));
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
@@ -174,8 +213,7 @@ pl_status run_look(const char *dir, run *r)
             "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
             "with `pathloom train --out %s`",
             r->dir, r->dir);
-    pl_conf_defaults(&config_table, &r->cfg);
-    PL_RETURN_IF(pl_conf_load(&config_table, &r->cfg, saved));
+    PL_RETURN_IF(load_saved(r, &r->cfg));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)
         return pl_fail_in(status, "%s", saved);

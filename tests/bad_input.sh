@@ -356,6 +356,27 @@ refused "another corpus" 73 'data.corpus|`text`|`odd`' \
     $train --corpus odd --out "$work/run"
 check_intact run
 
+printf 'train:\n  tau: 5\nmodel:\n  head_size: 0\nworkers:\n  count: 1\n' >part.yaml
+printf 'train:\n  tau: 6\n' >differs.yaml
+works "a value that the run has" 'resumed|prepared before|mixture' \
+    "$pathloom" train --out "$work/run" --set train.phases=2
+works "the corpus by other names" 'resumed|prepared before|mixture' \
+    "$pathloom" train --out "$work/run" --corpus ./text/
+works "the whole path of the corpus" 'resumed|prepared before|mixture' \
+    "$pathloom" train --out "$work/run" --corpus "$work/text" --workers 1
+works "a file with a few keys" 'resumed|prepared before|mixture' \
+    "$pathloom" train part.yaml --out "$work/run"
+keep run
+refused "one value that differs" 73 'train.phases|`2`|`4`|leave the key out' \
+    "$pathloom" train --out "$work/run" --set train.phases=4
+refused "a file's value that differs" 73 'train.tau|`5`|`6`' \
+    "$pathloom" train differs.yaml --out "$work/run"
+refused "another corpus alone" 73 'data.corpus|`text`|`odd`' \
+    "$pathloom" train --corpus odd --out "$work/run"
+refused "another width, which heads do not divide" 73 'model.width|`32`|`33`' \
+    "$pathloom" train --out "$work/run" --set model.width=33
+check_intact run
+
 cp -r run hurt
 damage hurt/data/train.tok
 keep hurt
