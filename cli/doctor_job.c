@@ -1,5 +1,6 @@
 /* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
 #include "cli/doctor.h"
+#include "cli/exporter.h"
 
 #include <sys/stat.h>
 
@@ -80,6 +81,17 @@ static void look_at_port(doctor *d, const char *key, const char *address)
                    "%s: %s", key, pl_last_error());
 }
 
+static void look_at_metrics(doctor *d, const config *c)
+{
+    if (!c->metrics[0])
+        return;
+    if (exporter_check_free(c->metrics) == PL_OK)
+        doctor_say(d, HEALTH_OK, "port", "", "net.metrics %s is free", c->metrics);
+    else
+        doctor_say(d, HEALTH_FAIL, "port", "another port or host for this key",
+                   "net.metrics: %s", pl_last_error());
+}
+
 static void look_at_advertised(doctor *d, const config *c)
 {
     char host[PL_ADDRESS_MAX];
@@ -130,6 +142,7 @@ void doctor_run(doctor *d, const char *dir)
     } else {
         look_at_port(d, "net.hub", r.cfg.hub_bind);
         look_at_port(d, "net.home", r.cfg.home_bind);
+        look_at_metrics(d, &r.cfg);
         look_at_advertised(d, &r.cfg);
     }
     run_close(&r);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { CONNECTIONS_MAX = 16, TIMEOUT_S = 10, MEMORY_MAX = 32 << 10 };
 
@@ -107,6 +109,33 @@ pl_status exporter_check(const char *listen)
     return parse_listen(listen, &at);
 }
 
+static pl_status listen_failed(const char *listen, int cause)
+{
+    if (cause == EADDRINUSE)
+        return pl_fail(PL_ERR_BUSY,
+                       "%s is in use by another process; stop it or choose another "
+                       "port for metrics",
+                       listen);
+    return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
+                   "cannot listen on %s for metrics: %s; choose another address",
+                   listen, strerror(cause));
+}
+
+/* Bound as the server binds it: what the last one's connections left is no obstacle. */
+pl_status exporter_check_free(const char *listen)
+{
+    struct sockaddr_in at;
+    int one = 1, cause = 0;
+    PL_RETURN_IF(parse_listen(listen, &at));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        bind(fd, (const struct sockaddr *)&at, sizeof at) != 0)
+        cause = errno;
+    if (fd >= 0)
+        close(fd);
+    return cause == 0 ? PL_OK : listen_failed(listen, cause);
+}
+
 pl_status exporter_open(const char *listen,
                         pl_status (*hub)(void *context, pl_json **status),
                         void *context, exporter **out)
@@ -121,13 +150,11 @@ pl_status exporter_open(const char *listen,
         MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request, e,
         MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
     if (!e->daemon) {
         int cause = errno;
         pl_free(e);
-        return pl_fail(cause == EADDRINUSE ? PL_ERR_BUSY : PL_ERR_NET,
-                       "metrics cannot be served at %s: %s", listen, strerror(cause));
+        return listen_failed(listen, cause);
     }
     *out = e;
     return PL_OK;

@@ -247,6 +247,27 @@ static pl_status check_addresses(const config *c)
     return check_address("net.home", c->home_bind);
 }
 
+static bool is_address_of(const char *metrics, const char *address)
+{
+    return pl_starts_with(address, "tcp://") &&
+           strcmp(address + strlen("tcp://"), metrics) == 0;
+}
+
+static pl_status check_metrics(const config *c)
+{
+    if (!c->metrics[0])
+        return PL_OK;
+    if (c->attach)
+        return exporter_check(c->metrics);
+    bool is_hub = is_address_of(c->metrics, c->hub_bind);
+    if (is_hub || is_address_of(c->metrics, c->home_bind))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s and net.metrics are both %s; give each its own port",
+                       is_hub ? "net.hub" : "net.home", c->metrics);
+    pl_status status = exporter_check_free(c->metrics);
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "net.metrics");
+}
+
 static pl_status check_backend(const config *c)
 {
     pl_backend *backend = NULL;
@@ -359,8 +380,7 @@ static pl_status check_store(run *r)
 pl_status run_check(run *r)
 {
     PL_RETURN_IF(check_addresses(&r->cfg));
-    if (r->cfg.metrics[0])
-        PL_RETURN_IF(exporter_check(r->cfg.metrics));
+    PL_RETURN_IF(check_metrics(&r->cfg));
     PL_RETURN_IF(check_backend(&r->cfg));
     PL_RETURN_IF(check_outer_device(&r->cfg));
     return check_store(r);

@@ -383,13 +383,17 @@ pl_status server_front_open(server *s, const char *listen, server_front **out,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, f,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_END);
     if (!f->daemon) {
         int cause = errno;
         pl_free(f);
-        return pl_fail(cause == EADDRINUSE ? PL_ERR_BUSY : PL_ERR_NET,
-                       "cannot listen at %s: %s", listen, strerror(cause));
+        if (cause == EADDRINUSE)
+            return pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop it or choose another "
+                           "port by --listen",
+                           listen);
+        return pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
+                       listen, strerror(cause));
     }
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);

@@ -294,11 +294,34 @@ refuse_corpus "a port in use, hub" 75 "net.hub|$taken|another port" \
     --corpus text --set "net.hub=$taken"
 refuse_corpus "a port in use, home" 75 "net.home|$taken|another port" \
     --corpus text --set "net.home=$taken"
+refuse_corpus "a port in use, metrics" 75 "net.metrics|${taken#tcp://}|another port" \
+    --corpus text --set "net.metrics=${taken#tcp://}"
+kill "$occupant"
+wait "$occupant" 2>/dev/null
+occupant=
+"$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+    --ready "$PWD/occupant" --metrics "${taken#tcp://}" 2>occupant.log &
+occupant=$!
+tries=0
+until grep -q metrics.ready occupant.log || [ "$tries" -eq 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+refuse_corpus "metrics of another job" 75 "net.metrics|${taken#tcp://}|another port" \
+    --corpus text --set "net.metrics=${taken#tcp://}"
+name="a second hub at the same metrics"
+run "$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+    --ready "$PWD/second" --metrics "${taken#tcp://}"
+[ "$code" -eq 75 ] || complain "exit code $code instead of 75"
 kill "$occupant"
 wait "$occupant" 2>/dev/null
 occupant=
 refuse_corpus "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' --corpus text \
     --set net.hub=tcp://127.0.0.1:5555 --set net.home=tcp://127.0.0.1:5555
+refuse_corpus "one port for hub and metrics" 78 'net.hub|net.metrics|127.0.0.1:5555' \
+    --corpus text --set net.hub=tcp://127.0.0.1:5555 --set net.metrics=127.0.0.1:5555
+refuse_corpus "metrics of another machine" 69 'net.metrics|192.0.2.1|cannot listen' \
+    --corpus text --set net.metrics=192.0.2.1:5555
 refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|IPv4:PORT' \
     --corpus text --set net.metrics=tcp://127.0.0.1:19191
 refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \

@@ -204,6 +204,11 @@ grep -q 'DONE' "$work/last" || fail "the last stream was cut"
 # ---- int8 ----
 start --precision int8
 ask '{"prompt": "The "}' | grep -q finish_reason || fail "int8 does not answer"
+code=0
+timeout 20 "$pathloom" serve --run "$work/run" --listen "${at#http://}" \
+    > "$work/stdout" 2>&1 || code=$?
+[ "$code" -eq 75 ] || fail "a second server at the same port: $code instead of 75"
+grep -q "${at#http://}.*another port" "$work/stdout" || fail "a port in use is not named"
 ends INT
 "$pathloom" serve --run "$work/run" --listen nowhere > "$work/stdout" 2>&1 &&
     fail "a wrong address was taken"
