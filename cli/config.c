@@ -624,11 +624,34 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
     return PL_OK;
 }
 
+/* What modules would refuse too, in the words of the configuration. */
+static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
+{
+    int64_t sum = 0, n = spec->n_levels;
+    for (int l = 0; l < spec->n_levels; l++)
+        sum += spec->blocks[l];
+    if (sum == 0 && c->blocks % n != 0)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%lld blocks (model.blocks) do not split evenly into %lld levels "
+            "(topology.levels %s); set model.blocks=%lld, or give the blocks "
+            "of each level as topology.blocks",
+            (long long)c->blocks, (long long)n, c->levels,
+            (long long)((c->blocks + n - 1) / n * n));
+    if (sum != 0 && sum != c->blocks)
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.blocks %s has %lld blocks in all, but model.blocks is "
+                       "%lld; make them equal",
+                       c->level_blocks, (long long)sum, (long long)c->blocks);
+    return PL_OK;
+}
+
 pl_status config_spec(const config *c, pl_topology_spec *out)
 {
     memset(out, 0, sizeof *out);
     PL_RETURN_IF(pl_topology_parse_levels(c->levels, out));
     PL_RETURN_IF(parse_blocks(c->level_blocks, out));
+    PL_RETURN_IF(check_blocks(c, out));
     PL_RETURN_IF(pl_topology_parse_private(c->private_blocks, (int)c->blocks, out));
     out->embed_choice = choice_of(c->embed, 1);
     out->head_choice = choice_of(c->head, out->n_levels);

@@ -219,6 +219,11 @@ refuse_corpus "a bad value" 78 'train.tau|abc|whole number' \
 refuse_corpus "no value" 78 'train.tau|key=value' --corpus text --set train.tau
 refuse_corpus "a bad preset" 78 'laptopp|laptop' --corpus text --set preset=laptopp
 refuse_corpus "a bad topology" 78 '2y2|2x2' --corpus text --set topology.levels=2y2
+refuse_corpus "blocks that do not split" 78 \
+    '2 blocks|model.blocks=3|3 levels|2x2x2|topology.blocks' \
+    --corpus text --set topology.levels=2x2x2
+refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model.blocks is 2' \
+    --corpus text --set topology.blocks=1,2
 refuse_corpus "too little memory" 78 'memory|TiB|lower' \
     --corpus text --set model.width=65536 --set model.context=1000000
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
