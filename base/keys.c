@@ -333,13 +333,12 @@ bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key)
 pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
                                  const pl_pubkey *key)
 {
-    static const char own[] = "own-";
     pl_pubkey as_key;
-    if (pl_starts_with(name, own))
+    if (pl_starts_with(name, PL_KEY_OWN))
         return pl_fail(PL_ERR_NOPERM,
                        "`%s` is not free: names in %s are those of the job's own "
                        "keys; choose another with --name",
-                       name, own);
+                       name, PL_KEY_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
         return pl_fail(PL_ERR_NOPERM,
                        "`%s` would be taken for a key; choose another name with --name",

@@ -101,6 +101,8 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
 /* A record stays; an invitation, whose secret enrols nothing but new keys, goes. False
  * if the key is not there. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
+/* With which the names of the job's own keys begin; no other may. */
+#define PL_KEY_OWN "own-"
 /* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it
  * looks like one of the job's own keys (own-...), or like a key. */
 PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,

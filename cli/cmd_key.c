@@ -197,11 +197,19 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
+/* One of the job's own keys keeps its name, and gets back the role that the name
+ * says: with any other the job does not work. */
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    const pl_key_entry *e = context;
-    PL_RETURN_IF(pl_key_list_check_name(list, e->name, &e->key));
-    pl_key_list_put(list, e);
+    pl_key_entry e = *(const pl_key_entry *)context;
+    const pl_key_entry *old = pl_key_list_find(list, &e.key, 0);
+    if (old && pl_starts_with(old->name, PL_KEY_OWN)) {
+        pl_copy_text(e.name, sizeof e.name, old->name);
+        PL_RETURN_IF(pl_key_role_parse(e.name + strlen(PL_KEY_OWN), &e.role));
+    } else {
+        PL_RETURN_IF(pl_key_list_check_name(list, e.name, &e.key));
+    }
+    pl_key_list_put(list, &e);
     return PL_OK;
 }
 
@@ -264,6 +272,13 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
 {
     revocation *v = context;
     PL_RETURN_IF(find_entry(list, v->word, &v->entry));
+    if (pl_starts_with(v->entry.name, PL_KEY_OWN))
+        return pl_fail(PL_ERR_NOPERM,
+                       "%s is one of the job's own keys, without which it cannot "
+                       "start; to replace them all stop the job, delete the folder "
+                       "keys of the run and start it again, then invite the other "
+                       "machines anew",
+                       v->entry.name);
     pl_key_list_revoke(list, &v->entry.key);
     v->n_open = count_invitations(list);
     return PL_OK;

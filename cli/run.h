@@ -52,8 +52,9 @@ pl_status run_look(const char *dir, run *r);
 
 /* run_keys.c: RUN/keys */
 bool run_has_keys(const char *dir);
-pl_status run_make_keys(const char *dir); /* where there are none */
-pl_status run_use_keys(const char *dir);  /* this process is an administrator */
+/* Where there are none. ERR_NOPERM: one of those that are there was revoked. */
+pl_status run_make_keys(const char *dir);
+pl_status run_use_keys(const char *dir); /* this process is an administrator */
 char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
 char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
 

@@ -39,7 +39,8 @@ static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entr
     if (status == PL_ERR_EXISTS)
         status = pl_keypair_load(path, &pair);
     *entry = (pl_key_entry){.role = role, .key = pair.open};
-    snprintf(entry->name, sizeof entry->name, "own-%s", pl_key_role_name(role));
+    snprintf(entry->name, sizeof entry->name, "%s%s", PL_KEY_OWN,
+             pl_key_role_name(role));
     pl_keypair_wipe(&pair);
     return status;
 }
@@ -52,13 +53,42 @@ static pl_status put_all(pl_key_list *list, void *context)
     return PL_OK;
 }
 
+/* No job starts a relay by itself. */
+static bool is_needed(const pl_key_entry *e)
+{
+    return pl_starts_with(e->name, PL_KEY_OWN) &&
+           strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
+}
+
+/* `key revoke` refuses the job's own keys; releases before it did not. */
+static pl_status check_own(const char *dir)
+{
+    char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
+    pl_key_list list;
+    pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
+    for (size_t i = 0; status == PL_OK && i < list.n; i++) {
+        const pl_key_entry *e = &list.entries[i];
+        if (e->role != PL_AS_REVOKED || !is_needed(e))
+            continue;
+        pl_pubkey_format(&e->key, key);
+        status = pl_fail(PL_ERR_NOPERM,
+                         "%s, one of the job's own keys, was revoked, so the job "
+                         "cannot start; let it in again with `pathloom key allow %s "
+                         "--run %s`, or delete %s/keys for new keys and invite the "
+                         "other machines anew",
+                         e->name, key, dir, dir);
+    }
+    pl_key_list_clear(&list);
+    return status;
+}
+
 /* The list comes last: who finds it finds the keys. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];
     pl_key_entry entries[N_ROLES];
     if (run_has_keys(dir))
-        return PL_OK;
+        return check_own(dir);
     PL_RETURN_IF(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner", path);

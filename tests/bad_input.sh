@@ -558,6 +558,18 @@ refused "the name of a revoked key" 73 'one|revoked' \
     "$pathloom" key allow "$two" --keys list --name one
 printf 'worker %s 0 0 twin\nworker %s 0 0 twin\n' "$one" "$two" >twins
 refused "a name for two" 64 '2 keys|twin|KEY' "$pathloom" key revoke twin --keys twins
+printf 'hub %s 0 0 own-hub\n' "$one" >own
+refused "a revoked key of the job itself" 77 "own-hub|the job's own keys|delete|anew" \
+    "$pathloom" key revoke own-hub --keys own
+refused "the same by its key" 77 "own-hub|the job's own keys" \
+    "$pathloom" key revoke "$one" --keys own
+mkdir -p barred/keys
+printf 'revoked %s 0 0 own-hub\n' "$one" >barred/keys/allow
+refused "a job that lacks one of its own keys" 77 "own-hub|revoked|key allow $one --run" \
+    $train --corpus text --out "$work/barred" --set net.encrypt=on
+works "its key let in again" '' "$pathloom" key allow "$one" --run barred
+works "with its name and role" "hub              $one  own-hub" \
+    "$pathloom" key list --run barred
 refused "a hub for all in the clear" 78 '0.0.0.0|encrypted|key' \
     sh -c "'$pathloom' hub --listen tcp://0.0.0.0:1 --home tcp://127.0.0.1:1 2>&1 |
         sed -n 's/.*error=.\\(.*\\)\"/pathloom: \\1/p' >&2; exit 78"
