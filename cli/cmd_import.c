@@ -7,11 +7,12 @@
 #include <getopt.h>
 #include <stdlib.h>
 
-enum { OPT_OUT = 256, OPT_SET, OPT_JSON };
+enum { OPT_OUT = 256, OPT_SET, OPT_FORCE, OPT_JSON };
 enum { SETS_MAX = 64, MADE_MAX = 16, CONTEXT_MAX = 2048 };
 
 static const struct option longs[] = {{"out", required_argument, NULL, OPT_OUT},
                                       {"set", required_argument, NULL, OPT_SET},
+                                      {"force", no_argument, NULL, OPT_FORCE},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {NULL, 0, NULL, 0}};
 
@@ -20,8 +21,28 @@ typedef struct request {
     const char *sets[SETS_MAX + MADE_MAX];
     char made[MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_sets, n_made;
-    bool json;
+    bool json, force;
 } request;
+
+/* What a model says of itself; make_shape sets it. */
+static const char *const shape_keys[] = {
+    "data.vocab",      "model.width", "model.heads",  "model.kv_heads",
+    "model.head_size", "model.ffn",   "model.blocks", "model.rope_theta",
+    "model.norm_eps",  "model.tied",  "model.import"};
+
+static pl_status take_set(request *q, const char *pair)
+{
+    size_t len = strcspn(pair, "=");
+    for (size_t i = 0; i < sizeof shape_keys / sizeof *shape_keys; i++)
+        if (strlen(shape_keys[i]) == len && strncmp(pair, shape_keys[i], len) == 0)
+            return pl_fail(PL_ERR_USAGE,
+                           "--set %s: the imported model decides %s; leave it away",
+                           pair, shape_keys[i]);
+    if (q->n_sets == SETS_MAX)
+        return pl_fail(PL_ERR_USAGE, "more than %d times --set", SETS_MAX);
+    q->sets[q->n_sets++] = pair;
+    return PL_OK;
+}
 
 static pl_status take(int option, request *q, char **argv)
 {
@@ -32,14 +53,35 @@ static pl_status take(int option, request *q, char **argv)
     case OPT_JSON:
         q->json = true;
         return PL_OK;
-    case OPT_SET:
-        if (q->n_sets == SETS_MAX)
-            return pl_fail(PL_ERR_USAGE, "more than %d times --set", SETS_MAX);
-        q->sets[q->n_sets++] = optarg;
+    case OPT_FORCE:
+        q->force = true;
         return PL_OK;
+    case OPT_SET:
+        return take_set(q, optarg);
     default:
         return cli_bad_option(option, argv, longs);
     }
+}
+
+static bool goes_to_stdout(const request *q)
+{
+    return strcmp(q->out, "-") == 0;
+}
+
+static pl_status check_out(const request *q)
+{
+    if (!q->out || !q->out[0])
+        return pl_fail(PL_ERR_USAGE, "import needs --out FILE.yaml, where to write the "
+                                     "configuration");
+    if (goes_to_stdout(q))
+        return q->json ? pl_fail(PL_ERR_USAGE, "--out - and --json would both write to "
+                                               "standard output; give --out FILE.yaml")
+                       : PL_OK;
+    if (pl_path_exists(q->out) && !q->force)
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s exists already; give another name, or --force to replace it",
+                       q->out);
+    return PL_OK;
 }
 
 static pl_status parse(int argc, char **argv, request *q)
@@ -54,10 +96,7 @@ static pl_status parse(int argc, char **argv, request *q)
         return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
                                      ".safetensors file");
     q->model = argv[optind];
-    if (!q->out || !q->out[0])
-        return pl_fail(PL_ERR_USAGE, "import needs --out FILE.yaml, where to write the "
-                                     "configuration");
-    return PL_OK;
+    return check_out(q);
 }
 
 /* ---- keys ---- */
@@ -172,7 +211,11 @@ static pl_status write_config(const request *q, config *c)
     pl_buf text = {0};
     config_leave_derived(c);
     pl_conf_write_yaml(&config_table, c, &text);
-    pl_status status = pl_replace_file(q->out, pl_buf_text(&text), text.len);
+    pl_status status = PL_OK;
+    if (goes_to_stdout(q)) /* main looks whether all of it was written */
+        fwrite(pl_buf_text(&text), 1, text.len, stdout);
+    else
+        status = pl_replace_file(q->out, pl_buf_text(&text), text.len);
     pl_buf_destroy(&text);
     return status;
 }
@@ -181,6 +224,8 @@ static void tell(const request *q, const pl_import *m, uint64_t n_params)
 {
     const pl_shape *s = pl_import_shape(m);
     char count[16];
+    if (goes_to_stdout(q))
+        return;
     if (!q->json) {
         say("import   %s parameters in %d file%s: %d blocks of width %d, %d heads on "
             "%d, "

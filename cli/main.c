@@ -63,8 +63,10 @@ static const char export_options[] =
     "  --json              one JSON object a path\n";
 static const char import_options[] =
     "  MODEL               folder with config.json, safetensors and tokenizer.model\n"
-    "  --out FILE.yaml     configuration of a run that begins with it\n"
-    "  --set KEY=VALUE     any key but the model's shape\n"
+    "  --out FILE.yaml     configuration of a run that begins with it; -: standard "
+    "output\n"
+    "  --force             replace a FILE.yaml that is there\n"
+    "  --set KEY=VALUE     any key but those of the model's shape, which are refused\n"
     "  --json              one JSON object on one line\n";
 static const char audit_options[] =
     "  WORKER              versions that it contributed to, and how to undo them\n"

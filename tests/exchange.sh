@@ -106,6 +106,23 @@ mv "$work/hf" "$work/moved"
 "$pathloom" train --out "$work/next" > "$work/log" 2>&1 || fail "a run needs its model again"
 ok
 
+# ---- where a configuration goes ----
+"$pathloom" import "$work/moved" --out - --set router.prefix=8 > "$work/piped.yaml"
+"$pathloom" import "$work/moved" --out "$work/kept.yaml" --set router.prefix=8 > "$work/stdout"
+cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - writes something else"
+echo precious > "$work/precious.txt"
+refused 73 "precious.txt exists already" \
+    "$pathloom" import "$work/moved" --out "$work/precious.txt"
+grep -qx precious "$work/precious.txt" || fail "a refused import has overwritten a file"
+"$pathloom" import "$work/moved" --out "$work/precious.txt" --force \
+    --set router.prefix=8 > "$work/stdout"
+grep -q '^model:' "$work/precious.txt" || fail "--force does not replace the file"
+refused 64 "--out FILE.yaml" "$pathloom" import "$work/moved" --out - --json
+for set in model.width=64 data.vocab=900 model.tied=true model.import=x; do
+    refused 64 "the imported model decides ${set%=*}" \
+        "$pathloom" import "$work/moved" --out "$work/x.yaml" --set $set
+done
+
 # ---- refusals ----
 refused 64 "give --path NAME, --route TEXT or --all" \
     "$pathloom" export --run "$work/run" --out "$work/x"
