@@ -300,12 +300,19 @@ static enum MHD_Result answer_too_large(struct MHD_Connection *c)
     return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
 }
 
-/* The first call of a request, before its body. */
+/* The first call of a request, before its body. HEAD is answered like GET; the library
+ * leaves the body away. */
 static enum MHD_Result begin(server_front *front, struct MHD_Connection *c,
                              const char *url, const char *method, void **state)
 {
-    bool post = strcmp(method, "POST") == 0, get = strcmp(method, "GET") == 0;
+    bool post = strcmp(method, "POST") == 0;
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     bool completions = strcmp(url, "/v1/completions") == 0;
+    if (strcmp(url, "/v1/chat/completions") == 0)
+        return answer_error(c, MHD_HTTP_NOT_FOUND,
+                            "this server completes text only and has no chat; send a "
+                            "`prompt` to POST /v1/completions",
+                            "not_found");
     if (post && is_too_large(c))
         return answer_too_large(c);
     if ((completions && !post) || (!completions && !get))

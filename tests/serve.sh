@@ -140,6 +140,15 @@ refused 400 'unknown key' "$at/v1/completions" -d '{"prompt": "x", "tempreature"
 refused 404 'model_not_found' "$at/v1/completions" -d '{"prompt": "x", "model": "p77"}'
 refused 405 'POST' "$at/v1/completions"
 refused 404 '/v1/models' "$at/v2"
+refused 404 'POST /v1/completions' "$at/v1/chat/completions" \
+    -d '{"messages": [{"role": "user", "content": "x"}]}'
+grep -q '"type":"invalid_request_error","code":"not_found"' "$work/answer" ||
+    fail "no error of OpenAI's shape: $(cat "$work/answer")"
+for page in health metrics v1/models; do
+    curl -sI --max-time 60 "$at/$page" > "$work/answer"
+    grep -q '^HTTP/1.1 200' "$work/answer" || fail "HEAD /$page: $(cat "$work/answer")"
+    ok
+done
 long=$(seq 300 | tr '\n' ' ')
 refused 400 'exceed_context_size_error' "$at/v1/completions" -d "{\"prompt\": \"$long\"}"
 head -c 2000000 /dev/zero | tr '\0' a > "$work/large"
