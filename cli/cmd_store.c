@@ -255,6 +255,7 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* ---- running ---- */
 pl_status store_check_folder(const store_call *call)
 {
+    PL_RETURN_IF(pl_store_check_access(call->folder));
     if (pl_path_is_folder(call->folder))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,

@@ -77,8 +77,16 @@ uint8_t kv_family_id(kv_family family)
 static pl_status failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
-    const char *remedy = "look at the disk and the system's log";
-    if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
+    const char *remedy = "look at the disk and the system's log", *cause = error;
+    if (strstr(error, "Permission denied") || strstr(error, "not permitted")) {
+        status = PL_ERR_NOPERM;
+        cause = "this user may not use its files";
+        remedy = "give the command as the user that the store belongs to";
+    } else if (strstr(error, "Read-only file system")) {
+        status = PL_ERR_NOPERM;
+        cause = "it lies on a read-only file system";
+        remedy = "mount that for writing, or change a copy of the store";
+    } else if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
         status = PL_ERR_NOSPACE;
         remedy = "free disk space, then open the store again";
     } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
@@ -88,7 +96,7 @@ static pl_status failed(const char *verb, const char *path, char *error)
         status = PL_ERR_DAMAGED;
         remedy = "restore it from a copy; do not delete files by hand";
     }
-    pl_fail(status, "cannot %s %s: %s; %s", verb, path, error, remedy);
+    pl_fail(status, "cannot %s %s: %s; %s", verb, path, cause, remedy);
     rocksdb_free(error);
     return status;
 }

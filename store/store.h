@@ -38,6 +38,8 @@ typedef enum pl_store_mode {
     PL_STORE_READ
 } pl_store_mode;
 
+/* ERR_NOPERM: this user may not enter the folder, which then looks like none. */
+PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
 /* CREATE makes a new store or opens an existing one for writing; WRITE needs it to
  * exist; READ sees a consistent state and may run beside a writer. A store locked by
  * a running job is ERR_BUSY, one of a newer format ERR_UNSUPPORTED, lost commits

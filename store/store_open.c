@@ -485,6 +485,17 @@ pl_status pl_store_refresh(pl_store *store)
     return store->n_parts > 0 ? parts_refresh(store) : look_whole(store, look_again);
 }
 
+/* What a user may not enter looks like nothing. */
+pl_status pl_store_check_access(const char *folder)
+{
+    if (access(folder, R_OK | X_OK) == 0 || errno != EACCES)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOPERM,
+                   "this user may not look into the store %s; give the command as the "
+                   "user that the store belongs to",
+                   folder);
+}
+
 pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
 {
     *out = NULL;
@@ -498,6 +509,7 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
         PL_TRY(
             pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
     pl_copy_text(store->folder, sizeof store->folder, folder);
+    PL_TRY(pl_store_check_access(folder));
     PL_TRY(pl_store_parts(folder, &n_parts));
     if (n_parts > 0)
         PL_TRY(parts_open(store, n_parts));

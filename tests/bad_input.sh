@@ -21,11 +21,11 @@ finish() {
     for pid in $occupant $job; do
         kill "$pid" 2>/dev/null
     done
-    umount "$disk" 2>/dev/null
+    umount "$disk" "$work/fixed" 2>/dev/null
 }
 trap finish EXIT
 trap 'exit 1' INT TERM
-umount "$disk" 2>/dev/null
+umount "$disk" "$work/fixed" 2>/dev/null
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work" || exit 1
@@ -481,6 +481,33 @@ if $as_nobody test -x "$pathloom" 2>/dev/null && $as_nobody test -r train.sh; th
     [ -z "$as_nobody" ] || [ "$code" -eq 77 ] || complain "exit code $code instead of 77"
     [ -z "$as_nobody" ] || check_sentence run "give another"
     [ -z "$as_nobody" ] || check_intact run
+    if [ -n "$as_nobody" ]; then
+        chmod 755 run run/store
+        for change in "tag mine" "gc --delete" "rollback mix --to 1"; do
+            # shellcheck disable=SC2086 # several words are meant
+            refused "store $change of another's store" 77 \
+                "run/store/db|this user may not|as the user" \
+                $as_nobody "$pathloom" store $change --run run
+        done
+        chmod 700 run/store
+        for verb in ls "tag mine" gc "fsck --quick"; do
+            # shellcheck disable=SC2086 # several words are meant
+            refused "store $verb of a closed store" 77 "run/store|may not|as the user" \
+                $as_nobody "$pathloom" store $verb --run run
+        done
+        refused "text from a closed store" 77 "run/store|may not" \
+            $as_nobody "$pathloom" generate --run run --prompt a
+        chmod 755 run/store
+        mkdir fixed
+        if mount --bind run fixed 2>/dev/null; then
+            mount -o remount,ro,bind "$work/fixed"
+            refused "a change of a read-only store" 77 "fixed/store|read-only|copy" \
+                "$pathloom" store tag mine --run fixed
+            works "a look into a read-only store" 'L1.E0' "$pathloom" store ls --run fixed
+            umount fixed
+        fi
+        rmdir fixed
+    fi
 else
     skip "no other user can run the program"
 fi
