@@ -42,8 +42,10 @@ int cmd_worker(int argc, char **argv);
 void say_json(pl_json *json);
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
-/* The flag that SIGTERM and SIGUSR1 (and SIGINT, if asked) set to 1, a second one to 2;
- * a second SIGINT ends the process at once. */
+/* Of train, when a signal has stopped it. */
+enum { CLI_EXIT_STOPPED = 130 };
+/* The flag that SIGTERM, SIGUSR1 and, unless it was ignored, SIGHUP (and SIGINT, if
+ * asked) set to 1, a second one to 2; a second SIGINT ends the process at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
 /* From here on the first SIGINT ends the process: nothing is left to drain. */
 void cli_stop_at_once(void);

@@ -44,7 +44,8 @@ static bool has_exit_code(const explanation *e, int64_t exit_code)
     for (int s = PL_OK; s < PL_STATUS_COUNT; s++)
         if (strcmp(pl_status_name((pl_status)s), e->code) == 0)
             return pl_status_exit_code((pl_status)s) == exit_code;
-    return false;
+    int64_t own = -1;
+    return pl_parse_int(e->code, &own) == PL_OK && own == exit_code;
 }
 
 static int print_matching(const char *word, bool json)

@@ -219,7 +219,7 @@ int cmd_train(int argc, char **argv)
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
         say_stopped(&r);
-        code = 130;
+        code = CLI_EXIT_STOPPED;
     } else if (status != PL_OK) {
         code = cli_fail(status);
     }

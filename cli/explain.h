@@ -7,8 +7,8 @@ extern "C" {
 #endif
 
 typedef struct explanation {
-    const char *code;    /* "ERR_BUSY", or the name of an event: "lease.expired" */
-    const char *meaning; /* sentences */
+    const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
+    const char *meaning;         /* sentences */
     const char *causes, *remedy; /* "" where there is nothing to remedy */
 } explanation;
 

@@ -75,7 +75,9 @@ const explanation explanations[] = {
      "A learning rate that is too high, damaged input, failing memory.",
      "Lower train.lr or raise train.warmup; if one machine alone says so, check its "
      "memory."},
-    {"ERR_CANCELLED", "Stopped on request.", "Ctrl+C, TERM or USR1.",
+    {"ERR_CANCELLED", "Stopped on request, half-way.",
+     "Ctrl+C, TERM, USR1 or HUP while a command other than train worked, such as "
+     "pathloom homes. What train was told so ends with 130.",
      "The same command goes on from there."},
     {"ERR_UNSUPPORTED", "This build or machine cannot do that.",
      "A backend that was not built, a method that does not go with a codec, a library "
@@ -84,6 +86,13 @@ const explanation explanations[] = {
     {"ERR_INTERNAL", "A bug in pathloom, or a self-test that failed.",
      "The encryption's self-test ends a process before it serves anybody.",
      "Report the sentence and the log."},
+
+    /* ---- an exit code that is no status's ---- */
+    {"130",
+     "pathloom train was stopped by a signal: it has drained and saved. Two Ctrl+C "
+     "stop it at once, without losing a committed version.",
+     "Ctrl+C, TERM, USR1, or HUP (a connection that dropped).",
+     "The same command goes on from there."},
 
     /* ---- events: the name in a line of a log ---- */
     {"answer.dropped", "The hub had an answer that is too long for one message.",

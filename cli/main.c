@@ -19,8 +19,10 @@ static const char train_options[] =
     "  --workers N         worker processes; 0: one a processor\n"
     "  --set KEY=VALUE     any key, any number of times; `pathloom init` lists them\n"
     "\n"
-    "Ctrl+C drains and saves, and the same command goes on from there. A second one\n"
-    "stops at once and loses no committed version.\n";
+    "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the exit code\n"
+    "is 130, and the same command goes on from there. A second Ctrl+C stops at once "
+    "and\n"
+    "loses no committed version. Under nohup the HUP is ignored.\n";
 static const char eval_options[] =
     "  --run RUN           folder of the run (pathloom-run); it may be training\n"
     "  --json              one JSON object on one line\n"

@@ -36,12 +36,20 @@ static void on_signal(int number)
         interrupts++;
     stop = stop < 2 ? stop + 1 : 2;
     if (interrupts > 1)
-        _exit(130);
+        _exit(CLI_EXIT_STOPPED);
 }
 
 void cli_stop_at_once(void)
 {
     interrupts = 1;
+}
+
+/* Under nohup it stays ignored; so it does in a launcher's children. */
+static void stop_at_hangup(const struct sigaction *action)
+{
+    struct sigaction old;
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, action, NULL);
 }
 
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
@@ -52,6 +60,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    stop_at_hangup(&action);
     if (with_interrupt)
         sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -639,6 +639,27 @@ grep -q '^stopped' stdout || complain "it does not say that it stopped"
 check_nobody_left
 check_gone long/proc
 
+name="a connection that drops" # the whole job is told
+start
+# shellcheck disable=SC2046 # several words are meant
+kill -HUP $(processes)
+end 130
+grep -q '^stopped' stdout || complain "it does not say that it stopped"
+[ ! -s stderr ] || complain "a process was hurt"
+check_nobody_left
+check_gone long/proc
+
+name="a connection that drops, under nohup"
+trap '' HUP
+start
+trap - HUP
+kill -HUP "$job"
+sleep 1
+kill -0 "$job" 2>/dev/null || complain "it has ended"
+kill -TERM "$job"
+end 130
+check_nobody_left
+
 name="two Ctrl+C"
 start
 kill -INT "$job"

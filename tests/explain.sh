@@ -32,8 +32,13 @@ rm -f "$missing"
 
 for code in $("$pathloom" explain | cut -d' ' -f1); do
     echo "$statuses" | grep -q "^$code " || echo "$events" | grep -qx "$code" ||
+        grep -q "EXIT_[A-Z]* = $code " cli/cli.h ||
         complain "explained, and nowhere said: $code"
 done
+"$pathloom" explain 130 | grep -q "The same command goes on" ||
+    complain "the exit code of a stopped job is not explained"
+"$pathloom" explain 75 | grep -q "train was told so ends with 130" ||
+    complain "75 claims what ends with 130"
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"
 "$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"

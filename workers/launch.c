@@ -79,7 +79,8 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGINT, SIG_IGN); /* Ctrl+C is the launcher's to handle */
+    signal(SIGINT, SIG_IGN); /* Ctrl+C is the launcher's to handle, */
+    signal(SIGHUP, SIG_IGN); /* and so is a terminal that goes away */
     execv(program, argv);
     _exit(71);
 }
