@@ -83,7 +83,7 @@ const store_verb store_verbs[] = {
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
      "All of them, or one tensor, named as diff does. With --object the bytes of an "
-     "object instead.",
+     "object instead. It has no --json.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
     {"init", "", "make an empty store",
      "In --store FOLDER, which must be empty or not be there.", 0, 0, TAKES(ENGINE),

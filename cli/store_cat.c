@@ -173,6 +173,10 @@ done:
 pl_status store_cat(store_call *call)
 {
     cat_format format;
+    if (call->json)
+        return pl_fail(PL_ERR_USAGE, "store cat writes the values themselves and has "
+                                     "no --json; say --format text for a number a "
+                                     "line, or `store show --json` for the record");
     PL_RETURN_IF(choose_format(call, &format));
     if (format != CAT_TEXT && isatty(STDOUT_FILENO))
         return pl_fail(PL_ERR_USAGE, "these are raw bytes; send them to a file or a "

@@ -134,7 +134,8 @@ static void print_manual(void)
     roff_line("0: done. 64: the command line is wrong. 65: something in the store is "
               "damaged, or recomputed otherwise. 66: the named thing does not exist. "
               "73: it exists already. 74: reading or writing failed. 75: a running job "
-              "holds the store. Others as in sysexits.h.");
+              "holds the store. 77: this user may not read or write it. Others as in "
+              "sysexits.h.");
 }
 
 /* ---- completion ---- */

@@ -91,9 +91,15 @@ pl_status store_migrate(store_call *call)
 {
     bool changed = false;
     PL_RETURN_IF(each_part(call, migrate_part, &changed));
-    if (!call->json)
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_text(line, "store", call->folder);
+        pl_json_set_bool(line, "migrated", changed);
+        say_json(line);
+    } else {
         printf(changed ? "%s may use coded chunks from now on\n"
                        : "%s has the newest format already\n",
                call->folder);
+    }
     return PL_OK;
 }

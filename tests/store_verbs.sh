@@ -178,7 +178,7 @@ for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
     store_json $verb
 done
 store 75 rollback mix --to early --json
-store 0 cat L1.E0@2 --json
+store 64 cat L1.E0@2 --json
 expect 0 "$pathloom" store init --store "$work/made" --json
 expect 0 "$pathloom" store pull "$work/run/store" mix --store "$work/made" --json
 expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
