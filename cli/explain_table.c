@@ -204,7 +204,7 @@ const explanation explanations[] = {
      "None needed: the path goes on. outer.late_weight keeps such updates for the next "
      "round; outer.quorum=1 waits for all."},
     {"worker.draining", "A worker was told to go and finishes its tasks.",
-     "TERM, USR1, or Ctrl+C.", ""},
+     "TERM, USR1, HUP, or Ctrl+C.", ""},
     {"worker.fenced",
      "Nothing is taken from a worker any more: it made another result than two others.",
      "Failing memory, another build, a worker that lies.",
@@ -212,7 +212,7 @@ const explanation explanations[] = {
      "and how to go back before them. Its machine joins with another name and key."},
     {"worker.joined", "A worker said hello to the hub.", "", ""},
     {"worker.left", "A worker took its open question back and goes.",
-     "TERM, USR1, or Ctrl+C.", ""},
+     "TERM, USR1, HUP, or Ctrl+C.", ""},
     {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},
     {"worker.settings",
      "What a worker computes with: its options, else its run's configuration.",
