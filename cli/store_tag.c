@@ -75,17 +75,57 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
+/* Whether a rollback after that version went back to other parameters. */
+static pl_status module_left(pl_store *store, const char *module, uint64_t head,
+                             uint64_t number, bool *out)
+{
+    pl_version old, v;
+    uint64_t source;
+    PL_RETURN_IF(pl_store_get_version(store, module, number, &old));
+    pl_status status = PL_OK;
+    for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
+        status = pl_store_get_version(store, module, n, &v);
+        *out = status == PL_OK && pl_version_source(&v, &source) &&
+               !pl_hash_equal(&v.params, &old.params);
+        pl_version_clear(&v);
+    }
+    pl_version_clear(&old);
+    return status;
+}
+
+/* Whether a rollback gave up any version of that phase. */
+static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
+                            bool *out)
+{
+    char module[PL_MODULE_NAME_MAX];
+    *out = false;
+    for (int m = 0; m < v->n && !*out; m++) {
+        pl_arm_module_name(&v->arm, v->topology, m, module);
+        PL_RETURN_IF(module_left(store, module, v->heads[m],
+                                 version_after(&v->arm, v->topology, m, phase), out));
+    }
+    return PL_OK;
+}
+
+static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
+{
+    bool left;
+    int64_t phase = newest_phase(v);
+    PL_RETURN_IF(phase_left(store, v, phase, &left));
+    *out = left ? -1 : phase;
+    return PL_OK;
+}
+
 /* -1: the heads. Rounds of delayed-nesterov are no phases. */
-static pl_status choose_phase(const arm_view *v, const char *at, int64_t *out)
+static pl_status choose_phase(pl_store *store, const arm_view *v, const char *at,
+                              int64_t *out)
 {
     bool arrivals = v->arm.outer.method.method == PL_METHOD_DELAYED_NESTEROV;
     *out = -1;
     if (at && strcmp(at, "head") == 0)
         return PL_OK;
-    if (!at) {
-        *out = arrivals ? -1 : newest_phase(v);
-        return PL_OK;
-    }
+    if (!at)
+        return arrivals ? PL_OK : default_phase(store, v, out);
     if (arrivals)
         return pl_fail(PL_ERR_USAGE,
                        "arm %s counts arrivals, not phases; only its head "
@@ -136,7 +176,7 @@ static pl_status fill(store_call *call, pl_snapshot *tag)
     pl_status status = PL_OK;
     pl_copy_text(tag->arm, sizeof tag->arm, arm ? arm : "mix");
     PL_TRY(open_arm(call->store, tag->arm, &v));
-    PL_TRY(choose_phase(&v, call->words[1], &tag->phase));
+    PL_TRY(choose_phase(call->store, &v, call->words[1], &tag->phase));
     if (tag->phase < 0)
         PL_TRY(look_again(call, tag->arm, &v));
     if (!pl_copy_text(tag->note, sizeof tag->note, note ? note : ""))

@@ -19,6 +19,20 @@ struct pl_writers {
 };
 
 /* ---- the changes of one store ---- */
+static const char method[] = "rollback to "; /* and the number of the source */
+
+bool pl_version_source(const pl_version *v, uint64_t *source)
+{
+    int64_t number = 0;
+    *source = 0;
+    if (!pl_starts_with(v->method, method) ||
+        pl_parse_int(v->method + strlen(method), &number) != PL_OK || number < 0 ||
+        (uint64_t)number >= v->number)
+        return false;
+    *source = (uint64_t)number;
+    return true;
+}
+
 /* Contributions made neither it nor its momentum, which begins anew. The update's norm
  * stays: codecs scale by it. */
 static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_version *v)
@@ -31,7 +45,7 @@ static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_versi
     v->lr = v->outer_momentum = 0;
     v->arrivals = 0;
     v->wall_ms = pl_wall_ms();
-    snprintf(v->method, sizeof v->method, "rollback to %llu",
+    snprintf(v->method, sizeof v->method, "%s%llu", method,
              (unsigned long long)c->source);
 }
 

@@ -381,6 +381,8 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 
 /* ---- going back: in all parts of a store, or in none ---- */
+/* Whether a rollback made this version; *source is the one whose parameters it has. */
+bool pl_version_source(const pl_version *version, uint64_t *source);
 /* A store in one piece, or all parts of one, opened for writing (ERR_BUSY if anybody
  * has one of them). What was decided and not made everywhere is made. */
 typedef struct pl_writers pl_writers;

@@ -79,12 +79,15 @@ static int look_at(pl_store *store, int i)
     pl_version head;
     pl_path_state state = {.phase = 0};
     int n_pending = 0;
+    uint64_t source = 9;
     assert_ok(pl_store_head(store, modules[i], &head));
     int went = head.number == PHASE;
     assert_int_equal(head.number, went ? PHASE : 2);
     assert_true(
         blob_holds(store, &head.params, 10 * (uint64_t)i + (went ? 0 : 2), BYTES));
     assert_string_equal(head.method, went ? "rollback to 0" : "test");
+    assert_int_equal(pl_version_source(&head, &source), went);
+    assert_int_equal(source, 0);
     pl_version_clear(&head);
     pl_status status = pl_store_get_path(store, paths[i], &state);
     assert_int_equal(status, i == 0 && !went ? PL_ERR_NOT_FOUND : PL_OK);
