@@ -77,12 +77,22 @@ static void lengthen(pl_inner *in)
     in->phases /= factor;
 }
 
+static const char *const baselines[] = {"dense", "diloco", "dense-eq"};
+static const size_t n_baselines = sizeof baselines / sizeof *baselines;
+
+bool run_may_have_arm(const char *name)
+{
+    for (size_t i = 0; i < n_baselines; i++)
+        if (strcmp(name, baselines[i]) == 0)
+            return true;
+    return strcmp(name, "base") == 0 || strcmp(name, "mix") == 0;
+}
+
 int run_arm_names(const run *r, const char *names[ARMS_MAX])
 {
-    static const char *const baselines[] = {"dense", "diloco", "dense-eq"};
     int n = 0;
     names[n++] = "mix";
-    for (size_t i = 0; i < sizeof baselines / sizeof *baselines; i++)
+    for (size_t i = 0; i < n_baselines; i++)
         if (config_wants(&r->cfg, baselines[i]))
             names[n++] = baselines[i];
     return n;

@@ -47,7 +47,8 @@ const store_verb store_verbs[] = {
      "AT is a phase that all paths of the arm have finished (the newest, if none is "
      "given), or head: the newest version of each module as of one commit. Where a "
      "rollback has given up versions of the newest phase, head is meant if none is "
-     "given. gc keeps what a tag names. Also while a job runs: its home keeps the tag.",
+     "given. NAME is not an arm's or a module's. gc keeps what a tag names. Also while "
+     "a job runs: its home keeps the tag.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
      "Appends versions with the parameters of --to; nothing is rewritten. Where the "

@@ -101,6 +101,7 @@ pl_status progress_wait(run *r, const char *const *arms, int n_arms);
 enum { ARMS_MAX = 4 };
 /* mix first, then the wanted baselines. */
 int run_arm_names(const run *r, const char *names[ARMS_MAX]);
+bool run_may_have_arm(const char *name); /* whatever its configuration */
 /* Fills everything but shards and weights (allocated for the paths). */
 pl_status run_arm(const run *r, const char *name, pl_arm *out);
 

@@ -169,14 +169,20 @@ static pl_status show_tag_items(const look *q, const char *name)
     return PL_OK;
 }
 
-/* A module's version, or else a tag. */
+/* A module's version, or else a tag; an arm cannot be shown, so that a tag of its name
+ * can. */
 pl_status store_show(store_call *call)
 {
     pl_version v;
     module_at at;
     bool versioned;
+    name_kind kind;
     look q = look_of(call);
-    pl_status status = show_tag_items(&q, call->words[0]);
+    PL_RETURN_IF(names_kind(q.store, call->words[0], &kind));
+    if (kind == NAME_MODULE)
+        names_warn_of_tag(q.store, call->words[0], kind);
+    pl_status status =
+        kind == NAME_MODULE ? PL_ERR_NOT_FOUND : show_tag_items(&q, call->words[0]);
     if (status != PL_ERR_NOT_FOUND)
         return status;
     PL_RETURN_IF(names_module(q.store, call->words[0], &at, &versioned));

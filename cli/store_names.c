@@ -203,6 +203,46 @@ static void add_arm(const name_list *list, const char *arm, module_set *out)
             add(out, list->names[i], list->heads[i]);
 }
 
+static bool has_arm(const name_list *list, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < list->count; i++)
+        if (strncmp(list->names[i], name, len) == 0 && list->names[i][len] == '/')
+            return true;
+    return false;
+}
+
+/* A module that several arms have is one as well. */
+static name_kind kind_in(const name_list *list, const char *word)
+{
+    char module[PL_MODULE_NAME_MAX];
+    if (has_arm(list, word))
+        return NAME_ARM;
+    return resolve_in(list, word, module) == PL_ERR_NOT_FOUND ? NAME_NONE : NAME_MODULE;
+}
+
+pl_status names_kind(pl_store *store, const char *word, name_kind *out)
+{
+    name_list list = {0};
+    *out = NAME_NONE;
+    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    if (status == PL_OK)
+        *out = kind_in(&list, word);
+    free_names(&list);
+    return status;
+}
+
+void names_warn_of_tag(pl_store *store, const char *word, name_kind meant)
+{
+    pl_snapshot tag;
+    if (pl_store_get_tag(store, word, &tag) != PL_OK)
+        return;
+    pl_snapshot_clear(&tag);
+    pl_log(PL_LOG_WARN, "store.name",
+           "name=%s meant=%s not=tag remedy=\"%s@%s is what the tag names\"", word,
+           meant == NAME_ARM ? "arm" : "module", word, word);
+}
+
 static pl_status set_versions(pl_store *store, const char *at, module_set *out)
 {
     out->versioned = true;
@@ -229,14 +269,17 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
     const char *at;
     module_at one;
     PL_RETURN_IF(split(asked, name, &at));
-    if (!at) {
+    name_kind kind = kind_in(list, name);
+    if (!at && kind == NAME_NONE) {
         pl_status status = from_tag(store, name, out);
         if (status != PL_ERR_NOT_FOUND)
             return status;
-    }
-    add_arm(list, name, out);
-    if (out->n > 0)
+    } else if (!at)
+        names_warn_of_tag(store, name, kind);
+    if (kind == NAME_ARM) {
+        add_arm(list, name, out);
         return at ? set_versions(store, at, out) : PL_OK;
+    }
     PL_RETURN_IF(module_in(store, list, asked, &one, &out->versioned));
     add(out, one.module, one.number);
     return PL_OK;

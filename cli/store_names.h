@@ -22,7 +22,13 @@ typedef struct module_set {
 /* One module. ERR_NOT_FOUND names the nearest, ERR_USAGE a version that is none. */
 pl_status names_module(pl_store *store, const char *asked, module_at *out,
                        bool *versioned);
-/* A module, an arm or a tag. Free `at` with pl_free. */
+/* What a word without a version means, were there no tags. */
+typedef enum name_kind { NAME_NONE, NAME_MODULE, NAME_ARM } name_kind;
+PL_MUST_CHECK pl_status names_kind(pl_store *store, const char *word, name_kind *out);
+/* Warns if there is a tag of that name, too, which is not meant. */
+void names_warn_of_tag(pl_store *store, const char *word, name_kind meant);
+/* An arm, a module or a tag: the first of these that there is, with that warning. Free
+ * `at` with pl_free. */
 pl_status names_set(pl_store *store, const char *asked, module_set *out);
 /* Its place in the set, or NULL. */
 const module_at *names_find(const module_set *set, const char *module);

@@ -4,6 +4,7 @@
  * this process writes it. */
 #include "cli/run.h"
 #include "cli/store_call.h"
+#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 enum { HOME_PATIENCE_MS = 10000 };
@@ -332,18 +333,27 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 }
 
 /* ---- the verb ---- */
-/* A name that could be a version number, part of a path, or the word for the newest
- * versions would be ambiguous. */
-static pl_status check_tag_name(const char *name)
+/* A name that could be a version number, part of a path, the word for the newest
+ * versions, an arm or a module would be ambiguous. */
+static pl_status check_tag_name(const store_call *call, const char *name)
 {
     int64_t number;
+    name_kind kind;
     if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
         pl_parse_int(name, &number) == PL_OK)
         return pl_fail(PL_ERR_USAGE,
                        "`%s` cannot name a tag: no numbers, not head, and no @ / . "
                        "or blanks",
                        name);
-    return PL_OK;
+    PL_RETURN_IF(names_kind(call->store, name, &kind));
+    if (run_may_have_arm(name))
+        kind = NAME_ARM;
+    if (kind == NAME_NONE)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "`%s` cannot name a tag: it names %s; take another word, like "
+                   "%s-tag",
+                   name, kind == NAME_ARM ? "an arm" : "a module", name);
 }
 
 static pl_status make(store_call *call)
@@ -390,6 +400,6 @@ pl_status store_tag(store_call *call)
         return look_at_tags(call);
     if (call->values[STORE_OPT_DELETE])
         return delete_tag(call);
-    PL_RETURN_IF(check_tag_name(call->words[0]));
+    PL_RETURN_IF(check_tag_name(call, call->words[0]));
     return make(call);
 }

@@ -39,4 +39,11 @@ says 'mix/L2.E0@4'
 store tag newest --arm base --force --run "$run"
 says 'phase'
 
+# ---- names ----
+echo "a tag has no name that means something else"
+for word in mix base dense embed L1 B0; do
+    refused 64 'cannot name a tag: it names a' "$pathloom" store tag "$word" --run "$run"
+done
+store tag fine --run "$run"
+
 echo "store_verbs_finished: done"
