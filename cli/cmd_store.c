@@ -64,7 +64,10 @@ const store_verb store_verbs[] = {
     {"blame", "MODULE[@V]", "workers, paths and data that made a version",
      "A line a contributor, largest share first. A share is that of the weighted norms "
      "of the updates: how far each pulled. Samples are numbers in the path's own order "
-     "of its data shard.",
+     "of its data shard. A version that a rollback made is blamed on those who made "
+     "the "
+     "one that it went back to; with --history, versions that a rollback gave up do "
+     "not count.",
      1, 1, TAKES(HISTORY), true, store_blame},
     {"verify", "MODULE[@V]", "recompute the outer step that made a version",
      "From the version before it and the updates that were kept (store.keep_updates), "

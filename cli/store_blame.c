@@ -1,5 +1,8 @@
 /* pathloom store blame: who and what made a version.
  *
+ * Its line of descent is followed as it went: a version that a rollback made is the one
+ * that it went back to, and what lies between them made nothing of it.
+ *
  * A contributor's share of a version is its part of the sum of weighted norms, a_i
  * |d_i| with a_i = w_i / sum w: how far it pulled, whatever the others did. Over a
  * history, shares are weighted by how far each version moved. */
@@ -10,19 +13,24 @@
 #include <math.h>
 #include <stdlib.h>
 
+typedef struct stretch {
+    uint64_t first, end;
+} stretch;
+
 typedef struct culprit {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    uint64_t first_sample, end_sample; /* the stretch that holds all of its samples */
+    stretch *samples; /* where they lie; newest first until sort_samples */
+    size_t n_stretches;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: of the last */
+    double seconds, loss; /* loss: of the newest */
     double pull;          /* sum of share times how far the version moved */
 } culprit;
 
 typedef struct blame {
     culprit *list;
     size_t n;
-    uint64_t n_merged, first, last; /* versions with contributions */
+    uint64_t source; /* the version asked for, or the one that a rollback made it */
     double moved;
 } blame;
 
@@ -42,8 +50,35 @@ static culprit *find(blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->first_sample = c->first_sample;
+    p->loss = c->loss; /* of the newest, which is met first */
     return p;
+}
+
+static void add_stretch(culprit *p, uint64_t first, uint64_t end)
+{
+    p->samples = pl_grow(p->samples, (p->n_stretches + 1) * sizeof *p->samples);
+    p->samples[p->n_stretches++] = (stretch){first, end};
+}
+
+static int by_first(const void *x, const void *y)
+{
+    const stretch *a = x, *b = y;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* What meets becomes one. */
+static void sort_samples(culprit *p)
+{
+    size_t n = 0;
+    qsort(p->samples, p->n_stretches, sizeof *p->samples, by_first);
+    for (size_t i = 0; i < p->n_stretches; i++) {
+        stretch next = p->samples[i], *last = n > 0 ? &p->samples[n - 1] : NULL;
+        if (last && next.first <= last->end)
+            last->end = next.end > last->end ? next.end : last->end;
+        else
+            p->samples[n++] = next;
+    }
+    p->n_stretches = n;
 }
 
 /* Norms may be missing where a sum travelled as one message: then weights decide. */
@@ -57,25 +92,20 @@ static void add_contribution(blame *b, const pl_contribution *c, double share,
                              double moved)
 {
     culprit *p = find(b, c);
-    if (c->first_sample < p->first_sample)
-        p->first_sample = c->first_sample;
-    if (c->first_sample + c->n_samples > p->end_sample)
-        p->end_sample = c->first_sample + c->n_samples;
+    add_stretch(p, c->first_sample, c->first_sample + c->n_samples);
     p->n_samples += c->n_samples;
     p->n_tokens += c->n_tokens;
     p->n_versions++;
     p->seconds += c->seconds;
-    p->loss = c->loss;
     p->pull += share * moved;
 }
 
-static pl_status add_version(void *context, const pl_version *v)
+static void add_version(blame *b, const pl_version *v)
 {
-    blame *b = context;
     double sum = 0, moved = v->update_norm > 0 ? v->update_norm : 1;
     bool by_norm = true;
-    if (v->number > b->last || v->n_contributions == 0)
-        return PL_OK;
+    if (v->n_contributions == 0)
+        return;
     for (int i = 0; i < v->n_contributions; i++)
         by_norm = by_norm && isfinite(v->contributions[i].norm) &&
                   v->contributions[i].norm > 0;
@@ -85,9 +115,29 @@ static pl_status add_version(void *context, const pl_version *v)
         add_contribution(b, &v->contributions[i],
                          sum > 0 ? pull_of(&v->contributions[i], by_norm) / sum : 0,
                          moved);
-    b->n_merged++;
     b->moved += moved;
-    return PL_OK;
+}
+
+/* From the version downwards, by the rollbacks that there were; without `history` to
+ * the first one that no rollback made. */
+static pl_status gather(pl_store *store, const module_at *at, bool history, blame *b)
+{
+    bool found = false;
+    for (uint64_t n = at->number, next;; n = next) {
+        pl_version v;
+        PL_RETURN_IF(pl_store_get_version(store, at->module, n, &v));
+        bool made = !pl_version_source(&v, &next);
+        if (made) {
+            add_version(b, &v);
+            next = n > 0 ? n - 1 : 0;
+        }
+        pl_version_clear(&v);
+        if (made && !found)
+            b->source = n;
+        found = found || made;
+        if (made && (n == 0 || !history))
+            return PL_OK;
+    }
 }
 
 /* Who pulled most stands first; then the order does not depend on anything. */
@@ -102,17 +152,29 @@ static int by_pull(const void *x, const void *y)
 }
 
 /* ---- printing ---- */
+static pl_json *samples_json(const culprit *p)
+{
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; i < p->n_stretches; i++) {
+        pl_json *pair = pl_json_array();
+        pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].first));
+        pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].end));
+        pl_json_push(list, pair);
+    }
+    return list;
+}
+
 static void print_json(const module_at *at, const blame *b, const culprit *p)
 {
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "module", at->module);
     print_set_count(line, "version", at->number);
+    print_set_count(line, "source", b->source);
     pl_json_set_text(line, "worker", p->worker);
     pl_json_set_text(line, "device", p->device);
     pl_json_set_int(line, "path", p->path);
     pl_json_set_int(line, "replica", p->replica);
-    print_set_count(line, "first_sample", p->first_sample);
-    print_set_count(line, "end_sample", p->end_sample);
+    pl_json_set(line, "ranges", samples_json(p));
     print_set_count(line, "samples", p->n_samples);
     print_set_count(line, "tokens", p->n_tokens);
     print_set_count(line, "versions", p->n_versions);
@@ -122,17 +184,40 @@ static void print_json(const module_at *at, const blame *b, const culprit *p)
     say_json(line);
 }
 
+/* The first few: with --json all are there. */
+static void print_samples(const culprit *p)
+{
+    enum { SHOWN = 4 };
+    size_t n = p->n_stretches > SHOWN + 1 ? SHOWN : p->n_stretches;
+    printf("  samples");
+    for (size_t i = 0; i < n; i++)
+        printf("%s %llu..%llu", i > 0 ? "," : "",
+               (unsigned long long)p->samples[i].first,
+               (unsigned long long)p->samples[i].end);
+    if (n < p->n_stretches)
+        printf(" and %zu more ranges", p->n_stretches - n);
+    printf("\n");
+}
+
 static void print_text(const blame *b, const culprit *p, int width)
 {
     char tokens[16], seconds[16];
-    printf("%6.2f %%  %-*s  path %-3lld replica %-2lld samples %llu..%llu  %7s tokens  "
-           "%4llu versions  %8s  loss %8.4f  %s\n",
+    printf("%6.2f %%  %-*s  path %-3lld replica %-2lld %7llu samples  %7s tokens  "
+           "%4llu versions  %8s  loss %8.4f  %s",
            b->moved > 0 ? 100 * p->pull / b->moved : 0, width, p->worker,
-           (long long)p->path, (long long)p->replica,
-           (unsigned long long)p->first_sample, (unsigned long long)p->end_sample,
+           (long long)p->path, (long long)p->replica, (unsigned long long)p->n_samples,
            pl_human_count((double)p->n_tokens, tokens),
            (unsigned long long)p->n_versions, pl_human_seconds(p->seconds, seconds),
            p->loss, p->device);
+    print_samples(p);
+}
+
+static void print_title(const module_at *at, const blame *b)
+{
+    printf("%s@%llu", at->module, (unsigned long long)at->number);
+    if (b->source != at->number)
+        printf(", version %llu by a rollback", (unsigned long long)b->source);
+    printf(": %zu contributors%s\n", b->n, b->n == 0 ? "; nobody trained it" : "");
 }
 
 static void print_blame(const store_call *call, const module_at *at, const blame *b)
@@ -143,9 +228,7 @@ static void print_blame(const store_call *call, const module_at *at, const blame
         width = len > width ? len : width;
     }
     if (!call->json)
-        printf("%s@%llu: %llu contributors%s\n", at->module,
-               (unsigned long long)at->number, (unsigned long long)b->n,
-               b->n == 0 ? "; nobody trained it" : "");
+        print_title(at, b);
     for (size_t i = 0; i < b->n; i++)
         if (call->json)
             print_json(at, b, &b->list[i]);
@@ -158,22 +241,18 @@ pl_status store_blame(store_call *call)
     module_at at;
     bool versioned;
     blame b = {.n = 0};
-    pl_status status = PL_OK;
     PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
-    b.last = at.number;
-    if (call->values[STORE_OPT_HISTORY])
-        status = pl_store_each_version(call->store, at.module, add_version, &b);
-    else {
-        pl_version v;
-        PL_RETURN_IF(pl_store_get_version(call->store, at.module, at.number, &v));
-        status = add_version(&b, &v);
-        pl_version_clear(&v);
-    }
+    pl_status status =
+        gather(call->store, &at, call->values[STORE_OPT_HISTORY] != NULL, &b);
+    for (size_t i = 0; i < b.n; i++)
+        sort_samples(&b.list[i]);
     if (status == PL_OK) {
         if (b.n > 0)
             qsort(b.list, b.n, sizeof *b.list, by_pull);
         print_blame(call, &at, &b);
     }
+    for (size_t i = 0; i < b.n; i++)
+        pl_free(b.list[i].samples);
     pl_free(b.list);
     return status;
 }

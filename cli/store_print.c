@@ -194,15 +194,32 @@ static void print_contribution(const pl_contribution *c, int width)
            print_brief(&c->update, hash), c->split ? "  split from its mate" : "");
 }
 
+/* Its move and the outer step's numbers, where there was an outer step: those of a
+ * rollback are its source's, and version 0 has none. */
+static bool has_step(const pl_version *v)
+{
+    uint64_t source;
+    return v->number > 0 && !pl_version_source(v, &source);
+}
+
+/* Not everybody who makes a version 0 measures it. */
+static bool has_norm(const pl_version *v)
+{
+    return v->params_norm > 0;
+}
+
 static void print_origin(const pl_version *v)
 {
     char parent[PL_HASH_TEXT];
     printf("    %s", v->method);
+    if (has_step(v))
+        printf("  lr %g  momentum %g  update norm %.4g", v->lr, v->outer_momentum,
+               v->update_norm);
     if (v->number > 0)
-        printf("  lr %g  momentum %g  update norm %.4g  from %s", v->lr,
-               v->outer_momentum, v->update_norm, print_brief(&v->parent, parent));
-    printf("  norm %.6g%s\n", v->params_norm,
-           v->params_gone ? "  (parameters collected)" : "");
+        printf("  from %s", print_brief(&v->parent, parent));
+    if (has_norm(v))
+        printf("  norm %.6g", v->params_norm);
+    printf("%s\n", v->params_gone ? "  (parameters collected)" : "");
 }
 
 void print_version(const pl_version *v)
@@ -237,8 +254,13 @@ void print_version_full(const pl_version *v, uint64_t bytes, uint64_t momentum_b
     print_hash("momentum", &v->momentum, momentum_bytes);
     print_hash("config", &v->config, 0);
     printf("parameters  %llu\n", (unsigned long long)v->n_params);
-    printf("norm        %.9g\nupdate norm %.9g\n", v->params_norm, v->update_norm);
-    printf("method      %s, lr %g, momentum %g\n", v->method, v->lr, v->outer_momentum);
+    if (has_norm(v))
+        printf("norm        %.9g\n", v->params_norm);
+    if (has_step(v))
+        printf("update norm %.9g\nmethod      %s, lr %g, momentum %g\n", v->update_norm,
+               v->method, v->lr, v->outer_momentum);
+    else
+        printf("method      %s\n", v->method);
     printf("commit      %llu, ", (unsigned long long)v->sequence);
     print_date(v->wall_ms);
     printf(" (%s ago)\ncontributions %d\n", age(v->wall_ms, past), v->n_contributions);
@@ -284,8 +306,9 @@ void print_version_json(const pl_version *v, uint64_t bytes, uint64_t momentum_b
     pl_json_set_real(line, "momentum", v->outer_momentum);
     print_set_hash(line, "config", &v->config);
     print_set_count(line, "n_params", v->n_params);
-    pl_json_set_real(line, "params_norm", v->params_norm);
-    pl_json_set_real(line, "update_norm", v->update_norm);
+    pl_json_set_real(line, "params_norm", has_norm(v) ? v->params_norm : NAN);
+    pl_json_set_real(line, "update_norm",
+                     has_step(v) ? v->update_norm : NAN); /* null */
     print_set_count(line, "bytes", bytes);
     print_set_hash(line, "momentum_hash", &v->momentum);
     print_set_count(line, "momentum_bytes", momentum_bytes);

@@ -39,6 +39,45 @@ says 'mix/L2.E0@4'
 store tag newest --arm base --force --run "$run"
 says 'phase'
 
+# ---- blamed ----
+echo "blame follows a rollback to what it took back, and leaves out what it gave up"
+shares() { # MODULE@V, options: what each contributor did, without the version asked for
+    "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
+}
+[ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "two paths make version 1 of L2.E0"
+for how in '' --history; do
+    # shellcheck disable=SC2086 # no word, or one
+    [ "$(shares L2.E0 $how)" = "$(shares L2.E0@1)" ] || fail "blame L2.E0 $how"
+done
+store blame L2.E0 --run "$run"
+says 'mix/L2.E0@5, version 1 by a rollback: 2 contributors'
+store blame L2.E0@0 --run "$run"
+says 'nobody trained it'
+
+# Every number of samples is that of its ranges, and they do not overlap.
+# PATH SAMPLES FIRST END FIRST END ..., a line a contributor
+shares L2.E0@4 --history |
+    sed 's/.*"path":\([0-9]*\).*"ranges":\[\[\(.*\)\]\],"samples":\([0-9]*\).*/\1 \3 \2/
+        s/[],[]\{1,\}/ /g' >"$work/ranges"
+awk '{ for (i = 3; i < NF; i += 2) { $2 -= $(i + 1) - $i; print $1, $i, $(i + 1) } }
+    $2 != 0 { print "samples that are not in the ranges" }' "$work/ranges" |
+    sort -n -k 1 -k 2 | awk 'NR == 1 || $1 != path { path = $1; at = 0; paths++ }
+        $2 != at || $3 <= at { wrong = 1 } { at = $3; last[path] = at }
+        END { for (p in last) if (last[p] != 160) wrong = 1; exit wrong || paths != 2 }' ||
+    fail "the ranges of blame --history: $(cat "$work/ranges")"
+! shares L2.E0@4 --history | grep -q '_sample"' || fail "blame names one range"
+
+echo "log and show print no norm that is not the version's"
+store show L2.E0 --run "$run"
+says 'method *rollback to 1$'
+says_not 'update norm'
+store log L2.E0 --run "$run"
+says 'rollback to 1  from [0-9a-f]*  norm [1-9]'
+[ "$(grep -c 'update norm' "$work/verb.out")" -eq 4 ] || fail "log of L2.E0"
+says_not 'norm 0$'
+store log L2.E0@0 --json --run "$run"
+says '"params_norm":null,"update_norm":null'
+
 # ---- names ----
 echo "a tag has no name that means something else"
 for word in mix base dense embed L1 B0; do
