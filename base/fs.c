@@ -361,3 +361,41 @@ char *pl_path_above(char out[PL_PATH_MAX], const char *path)
         slash[slash == out] = 0;
     return out;
 }
+
+/* Without links; of a path that is not there, that of the nearest folder above it by
+ * its name. NULL if there is none. The caller frees it. */
+static char *real_place(const char *path)
+{
+    char place[PL_PATH_MAX];
+    bool more = pl_copy_text(place, sizeof place, path);
+    char *real = realpath(path, NULL);
+    while (!real && errno == ENOENT && more) {
+        char *slash = strrchr(place, '/');
+        more = slash && slash != place;
+        if (more)
+            *slash = 0;
+        else
+            pl_copy_text(place, sizeof place, slash ? "/" : ".");
+        real = realpath(place, NULL);
+    }
+    return real;
+}
+
+bool pl_path_within(const char *path, const char *folder)
+{
+    struct stat wanted, here;
+    if (stat(folder, &wanted) != 0)
+        return false;
+    char *place = real_place(path);
+    bool found = false;
+    for (bool more = place; more && !found;) {
+        found = stat(place, &here) == 0 && here.st_dev == wanted.st_dev &&
+                here.st_ino == wanted.st_ino;
+        char *slash = strrchr(place, '/');
+        more = slash && slash[1];
+        if (more)
+            slash[slash == place] = 0;
+    }
+    free(place); /* realpath's own */
+    return found;
+}

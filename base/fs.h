@@ -48,6 +48,9 @@ char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
 /* The folder that holds it, by its name: of a link, where the link lies; "." of "a",
  * "/" of "/a". Returns out. */
 char *pl_path_above(char out[PL_PATH_MAX], const char *path);
+/* Whether it is that folder or lies in it, also by links; a path that is not there yet
+ * lies where it would be made. False if there is no such folder. */
+bool pl_path_within(const char *path, const char *folder);
 
 #ifdef __cplusplus
 }

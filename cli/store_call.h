@@ -85,6 +85,8 @@ pl_status store_check_folder(const store_call *call);
 /* Where homes look for what is new, by the table that home 1 has; n 0: the store is in
  * one piece. */
 pl_status store_placement(const char *folder, pl_places *out);
+/* ERR_USAGE where the other folder is the store, lies in it, or has it. */
+pl_status store_refuse_overlap(const store_call *call, const char *other);
 /* ERR_USAGE for one part of a store in parts: what it needs may lie in others. */
 pl_status store_refuse_part(const char *folder);
 

@@ -19,6 +19,39 @@ pl_status store_init(store_call *call)
 }
 
 /* ---- checked copies ---- */
+/* Its parts and their databases may be links to elsewhere. */
+static bool lies_in_store(const char *place, const char *store)
+{
+    char part[PL_PATH_MAX], db[PL_PATH_MAX];
+    bool found =
+        pl_path_within(place, store) || pl_path_within(place, pl_join(db, store, "db"));
+    for (int i = 0; i < PL_PARTS_MAX && !found; i++) {
+        pl_store_part(store, i, part);
+        found = pl_path_within(place, part) ||
+                pl_path_within(place, pl_join(db, part, "db"));
+    }
+    return found;
+}
+
+pl_status store_refuse_overlap(const store_call *call, const char *other)
+{
+    const char *what = call->verb->name, *store = call->folder;
+    bool in = lies_in_store(other, store), around = pl_path_within(store, other);
+    if (in && around)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s is the store itself; name another folder for store %s",
+                       other, what);
+    if (in)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s lies in the store %s; name a folder outside it for store %s",
+                       other, store, what);
+    if (around)
+        return pl_fail(PL_ERR_USAGE,
+                       "the store %s lies in %s; name another folder for store %s",
+                       store, other, what);
+    return PL_OK;
+}
+
 typedef struct first_problem {
     char text[512];
 } first_problem;
@@ -181,6 +214,7 @@ pl_status store_backup(store_call *call)
 {
     int64_t held_ms = -1;
     const char *to = call->words[0];
+    PL_RETURN_IF(store_refuse_overlap(call, to));
     PL_RETURN_IF(pl_store_end_copy(to));
     PL_RETURN_IF(store_look_at_one_moment(call, &held_ms));
     PL_RETURN_IF(copy(call, call->store, call->folder, to));
@@ -226,6 +260,7 @@ pl_status store_restore(store_call *call)
         return rebuild(call, backup);
     if (!pl_path_is_folder(backup))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no backup at %s", backup);
+    PL_RETURN_IF(store_refuse_overlap(call, backup));
     PL_RETURN_IF(pl_store_end_copy(backup));
     PL_RETURN_IF(pl_store_end_copy(call->folder));
     PL_RETURN_IF(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));

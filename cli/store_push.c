@@ -211,6 +211,7 @@ pl_status store_push(store_call *call)
 {
     transfer t = {.call = call, .from = call->store};
     PL_RETURN_IF(store_refuse_part(call->words[0]));
+    PL_RETURN_IF(store_refuse_overlap(call, call->words[0]));
     PL_RETURN_IF(pl_store_open(call->words[0], PL_STORE_CREATE, &t.to));
     pl_status status = move(&t, call->words[0]);
     pl_store_close(&t.to);
@@ -221,6 +222,7 @@ pl_status store_pull(store_call *call)
 {
     transfer t = {.call = call};
     pl_status status = PL_OK;
+    PL_RETURN_IF(store_refuse_overlap(call, call->words[0]));
     PL_RETURN_IF(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
     PL_TRY(store_refuse_part(call->folder));
     PL_TRY(store_open_to_write(call, &t.to));

@@ -85,4 +85,25 @@ for word in mix base dense embed L1 B0; do
 done
 store tag fine --run "$run"
 
+# ---- copies that would be their own source ----
+echo "a store is no copy of itself, and none lies in it"
+ln -s "$run/store" "$work/link"
+ln -s "$run" "$work/link-above"
+for verb in backup restore push pull; do
+    for place in "$run/store" "$work/link" "$work/link-above/store/." "$run/log/../store"; do
+        refused 64 'is the store itself' "$pathloom" store "$verb" "$place" --run "$run"
+    done
+done
+for verb in backup push; do
+    for place in "$run/store/db" "$run/store/new" "$work/link/a/b"; do
+        refused 64 'lies in the store' "$pathloom" store "$verb" "$place" --run "$run"
+    done
+done
+refused 64 'lies in the store' "$pathloom" store restore "$run/store/db" --run "$run"
+refused 64 'name another folder' "$pathloom" store restore "$run/store" --store "$run/store/x"
+[ ! -e "$run/store/new" ] && [ ! -e "$run/store/a" ] || fail "a folder was made in the store"
+store fsck --run "$run"
+store backup "$work/copy" --run "$run"
+store backup "$work/copy" --run "$run"
+
 echo "store_verbs_finished: done"

@@ -174,6 +174,29 @@ static void folder_above_a_path_is_known_by_its_text(void **state)
         assert_string_equal(pl_path_above(out, cases[i][0]), cases[i][1]);
 }
 
+static void a_place_in_a_folder_is_known_through_links(void **state)
+{
+    (void)state;
+    char store[PL_PATH_MAX], link[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_join(store, folder, "within/store");
+    pl_join(link, folder, "within/link");
+    assert_int_equal(pl_make_folders(pl_join(path, store, "db/x")), PL_OK);
+    assert_int_equal(pl_make_folders(in_folder("within/store-2")), PL_OK);
+    assert_int_equal(symlink(store, link), 0);
+    assert_true(pl_path_within(store, store));
+    assert_true(pl_path_within(store, link));
+    assert_true(pl_path_within(link, store));
+    assert_true(pl_path_within(pl_join(path, store, "db/../db/x/."), store));
+    assert_true(pl_path_within(pl_join(path, link, "none/yet"), store));
+    assert_true(pl_path_within(pl_join(path, link, "none"), folder));
+    assert_true(pl_path_within("none", "."));
+    assert_true(pl_path_within("/none", "/"));
+    assert_false(pl_path_within(in_folder("within/store-2"), store));
+    assert_false(pl_path_within(in_folder("within"), store));
+    assert_false(pl_path_within(store, in_folder("within/none")));
+    assert_true(pl_path_within(pl_join(path, store, "none/../none"), store));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_writable_folder_is_told_from_an_absent_one),
         cmocka_unit_test(joined_paths_that_do_not_fit_are_empty),
         cmocka_unit_test(folder_above_a_path_is_known_by_its_text),
+        cmocka_unit_test(a_place_in_a_folder_is_known_through_links),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
