@@ -13,7 +13,8 @@
 const store_verb store_verbs[] = {
     {"ls", "[PREFIX]", "heads of modules; or refs, objects, paths, tags",
      "One line a module: its newest version, hash, contributions, size and age. PREFIX "
-     "keeps names that begin with it.",
+     "keeps names that begin with it; of modules and paths the arm may be left out. "
+     "Exit status 66 if there are none.",
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
     {"log", "MODULE[@V]", "versions, newest first, and who made them",
      "From version V downwards if one is named.", 1, 1, 0, true, store_log},

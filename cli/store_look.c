@@ -6,43 +6,52 @@
 typedef struct look {
     pl_store *store;
     bool json;
-    int width; /* of the column of names */
+    int width;          /* of the column of names */
+    const char *prefix; /* of tags, which the store does not choose by name */
+    char (*names)[PL_MODULE_NAME_MAX]; /* of all that is asked about */
+    size_t n_names;
 } look;
 
 static look look_of(const store_call *call)
 {
-    return (look){call->store, call->json, 0};
+    return (look){.store = call->store, .json = call->json, .prefix = ""};
 }
 
-/* ---- ls: the first pass measures the names, the second prints ---- */
-static void widen(look *q, const char *name)
+/* ---- ls: one pass notes all names, the second prints those that were meant ---- */
+static void note(look *q, const char *name)
 {
-    if ((int)strlen(name) > q->width)
-        q->width = (int)strlen(name);
+    q->names = pl_grow(q->names, (q->n_names + 1) * sizeof *q->names);
+    pl_copy_text(q->names[q->n_names++], PL_MODULE_NAME_MAX, name);
 }
 
-static pl_status measure_head(void *context, const pl_version *v)
+static pl_status note_head(void *context, const pl_version *v)
 {
-    widen(context, v->module);
+    note(context, v->module);
     return PL_OK;
 }
 
-static pl_status measure_path(void *context, const pl_path_state *p)
+static pl_status note_path(void *context, const pl_path_state *p)
 {
-    widen(context, p->name);
+    note(context, p->name);
     return PL_OK;
 }
 
-static pl_status measure_object(void *context, const pl_object *o)
+static pl_status note_object(void *context, const pl_object *o)
 {
-    widen(context, o->name);
+    note(context, o->name);
     return PL_OK;
 }
 
-static pl_status measure_ref(void *context, const char *name, const char *target)
+static pl_status note_ref(void *context, const char *name, const char *target)
 {
     (void)target;
-    widen(context, name);
+    note(context, name);
+    return PL_OK;
+}
+
+static pl_status note_tag(void *context, const pl_snapshot *tag)
+{
+    note(context, tag->name);
     return PL_OK;
 }
 
@@ -88,15 +97,11 @@ static pl_status show_ref(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-static pl_status measure_tag(void *context, const pl_snapshot *tag)
-{
-    widen(context, tag->name);
-    return PL_OK;
-}
-
 static pl_status show_tag(void *context, const pl_snapshot *tag)
 {
     const look *q = context;
+    if (!pl_starts_with(tag->name, q->prefix))
+        return PL_OK;
     if (q->json)
         print_tag_json(tag);
     else
@@ -104,33 +109,122 @@ static pl_status show_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-pl_status look_at_tags(store_call *call)
+/* What `ls` can list. */
+enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
+static const struct {
+    const char *noun;
+    int option;
+    bool of_arms; /* ARM/REST, so that REST is known, too */
+} kinds[KINDS] = {[MODULES] = {"module", -1, true},
+                  [REFS] = {"ref", STORE_OPT_REFS, false},
+                  [OBJECTS] = {"object", STORE_OPT_OBJECTS, false},
+                  [PATHS] = {"path", STORE_OPT_PATHS, true},
+                  [TAGS] = {"tag", STORE_OPT_TAGS, false}};
+
+static pl_status each(look *q, int kind, const char *prefix, bool show)
+{
+    if (kind == REFS)
+        return pl_store_each_ref(q->store, prefix, show ? show_ref : note_ref, q);
+    if (kind == OBJECTS)
+        return pl_store_each_object(q->store, prefix, show ? show_object : note_object,
+                                    q);
+    if (kind == PATHS)
+        return pl_store_each_path(q->store, prefix, show ? show_path : note_path, q);
+    q->prefix = prefix;
+    if (kind == TAGS)
+        return pl_store_each_tag(q->store, show ? show_tag : note_tag, q);
+    return pl_store_each_head(q->store, prefix, show ? show_head : note_head, q);
+}
+
+static bool begins_any(const look *q, const char *prefix)
+{
+    for (size_t i = 0; i < q->n_names; i++)
+        if (pl_starts_with(q->names[i], prefix))
+            return true;
+    return false;
+}
+
+static pl_status nothing_like(const look *q, int kind, const char *asked)
+{
+    const char **names = pl_alloc((q->n_names + 1) * sizeof *names);
+    bool whole = !kinds[kind].of_arms || strchr(asked, '/');
+    for (size_t i = 0; i < q->n_names; i++)
+        names[i] = whole ? q->names[i] : names_without_arm(q->names[i]);
+    const char *near = pl_nearest(asked, names, q->n_names);
+    const char *noun = kinds[kind].noun, *dashes = kind == MODULES ? "" : " --";
+    pl_status status =
+        near ? pl_fail(PL_ERR_NOT_FOUND, "no %s begins with %s; did you mean %s?", noun,
+                       asked, near)
+             : pl_fail(PL_ERR_NOT_FOUND,
+                       "no %s begins with %s; `pathloom store ls%s%s` lists all", noun,
+                       asked, dashes,
+                       kind == MODULES ? "" : store_option_name(kinds[kind].option));
+    pl_free(names);
+    return status;
+}
+
+/* As it is written, or of the mixture, or of the only arm that has such. */
+static pl_status complete(const look *q, int kind, const char *asked,
+                          char out[PL_PATH_MAX])
+{
+    char arm[PL_MODULE_NAME_MAX];
+    const char *found = NULL;
+    pl_copy_text(out, PL_PATH_MAX, asked);
+    if (!*asked || begins_any(q, out))
+        return PL_OK;
+    if (!kinds[kind].of_arms)
+        return nothing_like(q, kind, asked);
+    snprintf(out, PL_PATH_MAX, "mix/%s", asked);
+    if (begins_any(q, out))
+        return PL_OK;
+    for (size_t i = 0; i < q->n_names; i++) {
+        if (!pl_starts_with(names_without_arm(q->names[i]), asked))
+            continue;
+        if (found && !pl_starts_with(q->names[i], out))
+            return pl_fail(PL_ERR_USAGE, "several arms have %ss %s: say %s or %s",
+                           kinds[kind].noun, asked, found, q->names[i]);
+        found = found ? found : q->names[i];
+        names_arm_of(found, arm);
+        snprintf(out, PL_PATH_MAX, "%s/%s", arm, asked);
+    }
+    return found ? PL_OK : nothing_like(q, kind, asked);
+}
+
+static pl_status list(store_call *call, int kind, const char *asked)
 {
     look q = look_of(call);
-    PL_RETURN_IF(pl_store_each_tag(q.store, measure_tag, &q));
-    return pl_store_each_tag(q.store, show_tag, &q);
+    char prefix[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    PL_TRY(each(&q, kind, "", false));
+    PL_TRY(complete(&q, kind, asked, prefix));
+    for (size_t i = 0; i < q.n_names; i++)
+        if (pl_starts_with(q.names[i], prefix) && (int)strlen(q.names[i]) > q.width)
+            q.width = (int)strlen(q.names[i]);
+    PL_TRY(each(&q, kind, prefix, true));
+done:
+    pl_free(q.names);
+    return status;
+}
+
+pl_status look_at_tags(store_call *call)
+{
+    return list(call, TAGS, "");
 }
 
 pl_status store_ls(store_call *call)
 {
-    look q = look_of(call);
-    const char *prefix = call->words[0] ? call->words[0] : "";
-    if (call->values[STORE_OPT_TAGS])
-        return look_at_tags(call);
-    if (call->values[STORE_OPT_REFS]) {
-        PL_RETURN_IF(pl_store_each_ref(q.store, prefix, measure_ref, &q));
-        return pl_store_each_ref(q.store, prefix, show_ref, &q);
+    int kind = MODULES;
+    for (int i = MODULES + 1; i < KINDS; i++) {
+        if (!call->values[kinds[i].option])
+            continue;
+        if (kind != MODULES)
+            return pl_fail(PL_ERR_USAGE,
+                           "store ls lists one kind at a time: --%s or --%s",
+                           store_option_name(kinds[kind].option),
+                           store_option_name(kinds[i].option));
+        kind = i;
     }
-    if (call->values[STORE_OPT_OBJECTS]) {
-        PL_RETURN_IF(pl_store_each_object(q.store, prefix, measure_object, &q));
-        return pl_store_each_object(q.store, prefix, show_object, &q);
-    }
-    if (call->values[STORE_OPT_PATHS]) {
-        PL_RETURN_IF(pl_store_each_path(q.store, prefix, measure_path, &q));
-        return pl_store_each_path(q.store, prefix, show_path, &q);
-    }
-    PL_RETURN_IF(pl_store_each_head(q.store, prefix, measure_head, &q));
-    return pl_store_each_head(q.store, prefix, show_head, &q);
+    return list(call, kind, call->words[0] ? call->words[0] : "");
 }
 
 /* ---- log, show, stat ---- */

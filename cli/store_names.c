@@ -36,7 +36,7 @@ static bool is_listed(const name_list *list, const char *name, uint64_t *head)
     return false;
 }
 
-static const char *without_arm(const char *module)
+const char *names_without_arm(const char *module)
 {
     const char *slash = strchr(module, '/');
     return slash ? slash + 1 : module;
@@ -57,7 +57,7 @@ static pl_status no_such_module(const name_list *list, const char *asked)
     const char **names = pl_alloc((list->count + 1) * sizeof *names);
     bool qualified = strchr(asked, '/');
     for (size_t i = 0; i < list->count; i++)
-        names[i] = qualified ? list->names[i] : without_arm(list->names[i]);
+        names[i] = qualified ? list->names[i] : names_without_arm(list->names[i]);
     const char *near = pl_nearest(asked, names, list->count);
     pl_status status =
         near ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
@@ -86,7 +86,7 @@ static pl_status complete_name(const name_list *list, const char *asked,
     if (is_listed(list, out, &head))
         return PL_OK;
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(without_arm(list->names[i]), full) == 0) {
+        if (strcmp(names_without_arm(list->names[i]), full) == 0) {
             second = found;
             found = list->names[i];
         }

@@ -34,5 +34,6 @@ pl_status names_set(pl_store *store, const char *asked, module_set *out);
 const module_at *names_find(const module_set *set, const char *module);
 /* "mix/L1.E0" -> "mix"; "" where there is no arm. */
 void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX]);
+const char *names_without_arm(const char *module); /* "L1.E0" */
 
 #endif

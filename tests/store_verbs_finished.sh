@@ -85,6 +85,35 @@ for word in mix base dense embed L1 B0; do
 done
 store tag fine --run "$run"
 
+# ---- listed ----
+echo "ls knows names without their arm, and says so where nothing is listed"
+store ls L1 --run "$run"
+says '^mix/L1.E0'
+[ "$(wc -l <"$work/verb.out")" -eq 2 ] || fail "ls L1 lists not two modules"
+store ls base/L1 --run "$run"
+says '^base/L1.E0'
+store ls mix --run "$run"
+[ "$(wc -l <"$work/verb.out")" -eq 20 ] || fail "ls mix lists not 20 modules"
+store ls p01 --paths --run "$run"
+says '^mix/p01'
+store ls fin --tags --run "$run"
+says '^fine '
+says_not '^keep '
+store ls arm/ --objects --run "$run"
+refused 66 'no module begins with L1.E9; did you mean L1.E0?' \
+    "$pathloom" store ls L1.E9 --run "$run"
+refused 66 'no module begins with mix/embde; did you mean mix/embed.E0?' \
+    "$pathloom" store ls mix/embde --run "$run"
+refused 66 'no module begins with zzzzzzzzzz; `pathloom store ls` lists all' \
+    "$pathloom" store ls zzzzzzzzzz --run "$run"
+refused 66 'did you mean fine?' "$pathloom" store ls fone --tags --run "$run"
+refused 66 '`pathloom store ls --refs` lists all' \
+    "$pathloom" store ls zzzzzzzzzz --refs --run "$run"
+refused 64 'one kind at a time: --paths or --tags' \
+    "$pathloom" store ls --tags --paths --run "$run"
+"$pathloom" store init --store "$work/empty" >/dev/null || fail "init"
+store ls --store "$work/empty"
+
 # ---- copies that would be their own source ----
 echo "a store is no copy of itself, and none lies in it"
 ln -s "$run/store" "$work/link"
