@@ -13,8 +13,14 @@ pl_status store_init(store_call *call)
         PL_RETURN_IF(pl_store_make_on(call->folder, call->values[STORE_OPT_ENGINE]));
     PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_CREATE, &store));
     pl_store_close(&store);
-    if (!call->json)
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_text(line, "store", call->folder);
+        pl_json_set_bool(line, "made", true);
+        say_json(line);
+    } else {
         printf("made an empty store in %s\n", call->folder);
+    }
     return PL_OK;
 }
 

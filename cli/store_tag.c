@@ -389,8 +389,14 @@ static pl_status delete_tag(store_call *call)
     PL_RETURN_IF(pl_store_get_tag(call->store, call->words[0], &old));
     pl_snapshot_clear(&old);
     PL_RETURN_IF(keep(call, call->words[0], &none));
-    if (!call->json)
+    if (call->json) {
+        pl_json *line = pl_json_object();
+        pl_json_set_text(line, "tag", call->words[0]);
+        pl_json_set_bool(line, "deleted", true);
+        say_json(line);
+    } else {
         printf("tag %s is deleted\n", call->words[0]);
+    }
     return PL_OK;
 }
 

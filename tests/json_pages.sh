@@ -59,6 +59,8 @@ verb ls --objects
 verb ls --refs
 verb tag best
 verb tag newest head
+verb tag newest --delete
+explained "store init" "$pathloom" store init --store "$work/empty"
 explained "store tag" "$pathloom" store show best --run "$work/run"
 explained "store tag" "$pathloom" store ls --tags --run "$work/run"
 verb show L1.E0
