@@ -197,8 +197,8 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
-/* One of the job's own keys keeps its name, and gets back the role that the name
- * says: with any other the job does not work. */
+/* One of the job's own keys keeps its name, and gets back the role that the name says,
+ * for good: with any other the job does not work. */
 static pl_status put_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
@@ -206,6 +206,11 @@ static pl_status put_entry(pl_key_list *list, void *context)
     if (old && pl_starts_with(old->name, PL_KEY_OWN)) {
         pl_copy_text(e.name, sizeof e.name, old->name);
         PL_RETURN_IF(pl_key_role_parse(e.name + strlen(PL_KEY_OWN), &e.role));
+        if (e.expires_s != 0)
+            return pl_fail(PL_ERR_NOPERM,
+                           "%s is one of the job's own keys, which do not expire; "
+                           "leave --expires away",
+                           e.name);
     } else {
         PL_RETURN_IF(pl_key_list_check_name(list, e.name, &e.key));
     }

@@ -60,7 +60,8 @@ static bool is_needed(const pl_key_entry *e)
            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
 }
 
-/* `key revoke` refuses the job's own keys; releases before it did not. */
+/* `key revoke` and `key allow --expires` refuse the job's own keys; releases before did
+ * not. */
 static pl_status check_own(const char *dir)
 {
     char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
@@ -68,15 +69,17 @@ static pl_status check_own(const char *dir)
     pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
     for (size_t i = 0; status == PL_OK && i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
-        if (e->role != PL_AS_REVOKED || !is_needed(e))
+        bool expired = e->expires_s != 0 && e->expires_s <= pl_wall_ms() / 1000;
+        if ((e->role != PL_AS_REVOKED && !expired) || !is_needed(e))
             continue;
         pl_pubkey_format(&e->key, key);
-        status = pl_fail(PL_ERR_NOPERM,
-                         "%s, one of the job's own keys, was revoked, so the job "
-                         "cannot start; let it in again with `pathloom key allow %s "
-                         "--run %s`, or delete %s/keys for new keys and invite the "
-                         "other machines anew",
-                         e->name, key, dir, dir);
+        status = pl_fail(
+            PL_ERR_NOPERM,
+            "%s, one of the job's own keys, was revoked or has expired, so the job "
+            "cannot start; let it in again with `pathloom key allow %s "
+            "--run %s`, or delete %s/keys for new keys and invite the "
+            "other machines anew",
+            e->name, key, dir, dir);
     }
     pl_key_list_clear(&list);
     return status;

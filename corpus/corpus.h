@@ -29,6 +29,7 @@ typedef struct pl_read_stats {
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files are skipped in folders */
     uint64_t n_cuts;     /* borders between the documents of a cut text file */
+    pl_hash whole;       /* of that file's text as one document, if n_cuts > 0 */
 } pl_read_stats;
 
 typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);

@@ -18,7 +18,7 @@
 
 /* As text because the comparison then needs no types, and a difference can be shown
  * to the user as it stands. n_threads is missing on purpose: it changes nothing. A
- * folder that lacks "cut" was made before files were cut, and stays as it is. */
+ * folder that lacks "cut" was made before files were cut. */
 enum { N_OPTIONS = 9, OPTION_CUT = 8 };
 typedef struct option_text {
     const char *name;
@@ -62,7 +62,7 @@ static pl_status check_options(const char *folder, const pl_json *json,
     for (int i = 0; i < N_OPTIONS; i++) {
         const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
         if (!there && i == OPTION_CUT)
-            continue;
+            there = "0";
         if (!there || strcmp(there, texts[i].value) != 0)
             return pl_fail(PL_ERR_EXISTS,
                            "the data folder '%s' was made with %s '%.300s', now it is "

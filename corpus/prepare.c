@@ -31,6 +31,9 @@ typedef struct preparation {
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
     uint64_t n_cuts;    /* borders between pieces of text files */
+    uint64_t whole;     /* hash of the held-out file, uncut, if `valid_cut` */
+    bool valid_cut;     /* the held-out text was one file, and cut */
+    bool corpus_held;   /* the corpus is one file, cut, that is held out as a whole */
     double nearest;     /* the smallest draw of a document that may be held out */
     double began, said; /* of the running step; its last line of progress */
 } preparation;
@@ -110,7 +113,7 @@ static pl_status collect(void *context, const pl_document *document)
     preparation *work = context;
     uint64_t hash = spool_hash(document);
     PL_RETURN_IF(tick(work, "data", work->result->bytes));
-    if (spool_has(work->spool, hash)) {
+    if (spool_has(work->spool, hash) || (work->valid_cut && hash == work->whole)) {
         work->n_duplicates++;
         return PL_OK;
     }
@@ -132,6 +135,20 @@ static const char *source_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
+/* A file that is cut is known as a whole, too: where it stands in the other set. */
+static void note_whole(preparation *work, const pl_read_stats *stats)
+{
+    uint64_t hash = spool_identity(&stats->whole);
+    if (stats->n_cuts == 0)
+        return;
+    if (work->reading_valid) {
+        work->valid_cut = true;
+        work->whole = hash;
+    } else {
+        work->corpus_held = spool_has(work->spool, hash);
+    }
+}
+
 static pl_status read_path(preparation *work, const char *path)
 {
     pl_read_stats stats;
@@ -141,6 +158,8 @@ static pl_status read_path(preparation *work, const char *path)
         say(work, "data     %.300s: cut into %llu documents of at most %llu bytes",
             source_name(path), (unsigned long long)stats.n_documents,
             (unsigned long long)cut);
+    if (status == PL_OK)
+        note_whole(work, &stats);
     work->n_cuts += stats.n_cuts;
     work->n_replaced += stats.n_replaced_bytes;
     work->n_empty += stats.n_empty;
@@ -218,7 +237,7 @@ static pl_status check_split(const preparation *work)
             "file is cut into documents of data.cut = %llu bytes, 0: never), several "
             "files or JSON lines, or held-out text by data.valid",
             corpus_name(work), (unsigned long long)work->options->cut_bytes);
-    if (work->n_train == 0 && work->options->valid[0] != '\0')
+    if ((work->n_train == 0 || work->corpus_held) && work->options->valid[0] != '\0')
         return pl_fail(PL_ERR_DATA,
                        "nothing is left to train on: all documents of %.200s stand in "
                        "the held-out text %.200s too; give other text as one of them",

@@ -23,6 +23,7 @@ typedef struct document_reader {
     void *context;
     pl_read_stats *stats;
     size_t cut_bytes; /* of a single text file; 0: never */
+    pl_hasher whole;  /* over its pieces */
     pl_buf raw;       /* bytes read and not yet delivered */
     pl_buf clean;     /* a text whose bad bytes were replaced */
 } document_reader;
@@ -152,6 +153,7 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
 {
     const char *text = (const char *)reader->raw.data + begin;
     clean_text(reader, &text, &len);
+    pl_hasher_add(&reader->whole, text, len);
     return deliver(reader, source, text, len, source->domain);
 }
 
@@ -176,6 +178,7 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
     size_t checked = 0;
+    pl_hasher_init(&reader->whole, "document");
     while (!end) {
         if (reader->raw.len > checked &&
             memchr(reader->raw.data + checked, 0, reader->raw.len - checked))
@@ -195,7 +198,9 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
         return PL_OK;
     }
     size_t mark = begun ? 0 : byte_order_mark((const char *)reader->raw.data, checked);
-    return deliver_piece(reader, source, mark, reader->raw.len - mark);
+    PL_RETURN_IF(deliver_piece(reader, source, mark, reader->raw.len - mark));
+    pl_hasher_end(&reader->whole, &reader->stats->whole);
+    return PL_OK;
 }
 
 /* ---- JSON lines ---- */

@@ -66,13 +66,18 @@ void spool_destroy(document_spool **spool)
     *spool = NULL;
 }
 
+uint64_t spool_identity(const pl_hash *identity)
+{
+    uint64_t hash;
+    memcpy(&hash, identity->bytes, sizeof hash);
+    return hash;
+}
+
 uint64_t spool_hash(const pl_document *document)
 {
     pl_hash identity;
-    uint64_t hash;
     pl_hash_of("document", document->text, document->len, &identity);
-    memcpy(&hash, identity.bytes, sizeof hash);
-    return hash;
+    return spool_identity(&identity);
 }
 
 /* ---- the set of hashes ---- */

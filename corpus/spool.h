@@ -23,6 +23,7 @@ void spool_destroy(document_spool **spool); /* accepts NULL */
 
 /* The first 8 bytes of the document's identity. */
 uint64_t spool_hash(const pl_document *document);
+uint64_t spool_identity(const pl_hash *identity); /* the same of its hash */
 bool spool_has(const document_spool *spool, uint64_t hash);
 
 /* Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; none is "unknown". */

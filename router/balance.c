@@ -6,7 +6,7 @@
  *
  * Prices start at zero. While a path has too many documents, the fullest raises its
  * price by as much as makes the surplus leave: the documents with the least to lose.
- * Prices only rise, and each raise is at least `step`; a path that was never too full
+ * Prices only rise, by `step` where margins are equal; a path that was never too full
  * keeps price zero.
  *
  * Documents that are alike cannot be parted by any price: a group of them that is
@@ -134,14 +134,15 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Half way between the last margin that must leave and the first that may stay. */
+/* Half way between the last margin that must leave and the first that may stay; past
+ * those that are equal to it, for they leave together. */
 static double raise_needed(auction *a, size_t surplus)
 {
     memcpy(a->sorted, a->margin, a->n_members * sizeof *a->sorted);
     qsort(a->sorted, a->n_members, sizeof *a->sorted, compare_doubles);
     double last = a->sorted[surplus - 1], next = a->sorted[surplus];
-    double middle = 0.5 * (last + next);
-    return middle < last + a->job->step ? last + a->job->step : middle;
+    double middle = 0.5 * (last + next), least = last + a->job->step;
+    return next > last && middle > last ? middle : least;
 }
 
 static pl_status raise_price(auction *a, int path)

@@ -10,7 +10,7 @@ typedef struct balance_job {
     const pl_router *router; /* its tuples; its bias is not read */
     const double *distances; /* [n, n_centroids] of router_distances */
     size_t n, limit;         /* documents; the most a path may have */
-    double step;             /* > 0, the least raise of a price */
+    double step;             /* > 0, the raise of a price where documents are a tie */
     int n_threads;
 } balance_job;
 

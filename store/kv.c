@@ -78,11 +78,13 @@ static pl_status failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    if (strstr(error, "Permission denied") || strstr(error, "not permitted")) {
+    bool opens = strcmp(verb, "open") == 0; /* later it is the disk that has changed */
+    if (opens &&
+        (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
         status = PL_ERR_NOPERM;
         cause = "this user may not use its files";
         remedy = "give the command as the user that the store belongs to";
-    } else if (strstr(error, "Read-only file system")) {
+    } else if (opens && strstr(error, "Read-only file system")) {
         status = PL_ERR_NOPERM;
         cause = "it lies on a read-only file system";
         remedy = "mount that for writing, or change a copy of the store";

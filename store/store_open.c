@@ -488,7 +488,7 @@ pl_status pl_store_refresh(pl_store *store)
 /* What a user may not enter looks like nothing. */
 pl_status pl_store_check_access(const char *folder)
 {
-    if (access(folder, R_OK | X_OK) == 0 || errno != EACCES)
+    if (access(folder, X_OK) == 0 || errno != EACCES)
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
                    "this user may not look into the store %s; give the command as the "

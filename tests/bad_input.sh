@@ -591,6 +591,8 @@ refused "a revoked key of the job itself" 77 "own-hub|the job's own keys|delete|
 refused "the same by its key" 77 "own-hub|the job's own keys" \
     "$pathloom" key revoke "$one" --keys own
 mkdir -p barred/keys
+refused "one of them for a time" 77 "own-hub|do not expire|--expires" \
+    "$pathloom" key allow "$one" --keys own --expires 1h
 printf 'revoked %s 0 0 own-hub\n' "$one" >barred/keys/allow
 refused "a job that lacks one of its own keys" 77 "own-hub|revoked|key allow $one --run" \
     $train --corpus text --out "$work/barred" --set net.encrypt=on

@@ -575,7 +575,40 @@ static void a_folder_made_before_files_were_cut_is_used(void **state)
     memcpy(cut, "\"old\"", 5);
     assert_ok(pl_replace_file(path, text.data, text.len));
     options.cut_bytes = 4096;
+    check_prepare_fails(&options, "older", PL_ERR_EXISTS, "made with cut '0'");
+    options.cut_bytes = 0;
     assert_ok(pl_prepare(&options, in_scratch("older"), &result));
+    pl_buf_destroy(&text);
+}
+
+/* A file of the corpus that is held out as well is known although it is cut there. */
+static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf text = {0};
+    char folder[PL_PATH_MAX], book[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, in_scratch("shelf"));
+    assert_ok(pl_make_folders(folder));
+    for (int i = 0; i < 40; i++) {
+        char name[32];
+        pl_buf_clear(&text);
+        make_words((uint64_t)i, 4000, &text);
+        snprintf(name, sizeof name, "shelf/%d.txt", i);
+        write_bytes(name, text.data, text.len);
+    }
+    pl_copy_text(book, sizeof book, in_scratch("shelf/7.txt"));
+    options.corpus = folder;
+    options.valid = book;
+    options.cut_bytes = 1000;
+    assert_ok(pl_prepare(&options, in_scratch("apart"), &result));
+    assert_int_equal(result.train_documents, 39);
+    assert_in_range(result.valid_documents, 4, 8);
+    options.corpus = book;
+    options.valid = folder;
+    check_prepare_fails(&options, "nothing", PL_ERR_DATA,
+                        "nothing is left to train on");
     pl_buf_destroy(&text);
 }
 
@@ -632,6 +665,7 @@ int main(void)
         cmocka_unit_test(too_few_documents_and_too_many_pieces_are_refused_first),
         cmocka_unit_test(one_text_file_becomes_documents),
         cmocka_unit_test(a_folder_made_before_files_were_cut_is_used),
+        cmocka_unit_test(what_is_cut_on_one_side_is_known_on_the_other),
         cmocka_unit_test(replaced_bytes_are_reported),
         cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),
     };
