@@ -182,6 +182,10 @@ const explanation explanations[] = {
      "The end of a store's log was cut off; no acknowledged commit was in it.",
      "The power went, or the machine crashed, in the middle of a commit.",
      "None needed. The mark HWM proves that nobody was told of what is gone."},
+    {"store.name", "A word was taken for an arm or a module, though a tag has it too.",
+     "A tag of an earlier release; such names are refused now.",
+     "NAME@NAME is what the tag names. Make it under another name: `pathloom store "
+     "tag`."},
     {"store.resumed", "A home made its share of a rollback over several homes.",
      "`store rollback` was killed after it was decided, before all homes had made it.",
      "None needed: the other homes do the same."},
