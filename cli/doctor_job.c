@@ -1,6 +1,5 @@
 /* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
 #include "cli/doctor.h"
-#include "cli/exporter.h"
 
 #include <sys/stat.h>
 
@@ -83,13 +82,10 @@ static void look_at_port(doctor *d, const char *key, const char *address)
 
 static void look_at_metrics(doctor *d, const config *c)
 {
-    if (!c->metrics[0])
-        return;
-    if (exporter_check_free(c->metrics) == PL_OK)
-        doctor_say(d, HEALTH_OK, "port", "", "net.metrics %s is free", c->metrics);
-    else
-        doctor_say(d, HEALTH_FAIL, "port", "another port or host for this key",
-                   "net.metrics: %s", pl_last_error());
+    char address[sizeof "tcp://" + sizeof c->metrics];
+    snprintf(address, sizeof address, "tcp://%s", c->metrics);
+    if (c->metrics[0])
+        look_at_port(d, "net.metrics", address);
 }
 
 static void look_at_advertised(doctor *d, const config *c)

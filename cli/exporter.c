@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum { CONNECTIONS_MAX = 16, TIMEOUT_S = 10, MEMORY_MAX = 32 << 10 };
 
@@ -109,33 +107,6 @@ pl_status exporter_check(const char *listen)
     return parse_listen(listen, &at);
 }
 
-static pl_status listen_failed(const char *listen, int cause)
-{
-    if (cause == EADDRINUSE)
-        return pl_fail(PL_ERR_BUSY,
-                       "%s is in use by another process; stop it or choose another "
-                       "port for metrics",
-                       listen);
-    return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
-                   "cannot listen on %s for metrics: %s; choose another address",
-                   listen, strerror(cause));
-}
-
-/* Bound as the server binds it: what the last one's connections left is no obstacle. */
-pl_status exporter_check_free(const char *listen)
-{
-    struct sockaddr_in at;
-    int one = 1, cause = 0;
-    PL_RETURN_IF(parse_listen(listen, &at));
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, (const struct sockaddr *)&at, sizeof at) != 0)
-        cause = errno;
-    if (fd >= 0)
-        close(fd);
-    return cause == 0 ? PL_OK : listen_failed(listen, cause);
-}
-
 pl_status exporter_open(const char *listen,
                         pl_status (*hub)(void *context, pl_json **status),
                         void *context, exporter **out)
@@ -154,7 +125,14 @@ pl_status exporter_open(const char *listen,
     if (!e->daemon) {
         int cause = errno;
         pl_free(e);
-        return listen_failed(listen, cause);
+        if (cause == EADDRINUSE)
+            return pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop it or choose another "
+                           "port for metrics",
+                           listen);
+        return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
+                       "cannot listen on %s for metrics: %s; choose another address",
+                       listen, strerror(cause));
     }
     *out = e;
     return PL_OK;

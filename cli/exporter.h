@@ -13,9 +13,6 @@ bool http_address(const char *listen, struct sockaddr_in *out);
 
 /* ERR_CONFIG: not the form of what exporter_open takes. */
 PL_MUST_CHECK pl_status exporter_check(const char *listen);
-/* The same, and ERR_BUSY: somebody listens there; ERR_NET: this machine has no such
- * address; ERR_NOPERM. */
-PL_MUST_CHECK pl_status exporter_check_free(const char *listen);
 /* `listen`: HOST:PORT, HOST a number. `hub` asks the hub for its status: it is called
  * in the exporter's thread, one request at a time. ERR_BUSY: the port is in use. */
 PL_MUST_CHECK pl_status exporter_open(const char *listen,

@@ -247,25 +247,21 @@ static pl_status check_addresses(const config *c)
     return check_address("net.home", c->home_bind);
 }
 
-static bool is_address_of(const char *metrics, const char *address)
-{
-    return pl_starts_with(address, "tcp://") &&
-           strcmp(address + strlen("tcp://"), metrics) == 0;
-}
-
 static pl_status check_metrics(const config *c)
 {
+    char address[sizeof "tcp://" + sizeof c->metrics];
     if (!c->metrics[0])
         return PL_OK;
+    PL_RETURN_IF(exporter_check(c->metrics));
     if (c->attach)
-        return exporter_check(c->metrics);
-    bool is_hub = is_address_of(c->metrics, c->hub_bind);
-    if (is_hub || is_address_of(c->metrics, c->home_bind))
+        return PL_OK;
+    snprintf(address, sizeof address, "tcp://%s", c->metrics);
+    bool is_hub = strcmp(address, c->hub_bind) == 0;
+    if (is_hub || strcmp(address, c->home_bind) == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "%s and net.metrics are both %s; give each its own port",
                        is_hub ? "net.hub" : "net.home", c->metrics);
-    pl_status status = exporter_check_free(c->metrics);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "net.metrics");
+    return check_address("net.metrics", address);
 }
 
 static pl_status check_backend(const config *c)

@@ -175,11 +175,9 @@ static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
 static pl_status see_all_parts(store_call *call)
 {
     pl_parts counted;
-    int n = 0;
     PL_RETURN_IF(pl_store_count_parts(call->folder, &counted));
-    while (n < counted.n && pl_store_part_begun(call->folder, &counted, n))
-        n++;
-    if (call->store && n == pl_store_n_parts(call->store))
+    if (call->store &&
+        pl_store_n_begun(call->folder, &counted) == pl_store_n_parts(call->store))
         return PL_OK;
     pl_store_close(&call->store);
     return pl_store_open(call->folder, PL_STORE_READ, &call->store);

@@ -146,21 +146,14 @@ static bool begins_any(const look *q, const char *prefix)
 
 static pl_status nothing_like(const look *q, int kind, const char *asked)
 {
-    const char **names = pl_alloc((q->n_names + 1) * sizeof *names);
-    bool whole = !kinds[kind].of_arms || strchr(asked, '/');
-    for (size_t i = 0; i < q->n_names; i++)
-        names[i] = whole ? q->names[i] : names_without_arm(q->names[i]);
-    const char *near = pl_nearest(asked, names, q->n_names);
+    const char *near = names_nearest(q->names, q->n_names, kinds[kind].of_arms, asked);
     const char *noun = kinds[kind].noun, *dashes = kind == MODULES ? "" : " --";
-    pl_status status =
-        near ? pl_fail(PL_ERR_NOT_FOUND, "no %s begins with %s; did you mean %s?", noun,
-                       asked, near)
-             : pl_fail(PL_ERR_NOT_FOUND,
-                       "no %s begins with %s; `pathloom store ls%s%s` lists all", noun,
-                       asked, dashes,
-                       kind == MODULES ? "" : store_option_name(kinds[kind].option));
-    pl_free(names);
-    return status;
+    return near ? pl_fail(PL_ERR_NOT_FOUND, "no %s begins with %s; did you mean %s?",
+                          noun, asked, near)
+                : pl_fail(PL_ERR_NOT_FOUND,
+                          "no %s begins with %s; `pathloom store ls%s%s` lists all",
+                          noun, asked, dashes,
+                          kind == MODULES ? "" : store_option_name(kinds[kind].option));
 }
 
 /* As it is written, or of the mixture, or of the only arm that has such. */

@@ -50,22 +50,26 @@ void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX])
         out[slash - module] = 0;
 }
 
-/* The nearest is sought among full names if a full one was asked, else among short
- * ones. */
+const char *names_nearest(char (*names)[PL_MODULE_NAME_MAX], size_t n, bool of_arms,
+                          const char *asked)
+{
+    const char **forms = pl_alloc((n + 1) * sizeof *forms);
+    bool whole = !of_arms || strchr(asked, '/');
+    for (size_t i = 0; i < n; i++)
+        forms[i] = whole ? names[i] : names_without_arm(names[i]);
+    const char *near = pl_nearest(asked, forms, n);
+    pl_free(forms);
+    return near;
+}
+
 static pl_status no_such_module(const name_list *list, const char *asked)
 {
-    const char **names = pl_alloc((list->count + 1) * sizeof *names);
-    bool qualified = strchr(asked, '/');
-    for (size_t i = 0; i < list->count; i++)
-        names[i] = qualified ? list->names[i] : names_without_arm(list->names[i]);
-    const char *near = pl_nearest(asked, names, list->count);
-    pl_status status =
-        near ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
-                       asked, near)
-             : pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no module %s; `pathloom store ls` lists all", asked);
-    pl_free(names);
-    return status;
+    const char *near = names_nearest(list->names, list->count, true, asked);
+    return near
+               ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
+                         asked, near)
+               : pl_fail(PL_ERR_NOT_FOUND,
+                         "there is no module %s; `pathloom store ls` lists all", asked);
 }
 
 /* "" if it does not fit: no module has that name. */
@@ -193,21 +197,23 @@ static void add(module_set *set, const char *module, uint64_t number)
     set->at[set->n++].number = number;
 }
 
-/* Every module of the arm, at its head; nothing if no module has that arm. */
+static bool is_of_arm(const char *module, const char *arm)
+{
+    return pl_starts_with(module, arm) && module[strlen(arm)] == '/';
+}
+
+/* Every module of the arm, at its head. */
 static void add_arm(const name_list *list, const char *arm, module_set *out)
 {
-    char prefix[PL_MODULE_NAME_MAX];
-    join_name(prefix, arm, "/");
-    for (size_t i = 0; *prefix && i < list->count; i++)
-        if (pl_starts_with(list->names[i], prefix))
+    for (size_t i = 0; i < list->count; i++)
+        if (is_of_arm(list->names[i], arm))
             add(out, list->names[i], list->heads[i]);
 }
 
 static bool has_arm(const name_list *list, const char *name)
 {
-    size_t len = strlen(name);
     for (size_t i = 0; i < list->count; i++)
-        if (strncmp(list->names[i], name, len) == 0 && list->names[i][len] == '/')
+        if (is_of_arm(list->names[i], name))
             return true;
     return false;
 }

@@ -35,5 +35,9 @@ const module_at *names_find(const module_set *set, const char *module);
 /* "mix/L1.E0" -> "mix"; "" where there is no arm. */
 void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX]);
 const char *names_without_arm(const char *module); /* "L1.E0" */
+/* The nearest, among full names if `of_arms` is not set or a full one was asked, else
+ * among those without their arm; NULL if none is near. */
+const char *names_nearest(char (*names)[PL_MODULE_NAME_MAX], size_t n, bool of_arms,
+                          const char *asked);
 
 #endif

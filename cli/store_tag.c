@@ -242,16 +242,12 @@ pl_status store_ask_homes(const store_call *call, pl_client **out)
     pl_parts parts;
     *out = NULL;
     PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
-    int n = parts.n > 0 ? parts.n : 1;
+    int n = parts.n > 0 ? pl_store_n_begun(call->folder, &parts) : 1;
     pl_path_above(above, call->folder);
     PL_RETURN_IF(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
-        run_home_file(i, n, file);
-        pl_join(path, above, file);
-        if (!pl_store_part_begun(call->folder, &parts, i))
-            n = i; /* a home that has not begun yet */
-        else
-            status = pl_read_file(path, &addresses[i]);
+        run_home_file(i, parts.n > 0 ? parts.n : 1, file);
+        status = pl_read_file(pl_join(path, above, file), &addresses[i]);
     }
     if (status == PL_OK)
         status = connect_homes(addresses, n, out);

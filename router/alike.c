@@ -1,4 +1,5 @@
 #include "router/alike.h"
+#include "router/router.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,4 +34,20 @@ size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
                              bytes + order[end] * row_bytes, row_bytes) == 0)
         ++end;
     return end;
+}
+
+pl_status pl_router_largest_alike(const float *features, size_t n, int dim, size_t *out)
+{
+    size_t bytes = (size_t)dim * sizeof *features, end;
+    void *memory = NULL;
+    PL_RETURN_IF(pl_try_alloc(n * sizeof(size_t), "documents in groups", &memory));
+    size_t *order = memory;
+    router_group_alike(features, n, bytes, order);
+    *out = 0;
+    for (size_t i = 0; i < n; i = end) {
+        end = router_group_end(features, n, bytes, order, i);
+        *out = end - i > *out ? end - i : *out;
+    }
+    pl_free_aligned(memory);
+    return PL_OK;
 }

@@ -142,7 +142,7 @@ static double raise_needed(auction *a, size_t surplus)
     qsort(a->sorted, a->n_members, sizeof *a->sorted, compare_doubles);
     double last = a->sorted[surplus - 1], next = a->sorted[surplus];
     double middle = 0.5 * (last + next), least = last + a->job->step;
-    return next > last && middle > last ? middle : least;
+    return middle > last ? middle : least;
 }
 
 static pl_status raise_price(auction *a, int path)

@@ -91,11 +91,14 @@ typedef struct pl_shards {
     size_t *first; /* n_paths + 1 */
     int *path_of;  /* [n_docs] nearest path */
     int n_repaired;
-    size_t n_alike; /* documents of the largest group of equal features */
 } pl_shards;
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
                                        size_t n_docs, int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);
+
+/* Documents of the largest group of equal features [n][dim]: no router parts them. */
+PL_MUST_CHECK pl_status pl_router_largest_alike(const float *features, size_t n,
+                                                int dim, size_t *out);
 
 /* How well an assignment matches labels: purity = share of documents in their
  * cluster's majority label; nmi = mutual information / mean of the entropies. */

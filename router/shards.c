@@ -1,5 +1,4 @@
 /* From a router to the list of documents of every path. */
-#include "router/alike.h"
 #include "router/router_inside.h"
 #include <stdlib.h>
 #include <string.h>
@@ -151,22 +150,6 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     return PL_OK;
 }
 
-static pl_status count_alike(const sorting *s, size_t *largest)
-{
-    size_t bytes = (size_t)s->router->lens.dim * sizeof *s->features, end;
-    void *memory = NULL;
-    PL_RETURN_IF(pl_try_alloc(s->n * sizeof(size_t), "shard lists", &memory));
-    size_t *order = memory;
-    router_group_alike(s->features, s->n, bytes, order);
-    *largest = 0;
-    for (size_t i = 0; i < s->n; i = end) {
-        end = router_group_end(s->features, s->n, bytes, order, i);
-        *largest = end - i > *largest ? end - i : *largest;
-    }
-    pl_free_aligned(memory);
-    return PL_OK;
-}
-
 static pl_status check_request(const pl_router *router, size_t n_docs, int overlap)
 {
     if (overlap < 1 || overlap > router->n_paths)
@@ -198,7 +181,6 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
     out->n_paths = router->n_paths;
     PL_TRY(on_documents(&s, rank_paths));
     PL_TRY(make_lists(&s, out));
-    PL_TRY(count_alike(&s, &out->n_alike));
 done:
     pl_free_aligned(memory);
     if (status != PL_OK)

@@ -188,6 +188,14 @@ bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part)
     return parts->n == 0 || part < parts->begun || parts_is_made(folder, part);
 }
 
+int pl_store_n_begun(const char *folder, const pl_parts *parts)
+{
+    int n = 0;
+    while (n < parts->n && pl_store_part_begun(folder, parts, n))
+        n++;
+    return n;
+}
+
 /* PARTS is made anew by each copy into the folder, after its parts. */
 typedef struct parts_stamp {
     bool copying;
@@ -225,13 +233,13 @@ static pl_status open_all(pl_store *store, int n)
     pl_parts counted;
     PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
+    if (counted.n > 0) {
+        int begun = pl_store_n_begun(store->folder, &counted);
+        n = begun < n ? begun : n;
+    }
     for (; store->n_parts < n; store->n_parts++)
-        if (!pl_store_part_begun(store->folder, &counted, store->n_parts))
-            break; /* a home that has not begun yet */
-        else
-            PL_RETURN_IF(
-                pl_store_open(pl_store_part(store->folder, store->n_parts, part),
-                              PL_STORE_READ, &store->parts[store->n_parts]));
+        PL_RETURN_IF(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
+                                   PL_STORE_READ, &store->parts[store->n_parts]));
     for (int i = 0; i < store->n_parts; i++)
         store->parts[i]->whole = store;
     return PL_OK;

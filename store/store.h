@@ -65,6 +65,8 @@ PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
 /* Whether that part (from 0) is one to be found: of those that were added, one that was
  * asked for may not have been made yet. A store in one piece has begun. */
 bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
+/* How many, from part 0 on, have begun; 0 for a store in one piece. */
+int pl_store_n_begun(const char *folder, const pl_parts *parts);
 /* One part more: `n` is the number then. Again is fine. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
 /* ERR_UNSUPPORTED where part n's chunks lie in a storage engine: it stays. */

@@ -306,28 +306,17 @@ static pl_status open_writer(pl_store *store)
 /* Whether a commit after `known` brought table files (bulk.h), or may have. */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
-    kv_slice key, value;
-    bool valid = true;
-    pl_status status = PL_OK;
     *out = store->sequence > known + CATCH_UP_ROWS;
-    if (*out || store->sequence <= known)
-        return PL_OK;
-    row_key start = key_of_number(known + 1);
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&start));
-    for (uint64_t i = known; i < store->sequence && !*out; i++) {
+    for (uint64_t i = known + 1; i <= store->sequence && !*out; i++) {
         row_view row;
         log_record entry = {0};
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (valid)
-            PL_TRY(row_open(KV_LOG, key, value, &row));
-        if (valid)
-            PL_TRY(log_decode(&row, &entry));
-        *out = !valid || entry.n_files > 0;
+        row_key key = key_of_number(i);
+        PL_RETURN_IF(row_read(store_source(store), KV_LOG, &key, &row));
+        if (row.found)
+            PL_RETURN_IF(log_decode(&row, &entry));
+        *out = !row.found || entry.n_files > 0;
     }
-done:
-    kv_cursor_close(&cursor);
-    return status;
+    return PL_OK;
 }
 
 /* A follower may see the families of a commit at different times while the writer
