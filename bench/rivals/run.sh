@@ -4,7 +4,7 @@
 #
 #   sh bench/rivals/run.sh [--models "2m 13m 124m"] [--cpus N] [--rounds N] [--quick]
 #                          [--build build/release] [--python PYTHON] [--llmc FOLDER]
-#                          [--clock cpu]
+#                          [--clock cpu] [--kinds "compile/f32 compile/bf16"]
 #
 # Everyone has the same processors (the first N; all by default), the same model, AdamW,
 # clipping, batch and context; the best of the rounds counts for each.
@@ -17,9 +17,10 @@
 #   llm.c     its train_gpt2, on the 124M model, where --llmc names a folder of it that
 #             is built and has its data; context 64 and fp32 are its own
 #
+# --kinds: those alone of PyTorch's (eager or compile, each in f32, autocast or bf16).
 # --quick: compiled bf16 alone, one round. --clock cpu, with --cpus 1: processor time
-# instead of the wall's, on a machine that does other work. Exit code: 69 if PyTorch or the build is
-# missing.
+# instead of the wall's, on a machine that does other work. Exit code: 69 if PyTorch or
+# the build is missing.
 set -eu
 cd "$(dirname "$0")/../.."
 build=build/release
@@ -44,7 +45,7 @@ while [ $# -gt 0 ]; do
         shift
         continue
         ;;
-    --models | --cpus | --rounds | --build | --python | --llmc | --clock)
+    --models | --cpus | --rounds | --build | --python | --llmc | --clock | --kinds)
         [ $# -gt 1 ] || fail 64 "$1 needs a value"
         ;;
     *) fail 64 "unknown option $1; the head of bench/rivals/run.sh lists them" ;;
@@ -57,8 +58,15 @@ while [ $# -gt 0 ]; do
     --python) python=$2 ;;
     --llmc) llmc=$2 ;;
     --clock) clock=$2 ;;
+    --kinds) kinds=$2 ;;
     esac
     shift 2
+done
+for kind in $kinds; do
+    case $kind in
+    eager/f32 | eager/autocast | eager/bf16 | compile/f32 | compile/autocast | compile/bf16) ;;
+    *) fail 64 "no kind $kind: eager or compile, a slash, f32, autocast or bf16" ;;
+    esac
 done
 case $cpus$rounds in
 *[!0-9]* | 0*) fail 64 "--cpus and --rounds are numbers of 1 or more" ;;
@@ -130,20 +138,25 @@ measure() { # MODEL
     done
 }
 
+ratio() { # OURS THEIRS
+    awk -v a="$1" -v b="$2" 'BEGIN { print b ? sprintf("%.2fx", a / b) : "" }'
+}
+
 row() { # MODEL
     mine=$(greatest "$work/$1.ours")
     line="| $1 | $mine |"
     best=0
+    best16=0
     for kind in $kinds; do
         rate=$(greatest "$work/$1.$(echo "$kind" | tr / .)")
         line="$line $rate |"
+        [ "$rate" -le "$best" ] || best=$rate
         case $kind in
         */f32) ;;
-        *) [ "$rate" -le "$best" ] || best=$rate ;;
+        *) [ "$rate" -le "$best16" ] || best16=$rate ;;
         esac
     done
-    ratio=$(awk -v a="$mine" -v b="$best" 'BEGIN { print b ? sprintf("%.2fx", a / b) : "" }')
-    echo "$line $ratio |"
+    echo "$line $(ratio "$mine" "$best16") | $(ratio "$mine" "$best") |"
 }
 
 # The median step after the first, of 4 x 64 tokens.
@@ -166,8 +179,8 @@ done
 echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $cpus processors;" \
     "PyTorch $torch; tokens/s, best of $rounds; $(date -u +%Y-%m-%d)"
 echo
-echo "$head to its best in bf16 |"
-echo "$rule---|"
+echo "$head to its best in bf16 | to its best |"
+echo "$rule---|---|"
 for model in $models; do
     shape "$model" >"$work/shape"
     measure "$model"
