@@ -21,8 +21,8 @@ static bool has_flag(const char *info, const char *flag)
 
 static void look_at_processor(doctor *d)
 {
-    static const char *const wanted[] = {"avx2", "fma", "avx512f", "avx512_bf16",
-                                         "amx_bf16"};
+    static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
+                                         "avx512_vnni", "avx512_bf16", "amx_bf16"};
     pl_buf info = {0};
     char found[128] = "";
     if (pl_read_file("/proc/cpuinfo", &info) != PL_OK)

@@ -17,9 +17,10 @@ typedef struct variant {
     const char *isa, *precision;
 } variant;
 static const variant variants[] = {
-    {"portable", "f32"},    {"avx2", "f32"},         {"avx512", "f32"},
-    {"avx512_bf16", "f32"}, {"portable", "bf16"},    {"avx2", "bf16"},
-    {"avx512", "bf16"},     {"avx512_bf16", "bf16"}, {"avx512_bf16", "f16"},
+    {"portable", "f32"},     {"avx2", "f32"},        {"avx512", "f32"},
+    {"avx512_vnni", "f32"},  {"avx512_bf16", "f32"}, {"portable", "bf16"},
+    {"avx2", "bf16"},        {"avx512", "bf16"},     {"avx512_vnni", "bf16"},
+    {"avx512_bf16", "bf16"}, {"avx512_bf16", "f16"},
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -491,6 +492,93 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
     pl_free(dw[1]);
 }
 
+/* ---- products with weights of one byte, by their definition (bytes_cpu.c) ---- */
+
+enum { BYTES_N = 7, BYTES_O = 37, BYTES_I = 150, BYTES_GROUP = 64 };
+
+/* To the nearest of 127 steps on either side of zero; the step. */
+static double to_steps(double *to, const float *from, int n)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(from[i]));
+    for (int i = 0; i < n; i++)
+        to[i] = most > 0 ? rint((double)(from[i] * (127.0f / most))) : 0;
+    return (double)most / 127.0;
+}
+
+static void multiply_bytes(float *out, const float *x, const float *w)
+{
+    double u[BYTES_I], q[BYTES_I], sum;
+    for (int n = 0; n < BYTES_N; n++)
+        for (int o = 0; o < BYTES_O; o++) {
+            const double scale = to_steps(u, w + o * BYTES_I, BYTES_I);
+            sum = 0;
+            for (int i = 0; i < BYTES_I; i += BYTES_GROUP) {
+                const int end = i + BYTES_GROUP < BYTES_I ? i + BYTES_GROUP : BYTES_I;
+                const double step = to_steps(q, x + n * BYTES_I + i, end - i);
+                for (int k = i; k < end; k++)
+                    sum += step * q[k - i] * u[k];
+            }
+            out[n * BYTES_O + o] = (float)(scale * sum);
+        }
+}
+
+/* Rows of whole numbers of 64ths whose steps are 64ths: nothing lies between two steps,
+ * where kernels may round either way. */
+static float *whole_steps(int n_rows)
+{
+    float *out = floats((size_t)n_rows * BYTES_I, 40);
+    for (int i = 0; i < n_rows * BYTES_I; i++) {
+        const bool begins = i % BYTES_I % BYTES_GROUP == 0;
+        out[i] = begins ? 127 : fmaxf(-127, fminf(127, rintf(out[i])));
+        out[i] /= 64;
+    }
+    return out;
+}
+
+/* Together as they should be, and each alone the same bytes. */
+static void check_bytes(pl_backend *be)
+{
+    pl_weight *weight = NULL;
+    stream = 4000;
+    float *x = whole_steps(BYTES_N), *w = whole_steps(BYTES_O);
+    float out[BYTES_N * BYTES_O], want[BYTES_N * BYTES_O], alone[BYTES_O];
+    pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
+    multiply_bytes(want, x, w);
+    assert_int_equal(be->ops->weight_create(be, w, BYTES_O, BYTES_I, &weight), PL_OK);
+    be->ops->weights_refresh(be, &weight, 1);
+    be->ops->logits(be, out, xs, weight, BYTES_N, BYTES_O, BYTES_I);
+    if (!(error(out, want, BYTES_N * BYTES_O) < 1e-11))
+        fail_msg("%s: error %g", be->device, error(out, want, BYTES_N * BYTES_O));
+    for (int n = 0; n < BYTES_N; n++) {
+        pl_act *row = acts(be, x + n * BYTES_I, BYTES_I);
+        be->ops->logits(be, alone, row, weight, 1, BYTES_O, BYTES_I);
+        assert_memory_equal(alone, out + n * BYTES_O, sizeof alone);
+        pl_free(row);
+    }
+    be->ops->weight_destroy(be, &weight);
+    pl_free(x);
+    pl_free(w);
+    pl_free(xs);
+}
+
+static void weights_of_one_byte_on_every_instruction_set(void **state)
+{
+    static const char *const isa[] = {"portable", "avx2", "avx512", "avx512_vnni",
+                                      "avx512_bf16"};
+    (void)state;
+    for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
+        const variant int8 = {isa[i], "int8"};
+        pl_backend *be = open_variant(&int8, i % 2 == 0 ? 1 : 2);
+        if (be == NULL)
+            continue;
+        check_bytes(be);
+        assert_int_equal(be->ops->sync(be), PL_OK);
+        cpu_backend_destroy(&be);
+    }
+}
+
 /* ---- optimizer ---- */
 
 static void check_adamw(pl_backend *be, pl_backend *ref)
@@ -618,6 +706,7 @@ int main(void)
         cmocka_unit_test(classifier_skips_negative_targets_and_adds_to_dw),
         cmocka_unit_test(three_threads_give_the_bits_of_one),
         cmocka_unit_test(own_gradients_of_weights_do_not_depend_on_threads),
+        cmocka_unit_test(weights_of_one_byte_on_every_instruction_set),
         cmocka_unit_test(adamw_matches_and_clears_the_gradient),
         cmocka_unit_test(rows_that_fill_no_vector_match_and_rope_inverts),
         cmocka_unit_test(wrong_options_are_refused),

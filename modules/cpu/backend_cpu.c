@@ -17,9 +17,20 @@ typedef struct cpu_isa {
     bool tiles;     /* ... and dw by own tiles faster than a library */
 } cpu_isa;
 
-enum { N_ISA = 4 };
+enum { N_ISA = 5 };
 
 #if defined(__x86_64__)
+/* Whether the system keeps the registers of AMX for a process. */
+static bool saves_tiles(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+    enum { OSXSAVE = 1 << 27, TILES = 3 << 17 };
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE))
+        return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILES) == TILES;
+}
+
 /* AMX multiplies bf16 at about 18 times the rate of f32 (measured, Sapphire Rapids);
  * AMD's vdpbf16ps at twice (Zen 4); Intel's vdpbf16ps is slower than its f32 FMA, and
  * its fp16 FMA at twice (Emerald Rapids). */
@@ -29,7 +40,8 @@ static void detect(cpu_isa isa[N_ISA])
     __builtin_cpu_init();
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0)
         (void)__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1);
-    const bool amx_bf16 = (d >> 22 & 1) != 0, avx512_bf16 = (a1 >> 5 & 1) != 0;
+    const bool amx_bf16 = (d >> 22 & 1) != 0 && saves_tiles(),
+               avx512_bf16 = (a1 >> 5 & 1) != 0;
     const bool f16 = (d >> 23 & 1) != 0 && gemm_has_f16();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
@@ -41,7 +53,9 @@ static void detect(cpu_isa isa[N_ISA])
     isa[0] = (cpu_isa){.name = "portable", .ops = &cpu_ops_portable, .usable = true};
     isa[1] = (cpu_isa){.name = "avx2", .ops = &cpu_ops_avx2, .usable = avx2};
     isa[2] = (cpu_isa){.name = "avx512", .ops = &cpu_ops_avx512, .usable = avx512};
-    isa[3] = (cpu_isa){.name = "avx512_bf16",
+    isa[3] = (cpu_isa){
+        .name = "avx512_vnni", .ops = &cpu_ops_avx512_vnni, .usable = avx512 && vnni};
+    isa[4] = (cpu_isa){.name = "avx512_bf16",
                        .ops = &cpu_ops_avx512_bf16,
                        .usable = avx512 && avx512_bf16 && vnni,
                        .fast_bf16 = amd || amx_bf16,

@@ -25,7 +25,8 @@ PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
 void cpu_backend_destroy(pl_backend **backend);
 
 /* The same with kernels of a given instruction set: "auto" (the best), "portable",
- * "avx2", "avx512", "avx512_bf16". For tests and measurements. */
+ * "avx2", "avx512", "avx512_vnni" (int8 products), "avx512_bf16". For tests and
+ * measurements. */
 PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
                                                const char *isa, pl_backend **out);
 

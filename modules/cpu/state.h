@@ -13,7 +13,8 @@
 #define CPU_JOIN(a, b)  CPU_JOIN_(a, b)
 #define OP(name)        CPU_JOIN(name, CPU_ISA)
 
-extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_bf16;
+extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_vnni,
+    cpu_ops_avx512_bf16;
 
 struct pl_weight {
     const float *master; /* [O,I] */
