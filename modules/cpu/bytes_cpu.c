@@ -159,8 +159,12 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const group *x,
     vfloat sum[TILE][ROWS] = {{{0}}};
     for (int g = 0; g < n_groups; g++) {
         packed u[ROWS];
-        for (int r = 0; r < ROWS; r++)
-            u[r] = load_group(w[r] + (size_t)g * GROUP);
+        for (int r = 0; r < ROWS; r++) {
+            const uint8_t *row = w[r] + (size_t)g * GROUP;
+            u[r] = load_group(row);
+            __builtin_prefetch(row +
+                               (size_t)n_groups * ROWS * GROUP); /* matvec_cpu.c */
+        }
         for (int n = 0; n < n_x; n++)
             for (int r = 0; r < ROWS; r++)
                 sum[n][r] =

@@ -6,6 +6,9 @@
  * gets alone. Rows of x are taken TILE at a time, those of w ROWS at a time, so that a
  * vector that was loaded is used several times; the sums of LANES rows of w are folded
  * together.
+ *
+ * Rows are short, and processors that fetch ahead by themselves follow one stream
+ * within a page: while ROWS of w are read, the ROWS after them are asked for.
  */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
@@ -25,8 +28,11 @@ ALWAYS_INLINE void add_words(vfloat sum[TILE][ROWS], const char *x,
                              const int n_x, const pl_type type)
 {
     vfloat words[ROWS];
-    for (int r = 0; r < ROWS; r++)
-        words[r] = load_words_n(w[r] + (size_t)k * WORD, left);
+    for (int r = 0; r < ROWS; r++) {
+        const char *at = w[r] + (size_t)k * WORD;
+        words[r] = load_words_n(at, left);
+        __builtin_prefetch(at + ROWS * stride);
+    }
     for (int n = 0; n < n_x; n++) {
         const vfloat row =
             load_words_n(x + (size_t)n * stride + (size_t)k * WORD, left);
