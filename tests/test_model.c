@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
 /* One path on the reference backend: losses and gradients against a model in
  * double, training, decoding, refusals. */
+#include "modules/model_inside.h"
 #include "tests/rig.h"
 
 /* Initial values as a run has them. */
@@ -587,6 +588,36 @@ static void inference_plans_no_activations_for_each_block(void **state)
     assert_int_equal(plan[1][0].moments_bytes, 2 * plan[1][0].params_bytes);
 }
 
+/* All members of both structures are pointers. */
+static void expect_aligned(const void *views, size_t bytes)
+{
+    uintptr_t at[(sizeof(model_acts) + sizeof(block_acts)) / sizeof(uintptr_t)];
+    memcpy(at, views, bytes);
+    for (size_t i = 0; i < bytes / sizeof at[0]; i++)
+        assert_int_equal(at[i] % 256, 0);
+}
+
+static void every_view_of_activations_begins_at_256_bytes(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        const pl_model_options options = {.batch = 3,
+                                          .context = 7,
+                                          .training = kind % 3 > 0,
+                                          .recompute = kind % 3 > 1};
+        block_acts blocks[8] = {{0}};
+        model_acts acts = {.blocks = blocks};
+        static _Alignas(256) uint8_t base[1 << 20];
+        assert_true(tiny.n_blocks <= 8);
+        assert_true(model_layout(&tiny, &options, kind < 3 ? PL_F32 : PL_BF16, base,
+                                 &acts) <= sizeof base);
+        acts.blocks = NULL;
+        expect_aligned(&acts, sizeof acts);
+        for (int b = 0; b < tiny.n_blocks; b++)
+            expect_aligned(&blocks[b], sizeof blocks[b]);
+    }
+}
+
 static void models_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -687,6 +718,7 @@ int main(void)
         cmocka_unit_test(batches_beyond_the_plan_are_refused),
         cmocka_unit_test(a_model_for_inference_has_nothing_of_training),
         cmocka_unit_test(fp8_adds_a_byte_an_element_of_matrices_in_sixteens),
+        cmocka_unit_test(every_view_of_activations_begins_at_256_bytes),
         cmocka_unit_test(inference_plans_no_activations_for_each_block),
         cmocka_unit_test(models_that_cannot_be_are_refused),
         cmocka_unit_test(any_failing_allocation_is_reported_with_the_plan),

@@ -1,10 +1,12 @@
 /* Matrix products as cuBLASLt's documentation has them: column-major, the leading
  * dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. Operands outside
  * of their allocations, misaligned ones, and an algorithm used for others than it was
- * found for are findings. */
+ * found for are findings. Operands that are not aligned to 256 bytes get another
+ * algorithm, which sums in another order, as they may on a device. */
 #include "tests/emulation/toolkit/cublasLt.h"
 #include "tests/emulation/machine.h"
 #include "tests/emulation/toolkit/cuda_fp8.h"
+#include <atomic>
 #include <vector>
 
 struct emulated_blas {
@@ -23,6 +25,13 @@ struct emulated_preference {
     uint64_t workspace;
     uint32_t alignment[4];
 };
+
+static std::atomic<uint64_t> n_choices;
+
+uint64_t emulation_n_choices(void)
+{
+    return n_choices;
+}
 
 namespace
 {
@@ -82,6 +91,25 @@ bool operand_fits(const char *name, const operand *x, uint32_t alignment)
     return false;
 }
 
+/* sum_k a[k] b[k] */
+float dot(const float *a, const float *b, uint64_t K, bool backwards)
+{
+    float sum = 0.0f;
+    for (uint64_t i = 0; i < K; i++) {
+        const uint64_t k = backwards ? K - 1 - i : i;
+        sum += a[k] * b[k];
+    }
+    return sum;
+}
+
+bool is_aligned(const product *p)
+{
+    for (const uint32_t alignment : p->algo.alignment)
+        if (alignment < 256)
+            return false;
+    return true;
+}
+
 /* op(x) as rows of floats: element (i, k) of the result is at i * K + k. */
 std::vector<float> rows_of(const operand *x, bool transposed)
 {
@@ -99,15 +127,13 @@ void multiply(const product *p)
     const std::vector<float> a = rows_of(&p->a, p->trans[0] == CUBLAS_OP_T);
     const std::vector<float> b = rows_of(&p->b, p->trans[1] == CUBLAS_OP_N);
     const uint64_t M = p->d.layout.rows, N = p->d.layout.columns, K = a.size() / M;
+    const bool backwards = !is_aligned(p);
     float alpha = p->alpha;
     for (const float *scale : p->scales)
         alpha *= scale ? *scale : 1.0f;
     for (uint64_t n = 0; n < N; n++)
         for (uint64_t m = 0; m < M; m++) {
-            float sum = 0.0f;
-            for (uint64_t k = 0; k < K; k++)
-                sum += a[m * K + k] * b[n * K + k];
-            sum *= alpha;
+            float sum = alpha * dot(&a[m * K], &b[n * K], K, backwards);
             if (p->beta != 0.0f)
                 sum += p->beta * element(&p->c, m, n);
             store(&p->d, m, n, sum);
@@ -275,6 +301,7 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                                cublasLtMatmulHeuristicResult_t results[], int *found)
 {
     const emulated_layout *const layouts[4] = {a, b, c, d};
+    n_choices++;
     *found = 0;
     if (wanted < 1 || !extents_fit(desc, layouts))
         return CUBLAS_STATUS_INVALID_VALUE;

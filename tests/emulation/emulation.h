@@ -70,6 +70,9 @@ void emulation_refuse_captures(bool refuse);
 /* Allocations of device memory that were not freed, and the bytes of all. */
 size_t emulation_n_allocations(size_t *bytes);
 
+/* How often an algorithm for a product was asked for. */
+uint64_t emulation_n_choices(void);
+
 /* Launches, and threads over all of them, since the process began. */
 uint64_t emulation_n_launches(void);
 
