@@ -230,6 +230,57 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
     pl_topology_destroy(&t);
 }
 
+/* ---- plans of products ---- */
+
+static float *floats_there(pl_backend *be, const std::vector<float> &values)
+{
+    void *memory;
+    check(be->ops->alloc(be, values.size() * sizeof(float), "a test", &memory));
+    be->ops->upload(be, memory, values.data(), values.size() * sizeof(float));
+    return static_cast<float *>(memory);
+}
+
+enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer are not cuBLASLt's */
+
+/* More numbers of rows than plans are kept, and one that comes again and again. */
+static void plans_of_long_ago_make_room_for_new_ones(void **)
+{
+    enum { OFTEN = FEWEST_ROWS, MOST = 700 };
+    pl_backend *be;
+    pl_backend_options options = {};
+    pl_weight *weight;
+    void *x, *out;
+    options.name = "cuda";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    float *master =
+        floats_there(be, std::vector<float>(PRODUCT_WIDTH * PRODUCT_WIDTH, 1.0f));
+    check(be->ops->weight_create(be, master, PRODUCT_WIDTH, PRODUCT_WIDTH, &weight));
+    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &x));
+    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &out));
+    be->ops->weights_refresh(be, &weight, 1);
+    const uint64_t before = emulation_n_choices();
+    const auto multiply = [&](int rows) {
+        be->ops->matmul_forward(be, static_cast<pl_act *>(out),
+                                static_cast<pl_act *>(x), weight, rows, PRODUCT_WIDTH,
+                                PRODUCT_WIDTH);
+    };
+    for (int rows = OFTEN + 1; rows <= MOST; rows++) {
+        multiply(OFTEN);
+        multiply(rows);
+    }
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
+    multiply(MOST - 1);
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
+    multiply(OFTEN + 1); /* long gone */
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 2);
+    check(be->ops->sync(be));
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory : {(void *)master, x, out})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+}
+
 /* ---- the optimizer ---- */
 
 enum { UPDATE_ROWS = 57, UPDATE_COLUMNS = 160, UPDATE_TAIL = 88 };
@@ -248,14 +299,6 @@ struct optimizer {
     pl_step_numbers numbers;
     float *copy; /* a matrix as products see it */
 };
-
-static float *floats_there(pl_backend *be, const std::vector<float> &values)
-{
-    void *memory;
-    check(be->ops->alloc(be, values.size() * sizeof(float), "a test", &memory));
-    be->ops->upload(be, memory, values.data(), values.size() * sizeof(float));
-    return static_cast<float *>(memory);
-}
 
 /* `shift` moves the second matrix out of line. */
 static void open_optimizer(optimizer *o, size_t shift, float clip)
@@ -492,6 +535,7 @@ int main(void)
         cmocka_unit_test(every_tensors_gradient_is_near_the_references),
         cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
         cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
+        cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),

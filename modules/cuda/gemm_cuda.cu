@@ -7,7 +7,7 @@
 #include "modules/cuda/device.h"
 #include <stdio.h>
 
-enum { PLANS_MAX = 256, ALIGNMENT_MAX = 256 };
+enum { PLANS_MAX = 512, BUCKETS = 512, ALIGNMENT_MAX = 256 };
 /* NVIDIA's advice for Hopper; older devices ask for less. */
 static const size_t workspace_bytes = (size_t)32 << 20;
 
@@ -19,6 +19,8 @@ typedef struct plan_key {
 
 typedef struct gemm_plan {
     plan_key key;
+    gemm_plan *next; /* of its bucket */
+    uint64_t used;   /* when last */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, c;
     cublasLtMatmulAlgo_t algo;
@@ -28,8 +30,9 @@ struct cuda_gemm {
     blas api;
     cublasLtHandle_t handle;
     void *workspace;
-    gemm_plan plans[PLANS_MAX];
+    gemm_plan plans[PLANS_MAX], *buckets[BUCKETS];
     int n_plans;
+    uint64_t n_products;
 };
 
 static pl_status check(const cuda_gemm *gemm, cublasStatus_t status, const char *what)
@@ -230,31 +233,73 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* The table is full only after hundreds of different batch shapes: then it starts
- * anew. */
-static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **out)
+/* The key is nine words without gaps. */
+static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
-    const plan_key key = key_of(call);
-    for (int i = 0; i < gemm->n_plans; i++) {
-        *out = &gemm->plans[i];
-        if (memcmp(&(*out)->key, &key, sizeof key) == 0)
-            return PL_OK;
-    }
-    if (gemm->n_plans == PLANS_MAX)
-        drop_plans(gemm);
-    gemm_plan *plan = *out = &gemm->plans[gemm->n_plans];
-    memset(plan, 0, sizeof *plan);
-    plan->key = key;
+    uint32_t words[sizeof *key / 4];
+    uint64_t hash = 0;
+    memcpy(words, key, sizeof words);
+    for (const uint32_t word : words)
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return &gemm->buckets[(hash >> 32) % BUCKETS];
+}
+
+static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
+{
+    gemm_plan **at = bucket_of(gemm, &plan->key);
+    while (*at != plan)
+        at = &(*at)->next;
+    *at = plan->next;
+}
+
+/* A server meets a new number of rows with every length of a prompt: those of long ago
+ * make room. A graph that was captured holds the algorithm and addresses themselves,
+ * nothing of the plan. */
+static gemm_plan *make_room(cuda_gemm *gemm)
+{
+    if (gemm->n_plans < PLANS_MAX)
+        return &gemm->plans[gemm->n_plans++];
+    gemm_plan *oldest = &gemm->plans[0];
+    for (gemm_plan &plan : gemm->plans)
+        if (plan.used < oldest->used)
+            oldest = &plan;
+    unlink_plan(gemm, oldest);
+    drop_plan(&gemm->api, oldest);
+    return oldest;
+}
+
+/* Into *plan, which holds a plan afterwards, or nothing. */
+static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
+                           gemm_plan *plan)
+{
+    plan->key = *key;
     pl_status status = describe_product(gemm, plan, call->scales);
     if (status == PL_OK)
         status = describe_operands(gemm, plan);
     if (status == PL_OK)
         status = choose_algorithm(gemm, plan);
-    if (status == PL_OK)
-        gemm->n_plans++;
-    else
+    if (status != PL_OK)
         drop_plan(&gemm->api, plan);
     return status;
+}
+
+static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **out)
+{
+    const plan_key key = key_of(call);
+    gemm_plan **bucket = bucket_of(gemm, &key), *plan = *bucket;
+    while (plan && memcmp(&plan->key, &key, sizeof key) != 0)
+        plan = plan->next;
+    if (!plan) {
+        gemm_plan made = {};
+        PL_RETURN_IF(make_plan(gemm, call, &key, &made));
+        plan = make_room(gemm);
+        made.next = *bucket; /* as it is now that room was made */
+        *plan = made;
+        *bucket = plan;
+    }
+    plan->used = ++gemm->n_products;
+    *out = plan;
+    return PL_OK;
 }
 
 pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t stream)
