@@ -80,11 +80,15 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
     self->scratch = NULL;
     self->scratch_bytes = 0;
     self->generation++;
-    const pl_status status =
+    pl_status status =
         device_check(cudaMalloc(&self->scratch, bytes), "the operations' scratch");
+    if (status == PL_OK)
+        status = device_clear_for_libraries(self->scratch, bytes, self->stream);
     cuda_note_failure(self, status);
-    if (status != PL_OK)
+    if (status != PL_OK) {
+        (void)cudaFree(self->scratch);
         return self->scratch = NULL;
+    }
     self->scratch_bytes = bytes;
     return self->scratch;
 }
@@ -178,7 +182,7 @@ static pl_status start(cuda_state *self)
     PL_RETURN_IF(device_check(
         cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
     PL_RETURN_IF(transit_open(&self->transit));
-    PL_RETURN_IF(gemm_cuda_open(&self->gemm));
+    PL_RETURN_IF(gemm_cuda_open(self->stream, &self->gemm));
     return measure_memory(self);
 }
 

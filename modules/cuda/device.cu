@@ -14,6 +14,16 @@ pl_status device_check(cudaError_t error, const char *what)
                    cudaGetErrorString(error), (int)error);
 }
 
+pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t stream)
+{
+#ifdef __CUDACC__
+    return device_check(cudaMemsetAsync(memory, 0, bytes, stream), "a fill");
+#else
+    (void)memory, (void)bytes, (void)stream;
+    return PL_OK;
+#endif
+}
+
 pl_status device_sync(cudaStream_t stream, const char *what)
 {
     /* a launch that was refused leaves its error here only */

@@ -2,9 +2,9 @@
  *
  * Every CUDA source includes this and no other header of NVIDIA's. With nvcc they are
  * NVIDIA's; without, a host compiler finds those of tests/emulation/toolkit, and the
- * kernels run on the CPU, checked (docs/CUDA.md). The three differences are here:
- * how a kernel is launched, where dynamic shared memory lies, and (mma.cuh) what
- * a tensor-core instruction is.
+ * kernels run on the CPU, checked (docs/CUDA.md). The four differences are here: how a
+ * kernel is launched, where dynamic shared memory lies, what is cleared for initcheck,
+ * and (mma.cuh) what a tensor-core instruction is.
  */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
@@ -44,6 +44,13 @@ static inline unsigned blocks_for(size_t n, size_t size)
 /* PL_OK, or ERR_DEVICE (ERR_NOMEM where memory ran out) with what was being done and
  * what the device says. */
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
+
+/* Zeroes, in the stream's order, memory that cuBLAS writes, once when it is allocated:
+ * compute-sanitizer's initcheck does not follow all that a library's kernels write, and
+ * would report our reading of it. Not in the emulation, which knows what a product
+ * wrote, and would no longer find what nobody did. */
+PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
+                                                   cudaStream_t stream);
 
 /* Waits for the stream; a failure of anything launched before surfaces here. */
 PL_MUST_CHECK pl_status device_sync(cudaStream_t stream, const char *what);

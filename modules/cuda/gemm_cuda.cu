@@ -43,7 +43,7 @@ static pl_status check(const cuda_gemm *gemm, cublasStatus_t status, const char 
                    gemm->api.cublasLtGetStatusString(status));
 }
 
-pl_status gemm_cuda_open(cuda_gemm **out)
+pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out)
 {
     *out = NULL;
     cuda_gemm *gemm = (cuda_gemm *)pl_alloc(sizeof *gemm);
@@ -53,6 +53,8 @@ pl_status gemm_cuda_open(cuda_gemm **out)
     if (status == PL_OK)
         status = device_check(cudaMalloc(&gemm->workspace, workspace_bytes),
                               "the workspace of matrix products");
+    if (status == PL_OK)
+        status = device_clear_for_libraries(gemm->workspace, workspace_bytes, stream);
     if (status != PL_OK)
         gemm_cuda_close(&gemm);
     *out = gemm;

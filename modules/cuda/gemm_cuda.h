@@ -1,6 +1,7 @@
 /* Matrix products by cuBLASLt, in row-major terms.
  *
- * The choice of an algorithm is asked for once per shape and kept. Algorithms that add
+ * The choice of an algorithm is asked for once per shape and kept, for some hundreds of
+ * shapes. Algorithms that add
  * in place by atomics are excluded: the same shapes give the same bytes.
  */
 #ifndef PL_MODULES_CUDA_GEMM_CUDA_H
@@ -29,7 +30,8 @@ typedef struct gemm_call {
     const float *scales[2];
 } gemm_call;
 
-PL_MUST_CHECK pl_status gemm_cuda_open(cuda_gemm **out);
+/* Its workspace is cleared on the stream. */
+PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
 /* Asynchronous; ERR_DEVICE if cuBLAS refuses. Allocates at the first call of a shape.
  */
