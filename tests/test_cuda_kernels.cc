@@ -230,8 +230,6 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
     pl_topology_destroy(&t);
 }
 
-/* ---- plans of products ---- */
-
 static float *floats_there(pl_backend *be, const std::vector<float> &values)
 {
     void *memory;
@@ -239,6 +237,52 @@ static float *floats_there(pl_backend *be, const std::vector<float> &values)
     be->ops->upload(be, memory, values.data(), values.size() * sizeof(float));
     return static_cast<float *>(memory);
 }
+
+/* ---- a token that fills half of a batch ---- */
+
+/* Of more positions than a block looks through at once. */
+static std::vector<float> embedding_gradient(int C, emulation_order order)
+{
+    enum { N = 2300, V = 40 };
+    pl_backend *be;
+    pl_backend_options options = {};
+    void *acts, *tokens;
+    std::vector<float> values((size_t)(N * C)), out((size_t)(V * C), 0.5f);
+    std::vector<int32_t> words(N, 3);
+    for (size_t i = 0; i < values.size(); i++)
+        values[i] = pl_random_normal(1, 1, i);
+    for (size_t n = 0; n < N; n += 2)
+        words[n] = (int32_t)(n * 7 / 2 % V);
+    options.name = "cuda";
+    options.n_threads = 1;
+    emulation_set_order(order, 5);
+    check(pl_backend_open(&options, &be));
+    float *there = floats_there(be, values), *dw = floats_there(be, out);
+    check(be->ops->alloc(be, values.size() * 2, "a test", &acts));
+    check(be->ops->alloc(be, N * sizeof words[0], "a test", &tokens));
+    be->ops->upload(be, tokens, words.data(), N * sizeof words[0]);
+    be->ops->act_from_float(be, static_cast<pl_act *>(acts), there, values.size());
+    be->ops->embed_backward(be, dw, static_cast<pl_act *>(acts),
+                            static_cast<int32_t *>(tokens), N, C);
+    be->ops->download(be, out.data(), dw, out.size() * sizeof(float));
+    check(be->ops->sync(be));
+    for (void *memory : {(void *)there, (void *)dw, acts, tokens})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    emulation_set_order(EMULATION_FORWARD, 0);
+    return out;
+}
+
+static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **)
+{
+    for (int C : {5, 16}) {
+        const std::vector<float> first = embedding_gradient(C, EMULATION_FORWARD);
+        for (int order = EMULATION_REVERSE; order < EMULATION_ORDERS; order++)
+            expect_equal(first, embedding_gradient(C, (emulation_order)order));
+    }
+}
+
+/* ---- plans of products ---- */
 
 enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer are not cuBLASLt's */
 
@@ -535,6 +579,7 @@ int main(void)
         cmocka_unit_test(every_tensors_gradient_is_near_the_references),
         cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
         cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
+        cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),

@@ -1,15 +1,17 @@
 /* Rows of the embedding matrix, and their gradient.
  *
  * Backward: a block for each position. The block of a token's first position adds up
- * all positions of that token, in order; the others end at once. It looks through the
- * tokens TILE at a time, lists the hits in shared memory, in order, and each thread
- * adds them to its columns. So every sum is the reference's, term by term, and nobody
- * else writes to that row.
+ * all positions of that token; the others end at once, and nobody else writes to that
+ * row. It looks through the tokens TILE at a time and lists the hits in shared memory,
+ * in order. Few hits are added one after another, each thread to its columns, as the
+ * reference does. Of many (natural text has tokens that fill a tenth of a batch) warp w
+ * adds up every WARPS-th, from the w-th on, and the warps' sums are added in order:
+ * what is added to what depends on the tokens alone.
  */
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, WARP_TILE = 128 };
-enum { TILE = WARPS * WARP_TILE };
+enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };
+enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = WARPS * WARP_TILE };
 
 template <int V>
 static __global__ void __launch_bounds__(THREADS)
@@ -25,42 +27,92 @@ static __global__ void __launch_bounds__(THREADS)
     store_acts<V>(out + n * (size_t)C + c, x);
 }
 
-/* Positions of the token in a tile, in order: those of warp 0's part first. */
+/* Positions of the token in a tile, in order. How many each warp found is kept for this
+ * tile and the last one, so that a tile without hits costs one barrier. */
 struct hit_list {
-    int n[WARPS];
-    int position[WARPS][WARP_TILE];
+    int n[2][WARPS];
+    int position[TILE];
 };
 
-/* Every warp lists its part of the tile that starts at `start`. */
-static __device__ void list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
-                                 int start, int N)
+/* How many hits the tile has; their list is there after the next barrier. */
+static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
+                                int start, int N, int turn)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, w = (int)threadIdx.x / WARP_SIZE;
-    int count = 0;
-    for (int k = lane; k < WARP_TILE; k += WARP_SIZE) {
-        const int n = start + w * WARP_TILE + k;
-        const bool hit = n < N && tokens[n] == token;
-        const unsigned all = __ballot_sync(0xffffffffu, hit);
-        if (hit)
-            hits->position[w][count + __popc(all & ((1u << lane) - 1u))] = n;
-        count += __popc(all);
+    const int own = start + w * WARP_TILE + lane;
+    unsigned found[BALLOTS];
+    int count = 0, at = 0, all = 0;
+    for (int k = 0; k < BALLOTS; k++) {
+        const int n = own + k * WARP_SIZE;
+        found[k] = __ballot_sync(0xffffffffu, n < N && tokens[n] == token);
+        count += __popc(found[k]);
     }
     if (lane == 0)
-        hits->n[w] = count;
+        hits->n[turn][w] = count;
+    __syncthreads();
+    for (int v = 0; v < WARPS; v++) {
+        at += v < w ? hits->n[turn][v] : 0;
+        all += hits->n[turn][v];
+    }
+    for (int k = 0; k < BALLOTS; k++) {
+        if (found[k] >> lane & 1u)
+            hits->position[at + __popc(found[k] & ((1u << lane) - 1u))] =
+                own + k * WARP_SIZE;
+        at += __popc(found[k]);
+    }
+    return all;
 }
 
-static __device__ void add_hits(float *dw, const act *dout, const hit_list *hits, int C)
+static __device__ void add_few(float *dw, const act *dout, const int *position, int n,
+                               int C)
 {
     for (int c = (int)threadIdx.x; c < C; c += THREADS) {
         float sum = dw[c];
-        for (int w = 0; w < WARPS; w++)
-            for (int i = 0; i < hits->n[w]; i++)
-                sum += __bfloat162float(
-                    dout[(size_t)hits->position[w][i] * (size_t)C + (size_t)c]);
+        for (int i = 0; i < n; i++)
+            sum += __bfloat162float(dout[(size_t)position[i] * (size_t)C + (size_t)c]);
         dw[c] = sum;
     }
 }
 
+/* A warp's share of V columns a lane. */
+template <int V>
+static __device__ void sum_share(float *sum, const act *column, const int *position,
+                                 int n, int C)
+{
+    float all[V] = {};
+#pragma unroll 8
+    for (int i = (int)threadIdx.x / WARP_SIZE; i < n; i += WARPS) {
+        float x[V];
+        load_acts<V>(x, column + (size_t)position[i] * (size_t)C);
+        for (int k = 0; k < V; k++)
+            all[k] += x[k];
+    }
+    for (int k = 0; k < V; k++)
+        sum[k] = all[k];
+}
+
+template <int V>
+static __device__ void add_many(float *dw, const act *dout, const int *position, int n,
+                                int C)
+{
+    enum { COLUMNS = WARP_SIZE * V };
+    __shared__ float shares[WARPS][COLUMNS];
+    const int lane = (int)threadIdx.x % WARP_SIZE, w = (int)threadIdx.x / WARP_SIZE;
+    for (int start = 0; start < C; start += COLUMNS) {
+        if (start + lane * V < C)
+            sum_share<V>(&shares[w][lane * V], dout + start + lane * V, position, n, C);
+        __syncthreads();
+        for (int c = (int)threadIdx.x; c < min((int)COLUMNS, C - start); c += THREADS) {
+            float sum = dw[start + c];
+            for (int v = 0; v < WARPS; v++)
+                sum += shares[v][c];
+            dw[start + c] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+template <int V>
 static __global__ void __launch_bounds__(THREADS)
     embed_backward_kernel(float *dw, const act *dout, const int32_t *tokens, int N,
                           int C)
@@ -73,11 +125,16 @@ static __global__ void __launch_bounds__(THREADS)
         if (__syncthreads_or(n < first && tokens[n] == token))
             return; /* the whole block */
     }
-    for (int start = first; start < N; start += TILE) {
-        list_hits(&hits, tokens, token, start, N);
+    float *row = dw + (size_t)token * (size_t)C;
+    for (int start = first, turn = 0; start < N; start += TILE, turn ^= 1) {
+        const int n = list_hits(&hits, tokens, token, start, N, turn);
+        if (n == 0)
+            continue;
         __syncthreads();
-        add_hits(dw + (size_t)token * (size_t)C, dout, &hits, C);
-        __syncthreads();
+        if (n <= WARPS)
+            add_few(row, dout, hits.position, n, C);
+        else
+            add_many<V>(row, dout, hits.position, n, C);
     }
 }
 
@@ -96,6 +153,10 @@ void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
 void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
                          const int32_t *tokens, int N, int C)
 {
-    PL_LAUNCH(embed_backward_kernel, N, THREADS, 0, cuda_stream(be), dw,
-              cuda_acts(dout), tokens, N, C);
+    if (acts_width(C) == ACTS_WIDE)
+        PL_LAUNCH((embed_backward_kernel<ACTS_WIDE>), N, THREADS, 0, cuda_stream(be),
+                  dw, cuda_acts(dout), tokens, N, C);
+    else
+        PL_LAUNCH((embed_backward_kernel<1>), N, THREADS, 0, cuda_stream(be), dw,
+                  cuda_acts(dout), tokens, N, C);
 }
