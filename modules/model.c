@@ -99,16 +99,17 @@ static pl_status check_options(const pl_backend *be, const pl_shape *shape,
 static pl_status fail_with_plan(const pl_model *m, pl_status status)
 {
     pl_model_plan plan;
-    char text[4][16];
+    char text[5][16];
     pl_model_plan_on(m->be, m->topology, &m->options, &plan);
     return pl_fail_in(status,
                       "the model needs %s for parameters, %s for gradients, %s for "
-                      "moments, %s for activations of %d x %d tokens",
+                      "moments, %s for activations of %d x %d tokens, %s of scratch",
                       pl_human_bytes((double)plan.params_bytes, text[0]),
                       pl_human_bytes((double)plan.grads_bytes, text[1]),
                       pl_human_bytes((double)plan.moments_bytes, text[2]),
                       pl_human_bytes((double)plan.acts_bytes, text[3]),
-                      m->options.batch, m->options.context);
+                      m->options.batch, m->options.context,
+                      pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
 static pl_status alloc_floats(pl_model *m, size_t n, const char *what, float **out)

@@ -25,13 +25,21 @@ typedef struct pl_model_options {
 } pl_model_options;
 
 typedef struct pl_model_plan {
-    uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes; /* device */
+    /* of the device; params with compute copies */
+    uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
+    /* of a GPU: what operations and cuBLAS work in, and their tables */
+    uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
 /* What precision fp8 adds to params_bytes: a byte for each element of the matrices that
  * are multiplied in it, those whose extents are multiples of 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
+/* What the model takes of a GPU, in bf16 or fp8, whether or not there is one here. The
+ * caches of a decoder and the process's CUDA context come on top. */
+void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
+                       bool fp8, pl_model_plan *out);
+uint64_t pl_model_plan_sum(const pl_model_plan *plan);
 /* Of a model on this backend, with such copies where it makes them. */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);

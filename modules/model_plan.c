@@ -7,6 +7,7 @@
  * or, when it recomputes, C, and the rest once for all; besides one set of gradient
  * buffers. Inference keeps one block's worth.
  */
+#include "modules/cuda/plan_cuda.h"
 #include "modules/model_inside.h"
 
 /* So that cuBLASLt, which chooses by how addresses are aligned, chooses alike wherever
@@ -128,19 +129,25 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* bf16 backends keep a compute copy of every matrix. */
-/* Elements of the matrices whose extents are multiples of `step`. */
-static uint64_t matrix_elements(const pl_topology *topology, int step)
+/* Elements of a matrix if its extents are multiples of `step`. */
+static uint64_t elements(int rows, int cols, int step)
 {
-    uint64_t n = 0;
-    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
-        const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        if (tensor->decay && tensor->rows % step == 0 && tensor->cols % step == 0)
-            n += (uint64_t)tensor->rows * (uint64_t)tensor->cols;
-    }
-    return n;
+    return rows % step == 0 && cols % step == 0 ? (uint64_t)rows * (uint64_t)cols : 0;
 }
 
+/* Of those matrices that products read, fused as they are (model.c, create_weights). */
+static uint64_t matrix_elements(const pl_topology *topology, int step)
+{
+    const pl_shape *s = pl_topology_shape(topology);
+    const int queries = s->n_heads * s->head_size;
+    const int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
+    const uint64_t block =
+        elements(qkv, s->width, step) + elements(s->width, queries, step) +
+        elements(2 * s->ffn, s->width, step) + elements(s->width, s->ffn, step);
+    return (uint64_t)s->n_blocks * block + elements(s->vocab, s->width, step);
+}
+
+/* bf16 backends keep a compute copy of every matrix. */
 static uint64_t copies_bytes(const pl_topology *topology, pl_type act)
 {
     return act == PL_F32 ? 0 : matrix_elements(topology, 1) * pl_type_bytes(act);
@@ -161,12 +168,71 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
     out->moments_bytes = options->training ? 2 * params : 0;
     out->acts_bytes =
         model_layout(pl_topology_shape(topology), options, act, NULL, &acts);
+    out->scratch_bytes = 0;
+}
+
+/* ---- of a GPU ---- */
+
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of all operations of a model, one after another. */
+static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
+{
+    size_t bytes = cuda_classifier_bytes(e->N, V, false);
+    if (fp8)
+        bytes = largest(
+            bytes, cuda_small_bytes(e->N * largest(e->queries, largest(e->C, e->F))));
+    if (!training)
+        return bytes;
+    bytes = largest(bytes, cuda_classifier_bytes(e->N, V, true));
+    bytes = largest(bytes, cuda_norm_bytes(e->N, e->C));
+    bytes = largest(bytes, CUDA_SUM_BLOCKS * sizeof(double));
+    return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
+}
+
+/* The optimizer's list: its pieces end where tensors do, at the latest. */
+static size_t update_bytes(const pl_topology *topology)
+{
+    size_t pieces = 0;
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE + 1;
+    }
+    return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
+}
+
+void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
+                       bool fp8, pl_model_plan *out)
+{
+    const pl_shape *s = pl_topology_shape(topology);
+    const extents e = measure(s, options, PL_BF16);
+    pl_model_plan_bytes(topology, options, PL_BF16, out);
+    if (fp8)
+        out->params_bytes += pl_model_fp8_bytes(topology);
+    out->scratch_bytes =
+        CUDA_WORKSPACE_BYTES +
+        scratch_bytes(&e, (size_t)s->vocab, options->training, fp8) +
+        (size_t)cuda_table_positions((int)e.T) * (size_t)s->head_size * sizeof(float) +
+        (options->training ? update_bytes(topology) : 0);
 }
 
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out)
 {
+    if (be->memory_bytes > 0) {
+        pl_model_plan_gpu(topology, options, be->fp8_copies, out);
+        return;
+    }
     pl_model_plan_bytes(topology, options, be->act, out);
     if (be->fp8_copies)
         out->params_bytes += pl_model_fp8_bytes(topology);
+}
+
+uint64_t pl_model_plan_sum(const pl_model_plan *plan)
+{
+    return plan->params_bytes + plan->grads_bytes + plan->moments_bytes +
+           plan->acts_bytes + plan->scratch_bytes;
 }

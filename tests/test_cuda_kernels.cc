@@ -481,6 +481,48 @@ static void an_update_in_two_launches_is_its_operations_in_a_row(void **)
                          update_once(false, shift, clipped ? 1.0f : 0.0f));
 }
 
+/* ---- what is planned is what is taken ---- */
+
+static void expect_planned(const char *precision, bool recompute)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    pl_backend_options options = {};
+    pl_model *model;
+    outcome out = {};
+    pl_model_plan plan;
+    size_t taken;
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> params(pl_topology_path_params(t)), losses(ROWS);
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute};
+    options.name = "cuda";
+    options.precision = precision;
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    check(pl_model_create(be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    train(model, t, &out);
+    make_batch(&tokens, &targets);
+    check(pl_model_losses(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
+                          losses.data()));
+    pl_model_plan_on(be, t, &extents, &plan);
+    (void)emulation_n_allocations(&taken);
+    const size_t planned = pl_model_plan_sum(&plan);
+    /* a scale and a line or two for each of thirteen matrices */
+    if (taken > planned + 13 * 516 || planned > taken + 1024)
+        fail_msg("%zu bytes were planned and %zu taken", planned, taken);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
+static void a_training_takes_what_its_plan_says(void **)
+{
+    expect_planned("bf16", false);
+    expect_planned("bf16", true);
+    expect_planned("fp8", false);
+}
+
 /* ---- completeness ---- */
 
 /* Of all that ran so far. */
@@ -582,6 +624,7 @@ int main(void)
         cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(a_training_takes_what_its_plan_says),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),
         cmocka_unit_test(every_kernel_was_executed),

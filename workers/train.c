@@ -29,19 +29,20 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* What the model took of the device's memory, in one block each. */
+/* What the model took of the device's memory. */
 static void log_plan(const trainer *t, const pl_model_options *options)
 {
-    char text[4][16];
+    char text[5][16];
     pl_model_plan plan;
     pl_model_plan_on(t->backend, t->topology, options, &plan);
     pl_log(PL_LOG_INFO, "model.made",
-           "parameters=%s gradients=%s moments=%s activations=%s recompute=%d "
-           "device=\"%s\"",
+           "parameters=%s gradients=%s moments=%s activations=%s scratch=%s "
+           "recompute=%d device=\"%s\"",
            pl_human_bytes((double)plan.params_bytes, text[0]),
            pl_human_bytes((double)plan.grads_bytes, text[1]),
            pl_human_bytes((double)plan.moments_bytes, text[2]),
-           pl_human_bytes((double)plan.acts_bytes, text[3]), (int)options->recompute,
+           pl_human_bytes((double)plan.acts_bytes, text[3]),
+           pl_human_bytes((double)plan.scratch_bytes, text[4]), (int)options->recompute,
            t->backend->device);
 }
 

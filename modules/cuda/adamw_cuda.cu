@@ -8,7 +8,7 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-enum { THREADS = 256, SUM_BLOCKS = 512, WARPS = THREADS / WARP_SIZE };
+enum { THREADS = 256, SUM_BLOCKS = CUDA_SUM_BLOCKS, WARPS = THREADS / WARP_SIZE };
 
 static __global__ void __launch_bounds__(THREADS)
     squares_kernel(double *part, const float *g, size_t n)

@@ -173,7 +173,7 @@ static pl_status measure_memory(cuda_state *self)
     PL_RETURN_IF(device_check(cudaMemGetInfo(&left, &all), "its memory"));
     self->backend.memory_bytes = all;
     self->backend.memory_left_bytes = left;
-    return PL_OK;
+    return device_check(cudaGetDeviceCount(&self->backend.n_devices), "their number");
 }
 
 static pl_status start(cuda_state *self)

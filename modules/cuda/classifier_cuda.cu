@@ -4,8 +4,8 @@
  *   loss, dlogits         one kernel, a block for each row; dlogits bf16, in scratch
  *   dx = dlogits w        dw += dlogits^T x
  *
- * The chunk is as many rows as CHUNK_BYTES hold: with 32k words and these 256 MiB, a
- * thousand rows, enough for full matrix units; whole tiles of them, so that every
+ * The chunk is as many rows as CUDA_CHUNK_BYTES hold: with 32k words and these 256 MiB,
+ * a thousand rows, enough for full matrix units; whole tiles of them, so that every
  * chunk's operands are aligned alike.
  *
  * A row is read twice: for its largest logit and the sum of exponentials at once, and
@@ -17,7 +17,6 @@
 #include <math.h>
 
 enum { BLOCK_SHORT = 128, BLOCK_LONG = 1024, V_LONG = 8192 };
-enum { CHUNK_BYTES = 256 << 20, CHUNK_TILE = 128 };
 
 struct classifier_rows {
     float *loss;
@@ -82,23 +81,14 @@ template <int W> static void classify(pl_backend *be, unsigned n, classifier_row
                   cuda_stream(be), c);
 }
 
-static size_t rows_of_chunk(int N, int V, bool gradients)
-{
-    const size_t row = (size_t)V * (sizeof(float) + (gradients ? sizeof(act) : 0));
-    size_t tiles = CHUNK_BYTES / (row * CHUNK_TILE);
-    if (tiles < 1)
-        tiles = 1;
-    return tiles * CHUNK_TILE < (size_t)N ? tiles * CHUNK_TILE : (size_t)N;
-}
-
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
                      const float *scale, int N, int V, int C)
 {
-    const size_t chunk = rows_of_chunk(N, V, dx != NULL);
+    const size_t chunk = cuda_chunk_rows((size_t)N, (size_t)V, dx != NULL);
     const size_t logit_bytes = cuda_lines(chunk * (size_t)V * sizeof(float));
     uint8_t *scratch = static_cast<uint8_t *>(cuda_scratch(
-        cuda_self(be), logit_bytes + (dx ? chunk * (size_t)V * sizeof(act) : 0)));
+        cuda_self(be), cuda_classifier_bytes((size_t)N, (size_t)V, dx != NULL)));
     if (!scratch)
         return;
     float *logits = reinterpret_cast<float *>(scratch);

@@ -5,11 +5,11 @@
 #include "modules/cuda/gemm_cuda.h"
 #include "modules/cuda/blas.h"
 #include "modules/cuda/device.h"
+#include "modules/cuda/plan_cuda.h"
 #include <stdio.h>
 
 enum { PLANS_MAX = 512, BUCKETS = 512, ALIGNMENT_MAX = 256 };
-/* NVIDIA's advice for Hopper; older devices ask for less. */
-static const size_t workspace_bytes = (size_t)32 << 20;
+static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 
 /* What a plan is for: alignments in bytes, of first, second, c. */
 typedef struct plan_key {

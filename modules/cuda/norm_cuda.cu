@@ -12,7 +12,7 @@
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* a block: one warp each */
-enum { COLUMNS = 128, CHUNK = 64, SHARES = 8 };
+enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
 
 /* x += residual in place; returns this lane's part of sum_c x^2. */
 template <int V>
@@ -174,7 +174,7 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
     const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
     const unsigned columns = blocks_for((size_t)C, COLUMNS);
     float *part = static_cast<float *>(
-        cuda_scratch(cuda_self(be), n_chunks * (size_t)C * sizeof(float)));
+        cuda_scratch(cuda_self(be), cuda_norm_bytes((size_t)N, (size_t)C)));
     rmsnorm_dx(be, cuda_acts(dx), cuda_acts(dout), cuda_acts(x), w, rstd, N, C);
     if (!part)
         return;

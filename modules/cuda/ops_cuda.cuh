@@ -5,6 +5,7 @@
 #include "modules/backend.h"
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/gemm_cuda.h"
+#include "modules/cuda/plan_cuda.h"
 #include "modules/cuda/transit.cuh"
 
 /* One block of memory with what products read. */
@@ -91,11 +92,6 @@ void *cuda_scratch(cuda_state *self, size_t bytes);
 /* Fills the rope table for positions 0 .. n_positions-1; false (noted) without memory.
  */
 bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta);
-/* Parts of a block start at whole lines. */
-static inline size_t cuda_lines(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
 
 void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
 void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n);

@@ -5,7 +5,7 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <math.h>
 
-enum { THREADS = 256, POSITIONS_MIN = 256 };
+enum { THREADS = 256 };
 
 /* The heads of a row that turn, and where their table starts. */
 struct rope_plan {
@@ -72,16 +72,13 @@ static pl_status make_table(cuda_state *self, int n_positions, int D, double the
     return PL_OK;
 }
 
-/* It grows by doubling, because a decoder asks for one position more at every token. */
 bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta)
 {
     const bool same = self->rope_size == D && self->rope_theta == theta;
     if (same && self->rope_positions >= n_positions)
         return true;
-    int room = POSITIONS_MIN;
-    while (room < n_positions)
-        room *= 2;
-    const pl_status status = make_table(self, room, D, theta);
+    const pl_status status =
+        make_table(self, cuda_table_positions(n_positions), D, theta);
     cuda_note_failure(self, status);
     return status == PL_OK;
 }

@@ -10,7 +10,7 @@
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = 512 };
+enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = CUDA_SMALL_PARTS };
 
 static const float largest_small = 448.0f;
 /* Below this a tensor is zero: its inverse would not be finite. */
@@ -95,8 +95,8 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out)
 {
     const size_t line = cuda_lines(PARTS * sizeof(float));
-    uint8_t *at = static_cast<uint8_t *>(
-        cuda_scratch(cuda_self(be), line + cuda_lines(sizeof(float)) + n));
+    uint8_t *at =
+        static_cast<uint8_t *>(cuda_scratch(cuda_self(be), cuda_small_bytes(n)));
     if (!at)
         return false;
     float *scale = reinterpret_cast<float *>(at + line);

@@ -13,8 +13,8 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = 512 };
-enum { PIECE = THREADS * ACTS_WIDE * 4 };
+enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = CUDA_SUM_BLOCKS };
+enum { PIECE = CUDA_PIECE };
 
 /* A stretch of parameters of one kind: what one block steps. */
 struct update_piece {
@@ -23,6 +23,7 @@ struct update_piece {
     bool decay, wide; /* wide: ACTS_WIDE at a time */
     act *copy;        /* of its first parameter; or NULL */
 };
+static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
 
 struct pl_update {
     float *params, *grads, *moments;

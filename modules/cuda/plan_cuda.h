@@ -1,0 +1,63 @@
+/* How much device memory the cuda backend takes beside the blocks of a model: for the
+ * files that take it, and for the plan (modules/model_plan.c), which is also made where
+ * there is no CUDA. */
+#ifndef PL_MODULES_CUDA_PLAN_CUDA_H
+#define PL_MODULES_CUDA_PLAN_CUDA_H
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    CUDA_WORKSPACE_BYTES = 32 << 20, /* cuBLASLt's: NVIDIA's advice for Hopper */
+    CUDA_SUM_BLOCKS = 512,           /* of a sum of squares */
+    CUDA_NORM_CHUNK = 64,            /* rows of a partial sum for a norm's weights */
+    CUDA_SMALL_PARTS = 512,          /* partial maxima of a tensor, for fp8 */
+    CUDA_PIECE = 8192,            /* parameters that a block of the optimizer steps */
+    CUDA_PIECE_BYTES = 24,        /* how it is described */
+    CUDA_CHUNK_BYTES = 256 << 20, /* logits and their gradients at a time */
+    CUDA_CHUNK_TILE = 128,        /* in whole tiles of rows */
+    CUDA_POSITIONS_MIN = 256      /* of the rotary table */
+};
+
+/* Parts of a block start at whole lines. */
+static inline size_t cuda_lines(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Rows of logits that the classifier holds at a time. */
+static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
+{
+    const size_t row = V * (gradients ? 6 : 4); /* fp32; bf16 beside it */
+    size_t tiles = CUDA_CHUNK_BYTES / (row * CUDA_CHUNK_TILE);
+    if (tiles < 1)
+        tiles = 1;
+    return tiles * CUDA_CHUNK_TILE < N ? tiles * CUDA_CHUNK_TILE : N;
+}
+
+static inline size_t cuda_classifier_bytes(size_t N, size_t V, bool gradients)
+{
+    const size_t n = cuda_chunk_rows(N, V, gradients) * V;
+    return cuda_lines(n * 4) + (gradients ? n * 2 : 0);
+}
+
+static inline size_t cuda_norm_bytes(size_t N, size_t C)
+{
+    return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
+}
+
+/* n acts as fp8, behind what their scale is found with. */
+static inline size_t cuda_small_bytes(size_t n)
+{
+    return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;
+}
+
+/* It grows by doubling, because a decoder asks for one position more at every token. */
+static inline int cuda_table_positions(int n)
+{
+    int room = CUDA_POSITIONS_MIN;
+    while (room < n)
+        room *= 2;
+    return room;
+}
+
+#endif
