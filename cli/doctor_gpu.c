@@ -1,66 +1,71 @@
 /* A GPU: whether there is one, and what a worker of the run takes of it. */
 #include "cli/doctor.h"
 
-/* The classifier's rows and cuBLAS's workspace (modules/cuda). */
-enum { SCRATCH_BYTES = 288 << 20 };
-
-/* What the backend says of this machine; *left is 0 without a GPU. */
-static void look_at_gpu(doctor *d, bool wanted, uint64_t *left)
+/* What is to be done where a plan does not fit. */
+static const char *remedy_of(const run *r)
 {
-    pl_backend *backend = NULL;
-    const pl_backend_options options = {
-        .name = "cuda", .n_threads = 1, .precision = "auto"};
-    char free_text[16], all[16];
-    *left = 0;
-    if (pl_backend_open(&options, &backend) == PL_OK) {
-        *left = backend->memory_left_bytes;
-        doctor_say(d, HEALTH_OK, "gpu", "", "%s, %s of %s are free", backend->device,
-                   pl_human_bytes((double)*left, free_text),
-                   pl_human_bytes((double)backend->memory_bytes, all));
-    } else {
-        doctor_say(d, wanted ? HEALTH_FAIL : HEALTH_OK, "gpu",
-                   wanted ? "--set workers.backend=auto, or train where a GPU is" : "",
-                   "none: %s", pl_last_error());
-    }
-    pl_backend_close(&backend);
+    return r->cfg.recompute ? "a smaller train.batch"
+                            : "--set workers.recompute=true, or a smaller train.batch";
 }
 
-/* `left` of a GPU's memory, or 0 where there is none. */
+/* One worker's model, held against `left` bytes of a GPU, 0 where there is none. */
 static void tell_plan(doctor *d, const run *r, uint64_t left)
 {
-    char text[5][16];
+    char text[6][16];
     pl_model_plan plan;
-    const pl_model_options options = {.batch = (int)r->cfg.batch,
-                                      .context = (int)r->cfg.context,
-                                      .training = true,
-                                      .recompute = r->cfg.recompute};
-    pl_model_plan_bytes(r->topology, &options, PL_BF16, &plan);
-    const bool fp8 = strcmp(r->cfg.precision, "fp8") == 0;
-    if (fp8)
-        plan.params_bytes += pl_model_fp8_bytes(r->topology);
-    const uint64_t all = plan.params_bytes + plan.grads_bytes + plan.moments_bytes +
-                         plan.acts_bytes + SCRATCH_BYTES;
+    run_gpu_plan(r, &plan);
+    const uint64_t all = pl_model_plan_sum(&plan);
     const bool fits = left == 0 || all <= left;
-    doctor_say(d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory",
-               fits                ? ""
-               : options.recompute ? "a smaller train.batch"
-                                   : "--set workers.recompute=true, or a smaller "
-                                     "train.batch",
-               "a worker %s %s of it: %s for parameters%s, %s for gradients, %s for "
-               "moments, %s for activations of %d x %d tokens, the rest scratch",
-               left ? "takes" : "would take", pl_human_bytes((double)all, text[0]),
-               pl_human_bytes((double)plan.params_bytes, text[1]),
-               fp8 ? " with their fp8 copies" : "",
-               pl_human_bytes((double)plan.grads_bytes, text[2]),
-               pl_human_bytes((double)plan.moments_bytes, text[3]),
-               pl_human_bytes((double)plan.acts_bytes, text[4]), options.batch,
-               options.context);
+    doctor_say(
+        d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy_of(r),
+        "a worker %s %s of it: %s for parameters and their %scopies, %s for "
+        "gradients, %s for moments, %s for activations of %d x %d tokens, %s "
+        "of scratch",
+        left ? "takes" : "would take", pl_human_bytes((double)all, text[0]),
+        pl_human_bytes((double)plan.params_bytes, text[1]),
+        strcmp(r->cfg.precision, "fp8") == 0 ? "bf16 and fp8 " : "bf16 ",
+        pl_human_bytes((double)plan.grads_bytes, text[2]),
+        pl_human_bytes((double)plan.moments_bytes, text[3]),
+        pl_human_bytes((double)plan.acts_bytes, text[4]), (int)r->cfg.batch,
+        (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
+}
+
+/* All workers of a run that trains there. */
+static void tell_sharers(doctor *d, const run *r, const pl_backend *be)
+{
+    char text[2][16];
+    const int n = run_gpu_sharers(r, be);
+    if (n == 0)
+        return;
+    if (run_gpu_check(r, be) != PL_OK) {
+        doctor_say(d, HEALTH_FAIL, "gpu workers", "", "%s", pl_last_error());
+        return;
+    }
+    doctor_say(d, HEALTH_OK, "gpu workers", "",
+               "%d on the first of %d, %s each with its context, of %s that are free",
+               n, be->n_devices,
+               pl_human_bytes((double)run_gpu_worker_bytes(r, be), text[0]),
+               pl_human_bytes((double)be->memory_left_bytes, text[1]));
 }
 
 void doctor_gpu(doctor *d, const run *r)
 {
-    uint64_t left;
-    look_at_gpu(d, r && strcmp(r->cfg.backend, "cuda") == 0, &left);
+    const bool wanted = r && strcmp(r->cfg.backend, "cuda") == 0;
+    pl_backend *be = NULL;
+    const pl_backend_options options = {
+        .name = "cuda", .n_threads = 1, .precision = "auto"};
+    char left[16], all[16];
+    if (pl_backend_open(&options, &be) == PL_OK)
+        doctor_say(d, HEALTH_OK, "gpu", "", "%s, %s of %s are free", be->device,
+                   pl_human_bytes((double)be->memory_left_bytes, left),
+                   pl_human_bytes((double)be->memory_bytes, all));
+    else
+        doctor_say(d, wanted ? HEALTH_FAIL : HEALTH_OK, "gpu",
+                   wanted ? "--set workers.backend=auto, or train where a GPU is" : "",
+                   "none: %s", pl_last_error());
     if (r)
-        tell_plan(d, r, left);
+        tell_plan(d, r, be ? be->memory_left_bytes : 0);
+    if (wanted && be)
+        tell_sharers(d, r, be);
+    pl_backend_close(&be);
 }

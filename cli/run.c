@@ -168,7 +168,7 @@ static pl_status enter_folder(run *r)
     return compare(r, &own);
 }
 
-static int n_local_workers(const config *c)
+int run_local_workers(const config *c)
 {
     if (!c->local_workers)
         return 0;
@@ -190,7 +190,7 @@ pl_status run_open(const cli_options *o, run *r)
     PL_RETURN_IF(make_topology(r));
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
-    r->n_workers = n_local_workers(&r->cfg);
+    r->n_workers = run_local_workers(&r->cfg);
     r->n_homes = (int)r->cfg.homes;
     r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
     return PL_OK;

@@ -42,6 +42,8 @@ char *run_file(const run *r, const char *name, char out[PL_PATH_MAX]);
 
 /* run.c: the folder: made or resumed, locked, its configuration compared. */
 pl_status run_open(const cli_options *o, run *r);
+/* Those that a job of this configuration starts on this machine. */
+int run_local_workers(const config *c);
 /* Keeps the configuration, which from then on is that of the run. */
 pl_status run_save(const run *r);
 void run_close(run *r);
@@ -87,6 +89,16 @@ pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */
 pl_status run_plan(const run *r);
+
+/* run_gpu.c: what workers take of a GPU. `be` is an open cuda backend. */
+void run_gpu_plan(const run *r, pl_model_plan *out); /* of one worker's model */
+/* With its process's context. */
+uint64_t run_gpu_worker_bytes(const run *r, const pl_backend *be);
+/* How many of this machine's workers share its first GPU, which has the most of them.
+ */
+int run_gpu_sharers(const run *r, const pl_backend *be);
+/* ERR_CONFIG with the numbers and the remedy if they do not fit there. */
+pl_status run_gpu_check(const run *r, const pl_backend *be);
 
 /* stages.c */
 pl_status stage_data(run *r);

@@ -39,7 +39,7 @@ static uint64_t worker_bytes(const run *r, const pl_outer *outer)
     uint64_t model =
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
     if (strcmp(r->cfg.backend, "cuda") == 0)
-        model = 0; /* the GPU's: `pathloom doctor` holds it against that */
+        model = 0; /* the GPU's: run_gpu_check holds it against that */
     return model + (tasks + offers(r, outer)) * path + cache + (48u << 20);
 }
 

@@ -264,14 +264,18 @@ static pl_status check_metrics(const config *c)
     return check_address("net.metrics", address);
 }
 
-static pl_status check_backend(const config *c)
+static pl_status check_backend(const run *r)
 {
+    const config *c = &r->cfg;
     pl_backend *backend = NULL;
     pl_backend_options options = {
         .name = c->backend, .n_threads = 1, .precision = c->precision};
     pl_status status = pl_backend_open(&options, &backend);
+    if (status != PL_OK)
+        return pl_fail_in(status, "workers.backend");
+    status = run_gpu_check(r, backend);
     pl_backend_close(&backend);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "workers.backend");
+    return status;
 }
 
 static pl_status check_outer_device(const config *c)
@@ -377,7 +381,7 @@ pl_status run_check(run *r)
 {
     PL_RETURN_IF(check_addresses(&r->cfg));
     PL_RETURN_IF(check_metrics(&r->cfg));
-    PL_RETURN_IF(check_backend(&r->cfg));
+    PL_RETURN_IF(check_backend(r));
     PL_RETURN_IF(check_outer_device(&r->cfg));
     return check_store(r);
 }

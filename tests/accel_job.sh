@@ -146,4 +146,24 @@ if wanted; then
     [ "$(grep -o '"home_gb_per_s":[0-9.e-]*' "$work/$case.bench.out" |
         awk -F: '$2 > 0' | wc -l)" -eq 10 ] || fail "bench codec lacks rows"
     echo "bench: codecs on the device"
+    "$emulated" doctor --run "$work/$case.there" >"$work/$case.doctor"
+    grep -q "^ok    gpu workers .*3 on the first of 1, .* each with its context" \
+        "$work/$case.doctor" || fail "the doctor: $(cat "$work/$case.doctor")"
+    EMULATION_DEVICES=2 "$emulated" doctor --run "$work/$case.there" |
+        grep -q "^ok    gpu workers .*2 on the first of 2," || fail "two devices"
+    sed -i 's/^\( *count: \)3$/\140/' "$work/$case.there/run.yaml"
+    "$emulated" doctor --run "$work/$case.there" |
+        grep -q "^fail  gpu workers .*40 workers share a GPU" || fail "forty workers"
+    echo "doctor: how many workers fit"
+fi
+
+# More workers than a device has memory for are refused before anything starts.
+case=crowded
+if wanted; then
+    (job "$emulated" "$case" --set workers.backend=cuda --set workers.count=40) \
+        >"$work/$case.out" 2>&1
+    [ $? -eq 78 ] || fail "forty workers on one device"
+    grep -q '40 workers share a GPU of which .* are free, and need .* each, .* together; set workers.count to [0-9]* or less' \
+        "$work/$case.out" || fail "no number of workers that would fit"
+    echo "$case: refused"
 fi
