@@ -481,6 +481,21 @@ static void an_update_in_two_launches_is_its_operations_in_a_row(void **)
                          update_once(false, shift, clipped ? 1.0f : 0.0f));
 }
 
+/* The vocabulary is odd; every other extent is a multiple of 8. */
+static void an_odd_vocabulary_makes_no_product_slow(void **)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    outcome out = {};
+    const uint64_t before = emulation_n_slow_products();
+    pl_model *model = open_model(t, "cuda", "bf16", &be);
+    train(model, t, &out);
+    assert_int_equal(emulation_n_slow_products() - before, 0);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
 /* ---- what is planned is what is taken ---- */
 
 static void expect_planned(const char *precision, bool recompute)
@@ -624,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),

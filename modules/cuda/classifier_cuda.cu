@@ -25,6 +25,7 @@ struct classifier_rows {
     const int32_t *targets;
     const float *scale;
     int V;
+    size_t stride; /* of logits and dlogits */
 };
 
 /* log sum_v exp(row[v]); all threads get it. */
@@ -52,7 +53,7 @@ static __device__ float row_log_sum(const float *row, int V)
 template <int W, int THREADS>
 static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {
-    const size_t row = (size_t)blockIdx.x * (size_t)c.V;
+    const size_t row = (size_t)blockIdx.x * c.stride;
     const int target = c.targets[blockIdx.x];
     const float lse = row_log_sum<W, THREADS>(c.logits + row, c.V);
     if (threadIdx.x == 0)
@@ -81,33 +82,61 @@ template <int W> static void classify(pl_backend *be, unsigned n, classifier_row
                   cuda_stream(be), c);
 }
 
+/* A chunk's rows in scratch, and what is done with them. */
+struct classifier_chunk {
+    const pl_weight *w;
+    const act *in;
+    float *logits;
+    act *dlogits; /* or NULL */
+    int rows, V, C, stride;
+};
+
+static void make_logits(pl_backend *be, const classifier_chunk *k)
+{
+    const gemm_call call = {GEMM_NT,   k->rows, k->V,       k->C, PL_F32, false,
+                            k->logits, k->in,   k->w->copy, {},   0,      k->stride};
+    cuda_multiply(be, &call);
+}
+
+static void pass_back(pl_backend *be, const classifier_chunk *k, act *dx, float *dw)
+{
+    const gemm_call to_x = {GEMM_NN, k->rows,    k->C,       k->V, PL_BF16,   false,
+                            dx,      k->dlogits, k->w->copy, {},   k->stride, 0};
+    const gemm_call to_w = {GEMM_TN, k->V,       k->C,  k->rows, PL_F32,    true,
+                            dw,      k->dlogits, k->in, {},      k->stride, 0};
+    cuda_multiply(be, &to_x);
+    cuda_multiply(be, &to_w);
+}
+
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
                      const float *scale, int N, int V, int C)
 {
     const size_t chunk = cuda_chunk_rows((size_t)N, (size_t)V, dx != NULL);
-    const size_t logit_bytes = cuda_lines(chunk * (size_t)V * sizeof(float));
+    const size_t stride = cuda_logit_stride((size_t)V);
     uint8_t *scratch = static_cast<uint8_t *>(cuda_scratch(
         cuda_self(be), cuda_classifier_bytes((size_t)N, (size_t)V, dx != NULL)));
     if (!scratch)
         return;
-    float *logits = reinterpret_cast<float *>(scratch);
-    pl_act *dlogits = dx ? reinterpret_cast<pl_act *>(scratch + logit_bytes) : NULL;
+    uint8_t *behind = scratch + cuda_lines(chunk * stride * sizeof(float));
+    classifier_chunk k = {};
+    k.w = w;
+    k.logits = reinterpret_cast<float *>(scratch);
+    k.dlogits = dx ? reinterpret_cast<act *>(behind) : NULL;
+    k.V = V;
+    k.C = C;
+    k.stride = (int)stride;
     for (size_t n = 0; n < (size_t)N; n += chunk) {
-        const size_t rows = chunk < (size_t)N - n ? chunk : (size_t)N - n;
-        const pl_act *in =
-            reinterpret_cast<const pl_act *>(cuda_acts(x) + n * (size_t)C);
-        const classifier_rows c = {
-            loss + n, cuda_acts(dlogits), logits, targets + n, scale, V};
-        cuda_logits(be, logits, in, w, (int)rows, V, C);
+        k.rows = (int)(chunk < (size_t)N - n ? chunk : (size_t)N - n);
+        k.in = cuda_acts(x) + n * (size_t)C;
+        const classifier_rows c = {loss + n, k.dlogits, k.logits, targets + n,
+                                   scale,    V,         stride};
+        make_logits(be, &k);
         if (acts_width(V) == ACTS_WIDE)
-            classify<ACTS_WIDE>(be, (unsigned)rows, c);
+            classify<ACTS_WIDE>(be, (unsigned)k.rows, c);
         else
-            classify<1>(be, (unsigned)rows, c);
-        if (!dx)
-            continue;
-        pl_act *to = reinterpret_cast<pl_act *>(cuda_acts(dx) + n * (size_t)C);
-        cuda_matmul_dx(be, to, dlogits, w, (int)rows, V, C, false);
-        cuda_matmul_dw(be, dw, dlogits, in, (int)rows, V, C);
+            classify<1>(be, (unsigned)k.rows, c);
+        if (dx)
+            pass_back(be, &k, cuda_acts(dx) + n * (size_t)C, dw);
     }
 }

@@ -13,7 +13,7 @@ static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 
 /* What a plan is for: alignments in bytes, of first, second, c. */
 typedef struct plan_key {
-    int32_t kind, M, N, K, type, small;
+    int32_t kind, M, N, K, type, small, a_stride, c_stride;
     uint32_t alignment[3];
 } plan_key;
 
@@ -114,7 +114,10 @@ static plan_key key_of(const gemm_call *call)
 {
     plan_key key = {call->kind, call->M,    call->N,
                     call->K,    call->type, call->scales[0] != NULL,
-                    {0, 0, 0}};
+                    0,          0,          {0, 0, 0}};
+    const int a_columns = call->kind == GEMM_TN ? call->M : call->K;
+    key.a_stride = call->a_stride > 0 ? call->a_stride : a_columns;
+    key.c_stride = call->c_stride > 0 ? call->c_stride : call->N;
     key.alignment[0] = alignment_of(call->b);
     key.alignment[1] = alignment_of(call->a);
     key.alignment[2] = alignment_of(call->c);
@@ -164,11 +167,11 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
 
 /* Row-major [rows, columns] is column-major [columns, rows]. */
 static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
-                                  int columns, cublasLtMatrixLayout_t *out)
+                                  int columns, int stride, cublasLtMatrixLayout_t *out)
 {
     return check(gemm,
                  gemm->api.cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns,
-                                                      (uint64_t)rows, (int64_t)columns),
+                                                      (uint64_t)rows, (int64_t)stride),
                  "a plan");
 }
 
@@ -178,11 +181,12 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     const cudaDataType_t in = k->small ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     const cudaDataType_t out = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
     const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
-    PL_RETURN_IF(describe_operand(gemm, in, b_is_nk ? k->N : k->K,
-                                  b_is_nk ? k->K : k->N, &plan->first));
+    const int b_columns = b_is_nk ? k->K : k->N;
+    PL_RETURN_IF(describe_operand(gemm, in, b_is_nk ? k->N : k->K, b_columns, b_columns,
+                                  &plan->first));
     PL_RETURN_IF(describe_operand(gemm, in, a_is_km ? k->K : k->M,
-                                  a_is_km ? k->M : k->K, &plan->second));
-    return describe_operand(gemm, out, k->M, k->N, &plan->c);
+                                  a_is_km ? k->M : k->K, k->a_stride, &plan->second));
+    return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
 /* Where K is split, parts are kept in fp32 and added in order: not in place, and not
@@ -235,7 +239,7 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* The key is nine words without gaps. */
+/* The key is eleven words without gaps. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
     uint32_t words[sizeof *key / 4];

@@ -28,6 +28,7 @@ typedef struct gemm_call {
     void *c;
     const void *a, *b;
     const float *scales[2];
+    int a_stride, c_stride; /* elements from row to row; 0: no gaps */
 } gemm_call;
 
 /* Its workspace is cleared on the stream. */

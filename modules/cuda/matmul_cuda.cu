@@ -4,7 +4,7 @@
  * bf16. */
 #include "modules/cuda/ops_cuda.cuh"
 
-static void multiply(pl_backend *be, const gemm_call *call)
+void cuda_multiply(pl_backend *be, const gemm_call *call)
 {
     cuda_state *self = cuda_self(be);
     cuda_note_failure(self, gemm_cuda_run(self->gemm, call, self->stream));
@@ -26,7 +26,7 @@ static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act 
 static void forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
                     const pl_weight *w, int N)
 {
-    gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy, {}};
+    gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy, {}, 0, 0};
     cuda_small small;
     if (w->bytes)
         call.b = cuda_bytes_decode(be, w);
@@ -39,7 +39,7 @@ static void forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
         call.scales[1] = small.scale;
     }
     if (call.b)
-        multiply(be, &call);
+        cuda_multiply(be, &call);
 }
 
 void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
@@ -52,16 +52,16 @@ void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
 void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
                     int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_NN,    N,  I,    O,       PL_BF16,
-                            accumulate, dx, dout, w->copy, {}};
-    multiply(be, &call);
+    const gemm_call call = {GEMM_NN, N,    I,       O,  PL_BF16, accumulate,
+                            dx,      dout, w->copy, {}, 0,       0};
+    cuda_multiply(be, &call);
 }
 
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                     int N, int O, int I)
 {
-    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true, dw, dout, x, {}};
-    multiply(be, &call);
+    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true, dw, dout, x, {}, 0, 0};
+    cuda_multiply(be, &call);
 }
 
 void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,

@@ -115,6 +115,8 @@ void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_wei
                     int N, int O, int I, bool accumulate);
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                     int N, int O, int I);
+/* A product by cuBLASLt; its failure is noted. */
+void cuda_multiply(pl_backend *be, const gemm_call *call);
 /* out, else wide, = x w^T for a few rows. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N);

@@ -24,10 +24,17 @@ static inline size_t cuda_lines(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* Rows of logits and of their gradients begin at multiples of 16 bytes, whatever the
+ * vocabulary: cuBLASLt has slow kernels only for others. */
+static inline size_t cuda_logit_stride(size_t V)
+{
+    return (V + 7) / 8 * 8;
+}
+
 /* Rows of logits that the classifier holds at a time. */
 static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
 {
-    const size_t row = V * (gradients ? 6 : 4); /* fp32; bf16 beside it */
+    const size_t row = cuda_logit_stride(V) * (gradients ? 6 : 4); /* fp32, bf16 */
     size_t tiles = CUDA_CHUNK_BYTES / (row * CUDA_CHUNK_TILE);
     if (tiles < 1)
         tiles = 1;
@@ -36,7 +43,7 @@ static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
 
 static inline size_t cuda_classifier_bytes(size_t N, size_t V, bool gradients)
 {
-    const size_t n = cuda_chunk_rows(N, V, gradients) * V;
+    const size_t n = cuda_chunk_rows(N, V, gradients) * cuda_logit_stride(V);
     return cuda_lines(n * 4) + (gradients ? n * 2 : 0);
 }
 

@@ -26,11 +26,16 @@ struct emulated_preference {
     uint32_t alignment[4];
 };
 
-static std::atomic<uint64_t> n_choices;
+static std::atomic<uint64_t> n_choices, n_slow;
 
 uint64_t emulation_n_choices(void)
 {
     return n_choices;
+}
+
+uint64_t emulation_n_slow_products(void)
+{
+    return n_slow;
 }
 
 namespace
@@ -102,6 +107,14 @@ float dot(const float *a, const float *b, uint64_t K, bool backwards)
     return sum;
 }
 
+bool is_slow(const product *p)
+{
+    for (const operand *x : {&p->a, &p->b, &p->d})
+        if ((size_t)x->layout.stride * element_bytes(x->layout.type) % 16 != 0)
+            return true;
+    return false;
+}
+
 bool is_aligned(const product *p)
 {
     for (const uint32_t alignment : p->algo.alignment)
@@ -152,6 +165,7 @@ void run_product(const product *p)
     for (const float *scale : p->scales)
         if (scale && !memory_host_check("cublasLtMatmul's scale", scale, sizeof *scale))
             return;
+    n_slow += is_slow(p);
     memory_open();
     multiply(p);
     memory_close();

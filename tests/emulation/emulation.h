@@ -73,6 +73,10 @@ size_t emulation_n_allocations(size_t *bytes);
 /* How often an algorithm for a product was asked for. */
 uint64_t emulation_n_choices(void);
 
+/* Products of which an operand has columns (rows of ours) that do not all begin at
+ * multiples of 16 bytes: for those cuBLASLt has slow kernels only. */
+uint64_t emulation_n_slow_products(void);
+
 /* Launches, and threads over all of them, since the process began. */
 uint64_t emulation_n_launches(void);
 
