@@ -197,10 +197,11 @@ ALWAYS_INLINE void outputs(const bytes_job *job, int n, int o0, const int n_x)
                     v_sum_rows(sums[i]) * scale, left, job->out_type);
 }
 
-static void multiply_block(const bytes_job *job, int n_threads)
+static void multiply_block(pl_backend *be, const bytes_job *job)
 {
+    const size_t bytes = (size_t)job->w->O * (size_t)job->w->I * (size_t)job->N;
     const int n_vectors = (job->w->O + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
     for (int i = 0; i < n_vectors; i++) {
         int n = 0;
         for (; n + TILE <= job->N; n += TILE)
@@ -224,6 +225,6 @@ void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_
             encode_row(be, encoded + (size_t)i * (size_t)n_groups, x,
                        (size_t)(n0 + i) * (size_t)w->I, w->I);
         const bytes_job job = {w, encoded, n, n_groups, out_type, out, (size_t)n0};
-        multiply_block(&job, be->n_threads);
+        multiply_block(be, &job);
     }
 }

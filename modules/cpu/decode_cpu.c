@@ -75,7 +75,12 @@ void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
                           const int32_t *pos, int N, int S, int H, int G, int D)
 {
     const decode c = {be->act, S, H, G, D, out, qkv, keys, values, slot, pos};
-    const int n_threads = be->n_threads, n_tasks = N * H;
+    const int n_tasks = N * H;
+    size_t n_keys = 0;
+    for (int n = 0; n < N; n++)
+        n_keys += (size_t)pos[n] + 1;
+    const int n_threads =
+        cpu_team(be, 2 * n_keys * (size_t)(H * D) * pl_type_bytes(be->act));
     const size_t part = cpu_lines((size_t)S * sizeof(float));
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
