@@ -84,13 +84,6 @@ static void step_json(pl_json *o, const pl_probe_report *r)
 
 /* ---- operations ---- */
 
-/* The larger share tells which limit an operation is near. */
-static double share_of_limit(const pl_probe_row *row, const pl_probe_report *r)
-{
-    return fmax(row->flops / row->seconds / r->matrix_rate,
-                row->bytes / row->seconds / r->memory_rate);
-}
-
 static void say_ops(const bench_model *m, const pl_probe_report *r)
 {
     say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best stream "
@@ -104,7 +97,7 @@ static void say_ops(const bench_model *m, const pl_probe_report *r)
         say("  %-20s %10.1f %5d %9.2f %8.1f %8.4f %8.0f %% %6.1f %%", row->name,
             row->seconds * 1e6, row->calls, row->seconds * row->calls * 1e3,
             row->bytes / row->seconds * 1e-9, row->flops / row->seconds * 1e-12,
-            100.0 * share_of_limit(row, r),
+            100.0 * pl_probe_share(r, row),
             100.0 * row->seconds * row->calls / r->step_seconds);
     }
     say("  (the rows head are what classifier consists of)");
@@ -124,7 +117,7 @@ static void ops_json(pl_json *o, const pl_probe_report *r)
         pl_json_set_int(entry, "calls", row->calls);
         pl_json_set_real(entry, "bytes_per_s", row->bytes / row->seconds);
         pl_json_set_real(entry, "flops_per_s", row->flops / row->seconds);
-        pl_json_set_real(entry, "share_of_limit", share_of_limit(row, r));
+        pl_json_set_real(entry, "share_of_limit", pl_probe_share(r, row));
         pl_json_push(list, entry);
     }
     pl_json_set(o, "operations", list);

@@ -18,10 +18,11 @@ struct pl_backend {
     pl_type act;      /* type of pl_act */
     int n_threads;
     uint64_t memory_bytes, memory_left_bytes; /* of a GPU as it was opened; else 0 */
-    int n_devices;    /* GPUs that workers take in turn; else 0 */
-    bool decode_only; /* weights of one byte: no training, no losses */
-    bool fp8_copies;  /* of weights, beside the others: pl_model_fp8_bytes */
-    void *self;       /* the backend's own state */
+    int n_devices;        /* GPUs that workers take in turn; else 0 */
+    uint64_t cache_bytes; /* of a GPU's last cache; else 0 */
+    bool decode_only;     /* weights of one byte: no training, no losses */
+    bool fp8_copies;      /* of weights, beside the others: pl_model_fp8_bytes */
+    void *self;           /* the backend's own state */
 };
 
 static inline size_t pl_type_bytes(pl_type type)

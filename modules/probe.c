@@ -3,6 +3,9 @@
 #include <math.h>
 #include <time.h>
 
+enum { REPEATS_MAX = 64 };
+static const double SAMPLE_SECONDS = 2e-3;
+
 double probe_now(const pl_probe_options *options)
 {
     struct timespec t;
@@ -16,15 +19,43 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
+/* Seconds of one call. Repeating is harmless: sums that grow do so by as much at each
+ * call, and a round's AdamW clears the gradients. */
+static pl_status time_row(pl_backend *be, const pl_probe_options *options,
+                          probe_ops *ops, int row, int repeats, double *seconds)
+{
+    const double start = probe_now(options);
+    for (int i = 0; i < repeats; i++)
+        probe_ops_call(ops, row);
+    PL_RETURN_IF(be->ops->sync(be));
+    *seconds = (probe_now(options) - start) / repeats;
+    return PL_OK;
+}
+
+/* A GPU runs while its host goes on, and a launch and a wait take as long as a short
+ * operation: it is repeated until a sample lasts. The first call, which loads kernels
+ * and chooses algorithms, says nothing about how long. */
+static pl_status choose_repeats(pl_backend *be, const pl_probe_options *options,
+                                probe_ops *ops, pl_probe_report *report)
+{
+    for (int i = 0; i < report->n_rows; i++) {
+        double seconds = INFINITY;
+        for (int k = 0; k < 2 && be->memory_bytes > 0; k++)
+            PL_RETURN_IF(time_row(be, options, ops, i, 1, &seconds));
+        const double wanted = ceil(SAMPLE_SECONDS / fmax(seconds, 1e-9));
+        report->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
+    }
+    return PL_OK;
+}
+
 static pl_status time_rows(pl_backend *be, const pl_probe_options *options,
                            probe_ops *ops, pl_probe_report *report)
 {
     for (int i = 0; i < report->n_rows; i++) {
-        const double start = probe_now(options);
-        probe_ops_call(ops, i);
-        PL_RETURN_IF(be->ops->sync(be));
-        report->rows[i].seconds =
-            lesser(report->rows[i].seconds, probe_now(options) - start);
+        pl_probe_row *row = &report->rows[i];
+        double seconds;
+        PL_RETURN_IF(time_row(be, options, ops, i, row->repeats, &seconds));
+        row->seconds = lesser(row->seconds, seconds);
     }
     return PL_OK;
 }
@@ -62,6 +93,12 @@ static void sum_up(pl_probe_report *report)
     }
 }
 
+double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row)
+{
+    return fmax(row->flops / row->seconds / report->matrix_rate,
+                row->bytes / row->seconds / report->memory_rate);
+}
+
 pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                    pl_probe_report *out)
 {
@@ -72,6 +109,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     PL_TRY(probe_train_create(be, options, &train));
     PL_TRY(probe_ops_create(be, options, out, &ops));
     out->n_params = probe_train_params(train);
+    PL_TRY(choose_repeats(be, options, ops, out));
     for (int round = 0; round <= options->rounds; round++) {
         if (round < 2) /* the first warms up */
             forget_times(out);

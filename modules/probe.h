@@ -1,8 +1,9 @@
 /* Rates of a backend: each operation as a training step calls it, the step itself, and
  * the two limits they are held against, all measured in one run and in turn.
  *
- * A round times every operation once and one step; of several rounds the best time of
- * each counts, because other work on a machine only ever adds time.
+ * A round times every operation once (on a GPU short ones several times for one wait)
+ * and one step; of several rounds the best time of each counts, because other work on a
+ * machine only ever adds time.
  */
 #ifndef PL_MODULES_PROBE_H
 #define PL_MODULES_PROBE_H
@@ -17,7 +18,9 @@ typedef struct pl_probe_options {
     const pl_shape *shape; /* context: that of each sequence */
     int batch;             /* sequences a step */
     int rounds;            /* >= 1, after one that warms up */
-    bool memory;           /* the rate of memory as well: 256 MiB more */
+    bool memory;           /* the rate of memory as well: of four streams */
+    size_t stream_bytes;   /* of one of them; 0: 64 MiB, a GPU's 256 MiB; in any case
+                              four times what the cache of a GPU holds */
     bool cpu_clock; /* time of the calling thread: for one thread on a busy machine */
 } pl_probe_options;
 
@@ -25,6 +28,7 @@ typedef struct pl_probe_row {
     char name[32];
     double seconds; /* of one call */
     int calls;      /* of a step */
+    int repeats;    /* calls for one wait */
     double flops;   /* of one call; 0: no product in it */
     double bytes;   /* of one call: every operand once */
     bool product;   /* a matrix product and nothing else */
@@ -49,6 +53,8 @@ PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *para
 /* Everything. Needs the memory of a training model and about as much again. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
+/* A row's part of the limit that it is nearer to; asks for the rate of memory. */
+double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Only the step: seconds of the best one. */
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);

@@ -23,17 +23,24 @@ static const pl_shape probe_shape = {.vocab = V,
                                      .rope_theta = 10000.0,
                                      .norm_eps = 1e-5};
 
-static void probe(const char *backend, pl_probe_report *out)
+/* Whether the machine has it. */
+static bool probe(const char *backend, pl_probe_report *out)
 {
     pl_backend *be;
     const pl_backend_options options = {
         .name = backend, .n_threads = 1, .precision = "auto"};
-    const pl_probe_options probe_options = {
-        .shape = &probe_shape, .batch = B, .rounds = 2};
-    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
-    if (pl_probe(be, &probe_options, out) != PL_OK)
+    const pl_probe_options probe_options = {.shape = &probe_shape,
+                                            .batch = B,
+                                            .rounds = 2,
+                                            .memory = true,
+                                            .stream_bytes = 1 << 18};
+    const pl_status status = pl_backend_open(&options, &be);
+    if (status == PL_ERR_UNSUPPORTED)
+        return false;
+    if (status != PL_OK || pl_probe(be, &probe_options, out) != PL_OK)
         fail_msg("%s", pl_last_error());
     pl_backend_close(&be);
+    return true;
 }
 
 static void products_count_six_flops_a_matrix_element_and_token(void **state)
@@ -42,7 +49,7 @@ static void products_count_six_flops_a_matrix_element_and_token(void **state)
     static pl_probe_report report;
     const double block = (2 + 2) * 16 * C + C * 2 * 16 + 3 * F * C;
     const double attention = (2 + 5) * (double)N * T * 2 * 16 * L;
-    probe("cpu", &report);
+    assert_true(probe("cpu", &report));
     assert_int_equal(report.tokens, N);
     assert_true(report.product_flops == 6.0 * N * (L * block + V * C));
     assert_true(report.flops == report.product_flops + attention);
@@ -54,17 +61,39 @@ static void every_operation_has_a_time_and_bytes(void **state)
     (void)state;
     static pl_probe_report report;
     double sum = 0.0;
-    probe("ref", &report);
+    assert_true(probe("ref", &report));
     for (int i = 0; i < report.n_rows; i++) {
         const pl_probe_row *row = &report.rows[i];
         assert_true(row->seconds > 0.0 && isfinite(row->seconds));
         assert_true(row->bytes > 0.0 && row->calls > 0);
         assert_true(!row->product || row->flops / row->seconds <= report.matrix_rate);
+        assert_true(row->repeats == 1); /* the host's: a call ends when it returns */
+        assert_true(pl_probe_share(&report, row) > 0.0);
         sum += row->product ? row->seconds * row->calls : 0.0;
     }
     assert_true(report.n_rows == 28);
     assert_true(fabs(sum - report.product_seconds) <= 1e-9 * sum);
     assert_true(report.step_seconds > 0.0 && isfinite(report.step_seconds));
+    assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));
+}
+
+static void short_operations_of_a_gpu_share_a_wait(void **state)
+{
+    (void)state;
+    static pl_probe_report report;
+    int most = 0;
+    if (!probe("cuda", &report)) {
+        print_message("cuda: not on this machine\n");
+        return;
+    }
+    for (int i = 0; i < report.n_rows; i++) {
+        const pl_probe_row *row = &report.rows[i];
+        assert_true(row->repeats >= 1 && row->repeats <= 64);
+        assert_true(row->seconds > 0.0 && isfinite(row->seconds));
+        most = row->repeats > most ? row->repeats : most;
+    }
+    assert_true(most > 1);
+    assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));
 }
 
 static void a_shape_that_cannot_be_is_refused(void **state)
@@ -88,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_count_six_flops_a_matrix_element_and_token),
         cmocka_unit_test(every_operation_has_a_time_and_bytes),
+        cmocka_unit_test(short_operations_of_a_gpu_share_a_wait),
         cmocka_unit_test(a_shape_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

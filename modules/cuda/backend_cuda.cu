@@ -232,6 +232,7 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.name = "cuda";
     self->backend.act = PL_BF16;
     self->backend.n_threads = 1;
+    self->backend.cache_bytes = (uint64_t)properties.l2CacheSize;
     self->backend.decode_only = is_precision(options, "int8");
     self->forward_small = is_precision(options, "fp8");
     self->backend.fp8_copies = self->forward_small;

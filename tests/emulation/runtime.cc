@@ -205,6 +205,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->major = 9;
     properties->multiProcessorCount = 3;
     properties->sharedMemPerBlockOptin = SHARED_BYTES_MAX;
+    properties->l2CacheSize = 1 << 15;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)

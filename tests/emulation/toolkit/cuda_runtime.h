@@ -65,6 +65,7 @@ typedef struct cudaDeviceProp {
     int major, minor;
     int multiProcessorCount;
     size_t sharedMemPerBlockOptin;
+    int l2CacheSize;
 } cudaDeviceProp;
 
 cudaError_t cudaGetDeviceCount(int *count);
