@@ -4,10 +4,12 @@
  *
  *   bench_ops batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
- * Other keys: heads, kv_heads, ffn, threads, backend, repeats, clock, mode. Each row
- * gives the best of `repeats` calls, GF/s where the operation is a product, and what
- * its calls of one step take together. The last lines compare the step with its
- * products alone.
+ * Other keys: heads, kv_heads, head (elements of one), ffn, threads, backend, repeats,
+ * clock, mode; preset=dense-150m takes a preset's shape instead; stream: MiB of each of
+ * four vectors for the rate of memory. Each row gives the best of `repeats` samples,
+ * what its calls of one step take together, GB/s, GF/s, and the share of the limit that
+ * it is nearer to: the best product, or the best stream. The last lines compare the
+ * step with its products alone.
  *
  *   bench_ops mode=decode context=1024 precision=int8 ...
  *
@@ -21,8 +23,9 @@
 #include <string.h>
 
 typedef struct bench {
-    int batch, context, width, blocks, vocab, heads, kv_heads, ffn, threads, repeats;
-    const char *precision, *backend, *clock, *mode;
+    int batch, context, width, blocks, vocab, heads, kv_heads, head, ffn;
+    int threads, repeats, stream;
+    const char *precision, *backend, *clock, *mode, *preset;
 } bench;
 
 static bool set_number(bench *x, const char *key, int value)
@@ -30,11 +33,11 @@ static bool set_number(bench *x, const char *key, int value)
     const struct {
         const char *key;
         int *to;
-    } keys[] = {{"batch", &x->batch},       {"context", &x->context},
-                {"width", &x->width},       {"blocks", &x->blocks},
-                {"vocab", &x->vocab},       {"heads", &x->heads},
-                {"kv_heads", &x->kv_heads}, {"ffn", &x->ffn},
-                {"threads", &x->threads},   {"repeats", &x->repeats}};
+    } keys[] = {
+        {"batch", &x->batch},       {"context", &x->context}, {"width", &x->width},
+        {"blocks", &x->blocks},     {"vocab", &x->vocab},     {"heads", &x->heads},
+        {"kv_heads", &x->kv_heads}, {"head", &x->head},       {"ffn", &x->ffn},
+        {"threads", &x->threads},   {"repeats", &x->repeats}, {"stream", &x->stream}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i].key) == 0) {
             *keys[i].to = value;
@@ -49,17 +52,20 @@ static bool parse(bench *x, char *argument)
     if (value == NULL)
         return false;
     *value++ = '\0';
-    if (strcmp(argument, "precision") == 0)
-        x->precision = value;
-    else if (strcmp(argument, "backend") == 0)
-        x->backend = value;
-    else if (strcmp(argument, "clock") == 0)
-        x->clock = value;
-    else if (strcmp(argument, "mode") == 0)
-        x->mode = value;
-    else
-        return atoi(value) > 0 && set_number(x, argument, atoi(value));
-    return true;
+    const struct {
+        const char *key;
+        const char **to;
+    } keys[] = {{"precision", &x->precision},
+                {"backend", &x->backend},
+                {"clock", &x->clock},
+                {"mode", &x->mode},
+                {"preset", &x->preset}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(argument, keys[i].key) == 0) {
+            *keys[i].to = value;
+            return true;
+        }
+    return atoi(value) > 0 && set_number(x, argument, atoi(value));
 }
 
 static pl_shape shape_of(const bench *x)
@@ -69,7 +75,7 @@ static pl_shape shape_of(const bench *x)
                       .width = x->width,
                       .n_heads = heads,
                       .n_kv_heads = x->kv_heads > 0 ? x->kv_heads : heads,
-                      .head_size = x->width / heads,
+                      .head_size = x->head > 0 ? x->head : x->width / heads,
                       .ffn = x->ffn > 0 ? x->ffn : (x->width * 8 / 3 + 31) / 32 * 32,
                       .n_blocks = x->blocks,
                       .context = x->context,
@@ -84,10 +90,13 @@ static void print_rows(const pl_probe_report *r)
         const pl_probe_row *row = &r->rows[i];
         printf("%-20s %9.1f us  x%-3d %8.2f ms", row->name, row->seconds * 1e6,
                row->calls, row->seconds * row->calls * 1e3);
+        printf(" %8.1f GB/s", row->bytes / row->seconds * 1e-9);
         if (row->flops > 0)
-            printf("  %7.1f GF/s", row->flops / row->seconds * 1e-9);
-        printf("\n");
+            printf(" %8.1f GF/s", row->flops / row->seconds * 1e-9);
+        printf(" %3.0f%% of its limit\n", 100.0 * pl_probe_share(r, row));
     }
+    printf("limits: the best product %.1f GF/s, the best stream %.1f GB/s\n",
+           r->matrix_rate * 1e-9, r->memory_rate * 1e-9);
 }
 
 static void print_sums(const pl_probe_report *r)
@@ -232,6 +241,8 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
     const pl_probe_options probe = {.shape = shape,
                                     .batch = x->batch,
                                     .rounds = x->repeats,
+                                    .memory = true,
+                                    .stream_bytes = (size_t)x->stream << 20,
                                     .cpu_clock = strcmp(x->clock, "cpu") == 0};
     pl_probe_report report;
     PL_RETURN_IF(pl_probe(be, &probe, &report));
@@ -244,14 +255,17 @@ static pl_status run(const bench *x)
 {
     const pl_backend_options options = {
         .name = x->backend, .n_threads = x->threads, .precision = x->precision};
-    const pl_shape shape = shape_of(x);
+    pl_shape shape = shape_of(x);
+    pl_topology_spec spec;
     pl_backend *be;
+    if (x->preset)
+        PL_RETURN_IF(pl_preset(x->preset, &shape, &spec));
     PL_RETURN_IF(pl_shape_check(&shape));
     PL_RETURN_IF(pl_backend_open(&options, &be));
     printf("%s, %d threads; batch %d x %d, width %d, heads %d/%d x %d, ffn %d, blocks "
            "%d, vocab %d\n",
-           be->device, x->threads, x->batch, x->context, x->width, shape.n_heads,
-           shape.n_kv_heads, shape.head_size, shape.ffn, x->blocks, x->vocab);
+           be->device, x->threads, x->batch, shape.context, shape.width, shape.n_heads,
+           shape.n_kv_heads, shape.head_size, shape.ffn, shape.n_blocks, shape.vocab);
     fflush(stdout);
     const pl_status status = strcmp(x->mode, "decode") == 0
                                  ? run_decoding(be, &shape, x->repeats)

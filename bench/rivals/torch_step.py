@@ -8,7 +8,7 @@ user would. Prints one JSON line a configuration; the best step counts, as in be
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
 
     python bench/rivals/torch_step.py --device cuda --batch 16 --context 1024 \
-        --width 896 --blocks 12 --heads 14 --ffn 2368 --vocab 32000 \
+        --width 896 --blocks 12 --heads 16 --head 64 --ffn 2368 --vocab 32000 \
         --precision autocast --mode compile
 
 precision: f32; autocast (fp32 parameters, bf16 products: what pathloom does); bf16
@@ -25,23 +25,23 @@ from torch import nn
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, ffn):
+    def __init__(self, width, heads, head, ffn):
         super().__init__()
-        self.heads = heads
+        self.heads, self.head = heads, head
         self.attn_norm = nn.RMSNorm(width, eps=1e-5)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.o = nn.Linear(width, width, bias=False)
+        self.qkv = nn.Linear(width, 3 * heads * head, bias=False)
+        self.o = nn.Linear(heads * head, width, bias=False)
         self.ffn_norm = nn.RMSNorm(width, eps=1e-5)
         self.gate_up = nn.Linear(width, 2 * ffn, bias=False)
         self.down = nn.Linear(ffn, width, bias=False)
 
     def forward(self, x, cos, sin):
-        B, T, C = x.shape
-        qkv = self.qkv(self.attn_norm(x)).view(B, T, 3, self.heads, C // self.heads)
+        B, T, _ = x.shape
+        qkv = self.qkv(self.attn_norm(x)).view(B, T, 3, self.heads, self.head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.o(y.transpose(1, 2).reshape(B, T, C))
+        x = x + self.o(y.transpose(1, 2).reshape(B, T, self.heads * self.head))
         gate, up = self.gate_up(self.ffn_norm(x)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
@@ -54,10 +54,11 @@ def rotate(x, cos, sin):
 class Model(nn.Module):
     def __init__(self, a):
         super().__init__()
-        half = a.width // a.heads // 2
+        half = a.head // 2
         self.embed = nn.Embedding(a.vocab, a.width)
         nn.init.normal_(self.embed.weight, std=0.02)
-        self.blocks = nn.ModuleList(Block(a.width, a.heads, a.ffn) for _ in range(a.blocks))
+        self.blocks = nn.ModuleList(
+            Block(a.width, a.heads, a.head, a.ffn) for _ in range(a.blocks))
         self.norm = nn.RMSNorm(a.width, eps=1e-5)
         angle = torch.outer(torch.arange(a.context).float(), 10000.0 ** (-torch.arange(half) / half))
         self.register_buffer("cos", angle.cos())
@@ -105,7 +106,8 @@ def measure(a, precision, mode, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for key, value in (("batch", 8), ("context", 128), ("width", 128), ("blocks", 4),
-                       ("vocab", 2048), ("heads", 0), ("ffn", 0), ("steps", 20)):
+                       ("vocab", 2048), ("heads", 0), ("head", 0), ("ffn", 0),
+                       ("steps", 20)):
         parser.add_argument("--" + key, type=int, default=value)
     parser.add_argument("--seconds", type=float, default=10, help="of one configuration")
     parser.add_argument("--threads", default="1,2")
@@ -117,13 +119,15 @@ def main():
     parser.add_argument("--adamw", default="fused", choices=("fused", "foreach"))
     a = parser.parse_args()
     a.heads = a.heads or a.width // 32
+    a.head = a.head or a.width // a.heads
     a.ffn = a.ffn or (a.width * 8 // 3 + 31) // 32 * 32
     for mode in a.mode.split(","):
         for threads in map(int, a.threads.split(",")):
             for precision in a.precision.split(","):
                 line = dict(torch=torch.__version__, device=a.device, mode=mode, threads=threads,
                             precision=precision, batch=a.batch, context=a.context,
-                            width=a.width, blocks=a.blocks, vocab=a.vocab)
+                            width=a.width, blocks=a.blocks, heads=a.heads,
+                            head=a.head, vocab=a.vocab)
                 try:
                     seconds, loss = measure(a, precision, mode, threads)
                     line.update(step_ms=round(seconds * 1e3, 2), loss=round(loss, 4),
