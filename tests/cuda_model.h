@@ -1,8 +1,7 @@
-/* Small models on the emulated device, for tests in C++. */
+/* Small models on a device, emulated or not, for tests in C++. */
 #ifndef PL_TESTS_CUDA_MODEL_H
 #define PL_TESTS_CUDA_MODEL_H
 #include "modules/modules.h"
-#include "tests/emulation/emulation.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,6 +105,42 @@ static inline double error_of(const float *got, const float *want, size_t n)
         all += (double)want[i] * (double)want[i];
     }
     return wrong / all;
+}
+
+/* ---- steps of decoding ---- */
+
+enum { SLOTS = 5, STEPS_READ = 4 };
+
+/* Logits of all steps of SLOTS sequences, which leave one after another. */
+static inline std::vector<float> read_steps(const char *backend, const char *precision,
+                                            std::string *remark)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    pl_model *model = open_model(t, backend, precision, &be);
+    pl_decoder *decoder;
+    std::vector<float> logits(SLOTS * VOCABULARY), all;
+    check(pl_decoder_create_slots(model, SLOTS, &decoder));
+    for (int s = 0; s < SLOTS; s++) {
+        const int32_t prompt[] = {s, s + 1, 2 * s, 3, s * s};
+        check(pl_decoder_prefill(decoder, s, prompt, 1 + s, logits.data()));
+        all.insert(all.end(), logits.begin(), logits.begin() + VOCABULARY);
+    }
+    for (int n = SLOTS; n > 0; n -= 2)
+        for (int step = 0; step < STEPS_READ; step++) {
+            const int32_t slots[] = {3, 1, 4, 0, 2};
+            int32_t tokens[SLOTS];
+            for (int i = 0; i < n; i++)
+                tokens[i] = (slots[i] * 7 + step * 5 + n) % VOCABULARY;
+            check(pl_decoder_step(decoder, slots, tokens, n, logits.data()));
+            all.insert(all.end(), logits.begin(), logits.begin() + n * VOCABULARY);
+        }
+    *remark = be->remark;
+    pl_decoder_destroy(&decoder);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+    return all;
 }
 
 #endif

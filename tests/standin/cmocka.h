@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef void (*CMUnitTestFunction)(void **state);
 struct CMUnitTest {
@@ -42,8 +43,11 @@ static inline void standin_fail(const char *file, int line)
         if (standin_a != standin_b)                                                    \
             fail_msg("%s is %lld, not %lld", #a, standin_a, standin_b);                \
     } while (0)
-#define assert_null(pointer)     assert_true((pointer) == NULL)
-#define assert_non_null(pointer) assert_true((pointer) != NULL)
+#define assert_int_not_equal(a, b)       assert_true((long long)(a) != (long long)(b))
+#define assert_string_equal(a, b)        assert_true(strcmp(a, b) == 0)
+#define assert_memory_equal(a, b, bytes) assert_true(memcmp(a, b, bytes) == 0)
+#define assert_null(pointer)             assert_true((pointer) == NULL)
+#define assert_non_null(pointer)         assert_true((pointer) != NULL)
 
 #define cmocka_run_group_tests(tests, before, after)                                   \
     standin_run(tests, sizeof(tests) / sizeof *(tests))
