@@ -21,7 +21,7 @@ pl_status bench_generate(int argc, char **argv);
 /* A training step, or with `ops` its operations (bench_engine.c). */
 typedef struct bench_engine_options {
     bool ops, json, cpu_clock;
-    const char *model;    /* one of those that bench_models.c lists, or NULL */
+    const char *model;    /* one of those that bench_models.c names, or NULL */
     const char *sets[64]; /* model.KEY=VALUE: a shape of one's own */
     int n_sets, threads;
     int processes; /* 0: this one, and where its time goes */

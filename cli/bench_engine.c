@@ -28,8 +28,8 @@ static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
     return status;
 }
 
-/* Those of --model and --set, else all (of operations one: their table is long);
- * `own` holds what the sets made. */
+/* Those of --model and --set, else all that a CPU can do (of operations one: their
+ * table is long); `own` holds the one. */
 static pl_status choose(const bench_engine_options *o, bench_model *own,
                         const bench_model **first, int *n)
 {
@@ -40,9 +40,9 @@ static pl_status choose(const bench_engine_options *o, bench_model *own,
     if (o->n_sets > 0)
         return model_of_sets(o, own);
     if (o->model)
-        return bench_model_by_name(o->model, first);
+        return bench_model_by_name(o->model, own);
     if (o->ops)
-        return bench_model_by_name("13m", first);
+        return bench_model_by_name("13m", own);
     *first = bench_models(n);
     return PL_OK;
 }

@@ -11,10 +11,10 @@ typedef struct bench_model {
     int decode_rounds; /* the same of generation */
 } bench_model;
 
-/* All that have a name; and one of them, ERR_USAGE with the nearest if there is none
- * (bench_models.c). */
+/* Those that are measured where nobody names one; and any by its name, also one that
+ * asks for a GPU. ERR_USAGE with the nearest name if there is none (bench_models.c). */
 const bench_model *bench_models(int *n);
-pl_status bench_model_by_name(const char *name, const bench_model **out);
+pl_status bench_model_by_name(const char *name, bench_model *out);
 
 /* How many processes of how many threads, and what they did together. */
 typedef struct bench_crew {

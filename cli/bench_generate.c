@@ -111,7 +111,7 @@ static pl_status parse(int argc, char **argv, request *q)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
     if (q->model && q->n_sets > 0)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    const bench_model *known;
+    bench_model known;
     return q->model ? bench_model_by_name(q->model, &known) : PL_OK;
 }
 
@@ -125,10 +125,7 @@ static pl_status make_params(bench *b)
     PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(b->topology) * sizeof(float),
                               "a path", &memory));
     b->params = memory;
-    for (int s = 0; s < pl_topology_n_slots(b->topology); s++)
-        pl_topology_init(b->topology, s, 1,
-                         b->params + pl_topology_slot(b->topology, s)->offset);
-    return PL_OK;
+    return pl_probe_params(b->topology, b->params);
 }
 
 static pl_status make_tokens(bench *b)
@@ -391,12 +388,15 @@ static pl_status run_own(const request *q, pl_json *list)
 
 static pl_status run_models(const request *q, pl_json *list)
 {
-    int n;
-    const bench_model *m = bench_models(&n);
+    int n = 1;
+    bench_model named;
+    const bench_model *m = &named;
+    if (q->model)
+        PL_RETURN_IF(bench_model_by_name(q->model, &named));
+    else
+        m = bench_models(&n);
     for (int i = 0; i < n; i++)
-        if (!q->model || strcmp(q->model, m[i].name) == 0)
-            PL_RETURN_IF(
-                run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
+        PL_RETURN_IF(run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
     return PL_OK;
 }
 

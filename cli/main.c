@@ -95,7 +95,9 @@ static const char status_options[] =
 static const char bench_options[] =
     "  --run RUN           codec: updates of this run; else a small model is trained\n"
     "  --device NAME       codec, outer: cpu, or cuda: the same on a GPU (cpu)\n"
-    "  --model NAME        step, ops: laptop, 2m, 13m or 124m (step: each; ops: 13m)\n"
+    "  --model NAME        step, ops: laptop, 2m, 13m or 124m (step: each; ops: 13m);\n"
+    "                      150m or 1.3b: the presets dense-150m and dense-1b, for a "
+    "GPU\n"
     "  --set model.KEY=V   step, ops: a model of your own (and train.batch)\n"
     "  --backend NAME      step, ops: auto, cpu, cuda or ref (auto)\n"
     "  --precision P       step, ops: auto, f32, bf16, f16 or fp8 (auto)\n"

@@ -51,6 +51,8 @@ refuses() {
         '"processes":1,"threads":2,"tokens_per_s":[1-9]'
 }
 refuses 'did you mean .13m' step --model 14m
+refuses 'did you mean .150m' step --model 151m
+refuses 'did you mean .1.3b' generate --model 1.4b
 refuses 'give one' step --model 13m --set model.width=64
 refuses '1 to 1024, not .0' step --threads 0
 refuses 'wall or cpu' step --clock sun
