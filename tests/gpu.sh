@@ -7,31 +7,39 @@
 # The parts, in the order in which they are worth most, and the default, all of them:
 #
 #   build      modules alone, for this GPU
-#   checks     every operation and every model against the reference
-#   rates      steps and decoding at 150M and 1.3B, attention at context 4096, fp8, int8
+#   checks     against the reference: every operation, models, the update, fp8, int8,
+#              each tensor's gradient, the loss of 200 steps
+#   rates      steps at 150M and 1.3B, decoding at 150M
 #   rivals     torch_step.py at 150M and 1.3B, where PyTorch sees the GPU
+#   more       attention at context 4096, decoding at 1.3B, int8, fp8
 #   sanitizer  memcheck, racecheck, synccheck, initcheck, where compute-sanitizer is
 #   accel      steps and codecs of outer/cuda, where all of packages.txt is
 #
+# 150M and 1.3B are the presets dense-150m and dense-1b.
+#
 # Needs the CUDA toolkit, a C and a C++ compiler and CMake; nothing else of packages.txt.
 # Several calls with the same build folder (default: build/gpu) add to one table: where a
-# call may last ten minutes, "build checks rates", then "rivals", then "sanitizer accel".
-# A call that builds begins the table anew.
+# call may last ten minutes, "build checks rates rivals", then "more sanitizer", then
+# "accel". A call that builds begins the table anew.
 #
 # The table goes to stdout and to gpu.md in the folder that OUT names, else to
 # docs/results; beside it lies gpu.log with what this call's commands said. Both are
 # written as the rows come, so that a run that is cut off leaves what it had. Each
 # command has its own limit, and all together end after GPU_SECONDS (default 540): what
-# was left out then is named.
+# was left out then is named. However long build and checks take, the checks, rates and
+# rivals that the same call asks for keep shares of the time for themselves.
 #
 # Exit code: 0; 1 if a check failed; 64 for words that it does not know; 77 if this
 # machine has no GPU or no toolkit.
 set -u
 cd "$(dirname "$0")/.." || exit 70
-parts="build checks rates rivals sanitizer accel"
+parts="build checks rates rivals more sanitizer accel"
 start=$(date +%s)
 seconds=${GPU_SECONDS:-540}
 failed=0
+kept=0
+# test_X_gpu of each: cmake/gpu_tests.cmake
+tests="ops reference model model_curve probe"
 
 say() {
     echo "gpu: $(($(date +%s) - start)) s: $*"
@@ -119,19 +127,36 @@ for p in site.getsitepackages() + sys.path: print(p)' | sort -u |
 fi
 
 # limited SECONDS NAME COMMAND...: runs it within its limit and what is left of all;
-# its words go to the log and to $build/NAME.out. 124: it ran past its limit, which for a
-# check is a failure (a kernel that hangs); 125: no time was left to begin.
+# without what later parts keep; its words go to the log and to $build/NAME.out. 124: it
+# ran past its limit, which for a check is a failure (a kernel that hangs); 125: no time
+# was left to begin, or too little to end.
 limited() {
     limit=$1
     name=$2
     shift 2
-    left=$((seconds - ($(date +%s) - start)))
+    left=$((seconds - kept - ($(date +%s) - start)))
     [ "$left" -ge 5 ] || { echo "no time was left" >"$build/$name.out"; return 125; }
+    all=$limit
     [ "$limit" -le "$left" ] || limit=$left
     timeout -k 5 "$limit" "$@" >"$build/$name.out" 2>&1
     code=$?
+    [ "$code" != 124 ] || [ "$limit" = "$all" ] || code=125
     { echo "==== $name: $*"; cat "$build/$name.out"; echo "==== $name: exit $code"; } >>"$log"
     return "$code"
+}
+
+# keep_for PARTS...: seconds that parts to come keep, as shares of all.
+keep_for() {
+    kept=0
+    for later; do
+        case $later in
+        checks) share=8 ;;
+        rates) share=17 ;;
+        rivals) share=20 ;;
+        *) share=0 ;;
+        esac
+        kept=$((kept + seconds * share / 100))
+    done
 }
 
 # ---- the table ----
@@ -155,21 +180,25 @@ row() {
     tell
 }
 
-# check SECONDS NAME COMMAND...: passes if the command does and did not leave the GPU out.
-check() {
-    limited "$@"
-    code=$?
-    if [ "$code" = 125 ]; then
+# judge CODE NAME: what a check's end says; one that left the GPU out has not passed.
+judge() {
+    if [ "$1" = 125 ]; then
         row "$2: left out, no time"
-    elif [ "$code" = 0 ] && ! grep -q 'not on this machine' "$build/$2.out"; then
+    elif [ "$1" = 0 ] && ! grep -q 'not on this machine' "$build/$2.out"; then
         row "$2: ok"
     elif grep -q 'Device not supported' "$build/$2.out"; then
         row "$2: left out, the tool does not know this device"
     else
-        row "$2: FAILED (exit $code)"
+        row "$2: FAILED (exit $1)"
         tail -n 20 "$build/$2.out"
         failed=1
     fi
+}
+
+# check SECONDS NAME COMMAND...
+check() {
+    limited "$@"
+    judge $? "$2"
 }
 
 # measure SECONDS NAME COMMAND...: its words are rows; a rival's failure is none.
@@ -204,7 +233,7 @@ part_build() {
             ;;
         build)
             limited 300 build cmake --build "$build" --parallel "$(nproc)" \
-                --target test_ops_gpu test_model_gpu bench_ops
+                --target $(printf 'test_%s_gpu ' $tests) bench_ops
             ;;
         esac
         code=$?
@@ -217,23 +246,24 @@ part_build() {
 }
 
 has_build() {
-    [ -x "$build/tests/test_ops_gpu" ] && [ -x "$build/bench/bench_ops" ] && return
+    [ -x "$build/tests/test_reference_gpu" ] && [ -x "$build/bench/bench_ops" ] && return
     echo "gpu: $build holds no build: begin with --parts build" >&2
     exit 1
 }
 
 part_checks() {
-    check 150 ops "$build/tests/test_ops_gpu"
-    check 90 model "$build/tests/test_model_gpu"
+    for name in $tests; do
+        check 90 "$name" "$build/tests/test_${name}_gpu"
+    done
 }
 
 # ---- rates ----
 
-# of SIZE: the words that name a model, for bench_ops
+# of SIZE: the word that names a model, for bench_ops
 shape() {
     case $1 in
-    150M) echo width=896 blocks=12 heads=14 ffn=2368 vocab=32000 context=1024 ;;
-    1.3B) echo width=2048 blocks=24 heads=16 ffn=5504 vocab=32000 context=1024 ;;
+    150M) echo preset=dense-150m ;;
+    1.3B) echo preset=dense-1b ;;
     esac
 }
 
@@ -250,8 +280,11 @@ decoding() { # SIZE PRECISION
 
 part_rates() {
     steps 150M 16 bf16
-    decoding 150M bf16
     steps 1.3B 8 bf16
+    decoding 150M bf16
+}
+
+part_more() {
     # the rows "attention" of one block, at head 64 and 128
     for heads in 14 7; do
         measure 45 "attention-4096-$((896 / heads))" "$build/bench/bench_ops" \
@@ -275,11 +308,12 @@ rival_rate() {
     sed -n 's/.*"tokens_per_s": \([0-9]*\).*/\1/p' "$1" 2>/dev/null | sort -n | tail -n 1
 }
 
-# rival SIZE BATCH WIDTH BLOCKS HEADS FFN; fp32 parameters first, as ours are
+# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN, as modules/preset.c has them; fp32
+# parameters first, as ours are
 rival() {
     measure 200 "torch-$1" "$python" bench/rivals/torch_step.py --device cuda \
         --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
-        --context 1024 --width "$3" --blocks "$4" --heads "$5" --ffn "$6"
+        --context 1024 --width "$3" --blocks "$4" --heads "$5" --head "$6" --ffn "$7"
     ours=$(our_rate "$build/step-$1-bf16.out")
     theirs=$(rival_rate "$build/torch-$1.out")
     [ -z "$ours" ] || [ -z "$theirs" ] ||
@@ -293,13 +327,33 @@ assert torch.cuda.is_available()' >/dev/null 2>&1; then
         row "-- torch: no PyTorch that sees the GPU"
         return
     fi
-    rival 150M 16 896 12 14 2368
-    rival 1.3B 8 2048 24 16 5504
+    rival 150M 16 896 12 16 64 2368
+    rival 1.3B 8 2048 24 16 128 5504
 }
 
 # ---- the sanitizer ----
 
+# sanitize SECONDS TOOL TEST. Being slow is what the tools are: one that is cut off proves
+# nothing, and is no failure unless it had found something.
+sanitize() {
+    name=$2-$3
+    # shellcheck disable=SC2086 # an option and its value, or nothing
+    limited "$1" "$name" compute-sanitizer --tool "$2" $ours --error-exitcode 1 \
+        "$build/tests/test_$3_gpu"
+    code=$?
+    finding='^========= .*\(Invalid\|Race\|hazard\|Barrier\|Uninit\)'
+    case $code in
+    124 | 125) ! grep -q "$finding" "$build/$name.out" || code=1 ;;
+    esac
+    if [ "$code" = 124 ]; then
+        row "$name: cut off, nothing found until then"
+    else
+        judge "$code" "$name"
+    fi
+}
+
 # initcheck finds what cuBLAS reads of its own workspace: our kernels' names end alike.
+# `reference` has the update, graphs, fp8 and int8 on small models.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"
@@ -309,9 +363,10 @@ part_sanitizer() {
     ! compute-sanitizer --help 2>&1 | grep -q -e '--kernel-name ' ||
         ours="--kernel-name kernel_substring=_kernel"
     for tool in memcheck racecheck synccheck initcheck; do
-        check 130 "$tool" compute-sanitizer --tool "$tool" $ours --error-exitcode 1 \
-            "$build/tests/test_ops_gpu"
+        sanitize 80 "$tool" ops
+        sanitize 50 "$tool" reference
     done
+    sanitize 60 memcheck model
 }
 
 # ---- steps and codecs on the GPU ----
@@ -333,13 +388,19 @@ part_accel() {
     fi
 }
 
-for part in $parts; do
+# shellcheck disable=SC2086 # a list of parts
+set -- $parts
+while [ $# -gt 0 ]; do
+    part=$1
+    shift
+    keep_for "$@"
     [ "$part" = build ] || has_build
     case $part in
     build) part_build ;;
     checks) part_checks ;;
     rates) part_rates ;;
     rivals) part_rivals ;;
+    more) part_more ;;
     sanitizer) part_sanitizer ;;
     accel) part_accel ;;
     esac
