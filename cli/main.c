@@ -380,10 +380,12 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* A team of threads that spins takes the processor from the one that it waits for, and
- * was slower on idle processors too. OpenMP asks for its policy when it is loaded: a
- * verb that computes begins once more with it, and its children inherit it. */
-static void wait_without_spinning(char **argv)
+/* A team of threads that spins for long takes the processor from the one that it waits
+ * for; one that sleeps at once is woken for each operation, which takes longer than
+ * many of them. 2,000 turns are about 20 us. OpenMP asks for its policy when it is
+ * loaded: a verb that computes begins once more with it, and its children inherit it.
+ */
+static void wait_with_little_spinning(char **argv)
 {
     static const char *const computing[] = {"train", "eval",   "generate", "serve",
                                             "bench", "worker", "join",     "export"};
@@ -394,7 +396,8 @@ static void wait_without_spinning(char **argv)
     for (size_t i = 0; i < sizeof computing / sizeof *computing; i++)
         found = found || strcmp(argv[1], computing[i]) == 0;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (!found || n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+    if (!found || n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
+        setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
     execv(self, argv); /* where that fails, threads spin */
@@ -408,6 +411,6 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
-    wait_without_spinning(argv);
+    wait_with_little_spinning(argv);
     return check_output(run_verb(argc, argv));
 }

@@ -199,9 +199,9 @@ ALWAYS_INLINE void outputs(const bytes_job *job, int n, int o0, const int n_x)
 
 static void multiply_block(pl_backend *be, const bytes_job *job)
 {
-    const size_t bytes = (size_t)job->w->O * (size_t)job->w->I * (size_t)job->N;
     const int n_vectors = (job->w->O + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, (size_t)job->w->O *(size_t)job->w->I *(size_t)job->N))
     for (int i = 0; i < n_vectors; i++) {
         int n = 0;
         for (; n + TILE <= job->N; n += TILE)

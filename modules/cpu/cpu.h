@@ -13,8 +13,9 @@ extern "C" {
  * n_threads < 1; ERR_UNSUPPORTED names what is missing.
  *
  * More than one thread is for a machine that is otherwise idle, and with
- * OMP_WAIT_POLICY passive (the program sets it): teams that spin at every operation
- * took three times as long on 2 busy cores as one thread. Two paths on two cores are
+ * a short GOMP_SPINCOUNT (the program sets it): teams that spin for long took three
+ * times as long on 2 busy cores as one thread, and those that sleep at once need five
+ * times as long for a token. Two paths on two cores are
  * two processes of one thread.
  *
  * OpenBLAS obeys OPENBLAS_CORETYPE when it is loaded: a process that inherits it may

@@ -61,8 +61,8 @@ void OP(act_from_float)(pl_backend *be, pl_act *out, const float *in, size_t n)
 void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
                        const float *w, int N, int C)
 {
-    const size_t bytes = 2 * (size_t)N * (size_t)C * sizeof *w;
-#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, 2 * (size_t)N * (size_t)C * sizeof *w))
     for (int n = 0; n < N; n++)
         narrow_any(out, (size_t)n * (size_t)C, w + (size_t)tokens[n] * (size_t)C, C,
                    be->act);

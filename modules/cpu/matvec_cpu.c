@@ -90,8 +90,8 @@ ALWAYS_INLINE void outputs_of_all_rows(const matvec *job, int o0, const pl_type 
 static void multiply_few(pl_backend *be, const matvec *job)
 {
     const int n_groups = (job->O + LANES - 1) / LANES;
-    const size_t bytes = (size_t)job->O * (size_t)job->K * WORD * (size_t)job->N;
-#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, (size_t)job->O *(size_t)job->K *WORD *(size_t)job->N))
     for (int i = 0; i < n_groups; i++) {
         if (job->type == PL_BF16)
             outputs_of_all_rows(job, i * LANES, PL_BF16);

@@ -42,8 +42,8 @@ void OP(rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                          const pl_act *residual, const float *w, int N, int C,
                          float eps)
 {
-    const size_t bytes = 2 * (size_t)N * (size_t)C * pl_type_bytes(be->act);
-#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, 2 * (size_t)N * (size_t)C * pl_type_bytes(be->act)))
     for (int n = 0; n < N; n++) {
         if (be->act == PL_BF16)
             forward_row(out, rstd, x, residual, w, n, C, eps, PL_BF16);

@@ -53,11 +53,11 @@ static inline cpu_state *cpu_self(const pl_backend *be)
 }
 
 /* How many threads are worth waking for `bytes` that are read and written, where rows
- * are shared out whole: no byte of the result depends on it. A thread that waits
- * without spinning takes about as long to come as it takes to move TEAM_BYTES. */
+ * are shared out whole: no byte of the result depends on it. Calling a
+ * thread that waits costs about what moving TEAM_BYTES costs, and more if it sleeps. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
-    enum { TEAM_BYTES = 256 << 10 };
+    enum { TEAM_BYTES = 64 << 10 };
     const size_t useful = bytes / TEAM_BYTES;
     return useful >= (size_t)be->n_threads ? be->n_threads
            : useful > 1                    ? (int)useful

@@ -25,8 +25,8 @@ ALWAYS_INLINE void forward_row(pl_act *out, const pl_act *gu, size_t n, int F,
 
 void OP(swiglu_forward)(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F)
 {
-    const size_t bytes = 3 * (size_t)N * (size_t)F * pl_type_bytes(be->act);
-#pragma omp parallel for schedule(static) num_threads(cpu_team(be, bytes))
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, 3 * (size_t)N * (size_t)F * pl_type_bytes(be->act)))
     for (int n = 0; n < N; n++) {
         if (be->act == PL_BF16)
             forward_row(out, gu, (size_t)n, F, PL_BF16);
