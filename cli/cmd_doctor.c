@@ -46,7 +46,7 @@ int cmd_doctor(int argc, char **argv)
     d.json = o.json;
     doctor_machine(&d);
     if (o.hub)
-        doctor_gpu(&d, NULL);
+        doctor_gpu(&d, NULL, false);
     if (o.hub)
         doctor_hub(&d, o.hub, o.key);
     else

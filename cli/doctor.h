@@ -18,8 +18,9 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
 /* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
-/* doctor_gpu.c: a GPU, and what a worker of the run, or of none, takes of it. */
-void doctor_gpu(doctor *d, const run *r);
+/* doctor_gpu.c: a GPU, and what a worker of the run, or of none, takes of it;
+ * whether all fit is asked where none of them is there yet. */
+void doctor_gpu(doctor *d, const run *r, bool running);
 /* doctor_job.c: keys, ports and addresses of a run; the way to a hub elsewhere. */
 void doctor_run(doctor *d, const char *dir);
 void doctor_hub(doctor *d, const char *hub, const char *key);

@@ -48,7 +48,7 @@ static void tell_sharers(doctor *d, const run *r, const pl_backend *be)
                pl_human_bytes((double)be->memory_left_bytes, text[1]));
 }
 
-void doctor_gpu(doctor *d, const run *r)
+void doctor_gpu(doctor *d, const run *r, bool running)
 {
     const bool wanted = r && strcmp(r->cfg.backend, "cuda") == 0;
     pl_backend *be = NULL;
@@ -65,7 +65,7 @@ void doctor_gpu(doctor *d, const run *r)
                    "none: %s", pl_last_error());
     if (r)
         tell_plan(d, r, be ? be->memory_left_bytes : 0);
-    if (wanted && be)
+    if (wanted && be && !running)
         tell_sharers(d, r, be);
     pl_backend_close(&be);
 }

@@ -1,5 +1,6 @@
 /* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
 #include "cli/doctor.h"
+#include "cli/exporter.h"
 
 #include <sys/stat.h>
 
@@ -84,8 +85,12 @@ static void look_at_metrics(doctor *d, const config *c)
 {
     char address[sizeof "tcp://" + sizeof c->metrics];
     snprintf(address, sizeof address, "tcp://%s", c->metrics);
-    if (c->metrics[0])
+    if (!c->metrics[0])
+        return;
+    if (exporter_check(c->metrics) == PL_OK)
         look_at_port(d, "net.metrics", address);
+    else
+        doctor_say(d, HEALTH_FAIL, "port", "give IPv4:PORT", "%s", pl_last_error());
 }
 
 static void look_at_advertised(doctor *d, const config *c)
@@ -112,27 +117,28 @@ static bool is_running(const char *dir)
 }
 
 /* By itself: what it says goes over the sentence of a run that cannot be read. */
-static void look_at_gpu(doctor *d, const char *dir)
+static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     run r;
     const pl_status status = run_look(dir, &r);
-    doctor_gpu(d, status == PL_OK ? &r : NULL);
+    doctor_gpu(d, status == PL_OK ? &r : NULL, running);
     run_close(&r);
 }
 
 void doctor_run(doctor *d, const char *dir)
 {
     run r;
+    const bool running = is_running(dir);
     doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
     look_at_keys(d, dir);
-    look_at_gpu(d, dir);
+    look_at_gpu(d, dir, running);
     pl_status status = run_look(dir, &r);
     if (status != PL_OK && !pl_path_is_folder(dir)) {
         doctor_say(d, HEALTH_OK, "run", "", "there is none in %s yet", dir);
     } else if (status != PL_OK) {
         doctor_say(d, HEALTH_WARN, "run", "pathloom train --out makes one", "%s",
                    pl_last_error());
-    } else if (is_running(dir)) {
+    } else if (running) {
         doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
         look_at_advertised(d, &r.cfg);
     } else {

@@ -382,8 +382,9 @@ static int run_verb(int argc, char **argv)
 
 /* A team of threads that spins for long takes the processor from the one that it waits
  * for; one that sleeps at once is woken for each operation, which takes longer than
- * many of them. 2,000 turns are about 20 us. OpenMP asks for its policy when it is
- * loaded: a verb that computes begins once more with it, and its children inherit it.
+ * many of them. 2,000 turns are some tens of microseconds. OpenMP asks for its policy
+ * when it is loaded: a verb that computes begins once more with it, and its children
+ * inherit it.
  */
 static void wait_with_little_spinning(char **argv)
 {

@@ -180,14 +180,14 @@ row() {
     tell
 }
 
-# judge CODE NAME: what a check's end says; one that left the GPU out has not passed.
+# judge CODE NAME: what a check's end says; one that left the GPU out, or that did not
+# end, has not passed.
 judge() {
     if [ "$1" = 125 ]; then
-        row "$2: left out, no time"
+        row "$2: NOT DONE, no time: more GPU_SECONDS, or fewer --parts"
+        failed=1
     elif [ "$1" = 0 ] && ! grep -q 'not on this machine' "$build/$2.out"; then
         row "$2: ok"
-    elif grep -q 'Device not supported' "$build/$2.out"; then
-        row "$2: left out, the tool does not know this device"
     else
         row "$2: FAILED (exit $1)"
         tail -n 20 "$build/$2.out"
@@ -341,12 +341,13 @@ sanitize() {
     limited "$1" "$name" compute-sanitizer --tool "$2" $ours --error-exitcode 1 \
         "$build/tests/test_$3_gpu"
     code=$?
+    [ "$code" != 125 ] || code=124
     finding='^========= .*\(Invalid\|Race\|hazard\|Barrier\|Uninit\)'
-    case $code in
-    124 | 125) ! grep -q "$finding" "$build/$name.out" || code=1 ;;
-    esac
+    ! grep -q "$finding" "$build/$name.out" || code=1
     if [ "$code" = 124 ]; then
-        row "$name: cut off, nothing found until then"
+        row "$name: cut off or left out, nothing found until then"
+    elif grep -q 'Device not supported' "$build/$name.out"; then
+        row "$name: left out, the tool does not know this device"
     else
         judge "$code" "$name"
     fi

@@ -52,16 +52,15 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* How many threads are worth waking for `bytes` that are read and written, where rows
- * are shared out whole: no byte of the result depends on it. Calling a
- * thread that waits costs about what moving TEAM_BYTES costs, and more if it sleeps. */
+/* All threads or one, whichever is worth it for `bytes` that are read and written,
+ * where rows are shared out whole: no byte of the result depends on it. Calling a
+ * thread that waits costs about what moving TEAM_BYTES costs, and more if it sleeps;
+ * another number of threads than the last time costs libgomp new ones. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };
-    const size_t useful = bytes / TEAM_BYTES;
-    return useful >= (size_t)be->n_threads ? be->n_threads
-           : useful > 1                    ? (int)useful
-                                           : 1;
+    const size_t share = bytes / (size_t)be->n_threads;
+    return share >= TEAM_BYTES ? be->n_threads : 1;
 }
 
 /* Keeps the first failure and the thread's last error for sync. */
