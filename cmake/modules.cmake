@@ -50,6 +50,8 @@ else() # one thread: pragmas fall away, and with them some uses of a parameter
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_blas.c PROPERTIES
     COMPILE_OPTIONS -Wno-unknown-pragmas)
 endif()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_wide.c PROPERTIES
+  COMPILE_OPTIONS "${PL_CPU_OPTIONS}")
 # fp16 arithmetic is newer than the other instruction sets: compilers are asked for it.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(CMAKE_REQUIRED_FLAGS -mavx512fp16)

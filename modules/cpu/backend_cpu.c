@@ -12,7 +12,8 @@ typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
     bool usable;    /* this machine has it */
-    bool fast_bf16; /* ... and multiplies bf16 faster than f32 */
+    bool bf16;      /* ... and multiplies bf16 */
+    bool fast_bf16; /* ... faster than f32 */
     bool f16;       /* ... and has fp16 arithmetic */
     bool tiles;     /* ... and dw by own tiles faster than a library */
 } cpu_isa;
@@ -58,6 +59,7 @@ static void detect(cpu_isa isa[N_ISA])
     isa[4] = (cpu_isa){.name = "avx512_bf16",
                        .ops = &cpu_ops_avx512_bf16,
                        .usable = avx512 && avx512_bf16 && vnni,
+                       .bf16 = true,
                        .fast_bf16 = amd || amx_bf16,
                        .f16 = f16,
                        .tiles = !amx_bf16};
@@ -121,6 +123,8 @@ static pl_status choose_arithmetic(const char *precision, const cpu_isa *isa,
 static pl_status open_products(arithmetic wanted, const cpu_isa *isa, int n_threads,
                                gemm **out)
 {
+    if (wanted == IN_BF16 && !(isa->bf16 && gemm_has_bf16()))
+        return gemm_wide_open(n_threads, out);
     if (wanted != IN_F16)
         return gemm_open(wanted == IN_BF16 ? PL_BF16 : PL_F32, n_threads, out);
     if (gemm_has_f16() && !isa->f16)

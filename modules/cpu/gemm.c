@@ -34,9 +34,9 @@ pl_status gemm_open(pl_type type, int n_threads, gemm **out)
     return gemm_dnnl_open(type, n_threads, out);
 #else
     (void)n_threads;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "this build cannot multiply %s matrices: build with oneDNN%s",
-                   type == PL_F32 ? "f32" : "bf16",
-                   type == PL_F32 ? " or OpenBLAS" : ", or use precision f32");
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "this build cannot multiply %s matrices: build with OpenBLAS or oneDNN",
+        type == PL_F32 ? "f32" : "bf16");
 #endif
 }

@@ -48,6 +48,10 @@ PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 
+/* bf16 matrices, multiplied in f32 by the library for it: for a processor without
+ * instructions for bf16. ERR_UNSUPPORTED if there is no library for f32. */
+PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
+
 /* f32 matrices, products in fp16 by own tiles, for a processor with AVX512-FP16 (the
  * caller knows). ERR_UNSUPPORTED if the compiler had no such instructions. */
 PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
