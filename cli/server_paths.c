@@ -73,9 +73,8 @@ static int count_places(const server_paths *p)
     size_t kv = (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_size;
     size_t cache = 2 * kv * (size_t)model.context * (size_t)p->options->slots *
                    pl_type_bytes(p->backend->act);
-    pl_model_plan_bytes(p->mix.topology, &model, PL_F32, &plan);
-    /* a compute copy of the weights beside the masters, at most as large */
-    uint64_t each = 2 * plan.params_bytes + plan.acts_bytes + cache;
+    pl_model_plan_on(p->backend, p->mix.topology, &model, &plan);
+    uint64_t each = pl_model_plan_sum(&plan) + cache;
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
     uint64_t fit = left / 2 / each;

@@ -1,75 +1,12 @@
-/* The model's memory: create, destroy, and parameters in and out.
+/* The model's memory: create, destroy, and what only training has in and out.
  *
  * Four blocks on the device: parameters, gradients, moments (m, then v), activations.
- * The first three have the layout of the topology, so that loading and saving are
- * one copy, the norm of the gradient is one sum, and AdamW is a few long runs.
+ * In training the first three have the layout of the topology, so that loading and
+ * saving are one copy, the norm of the gradient is one sum, and AdamW is a few long
+ * runs.
  */
 #include "modules/model_inside.h"
 #include <limits.h>
-#include <string.h>
-
-/* ---- what lies where ---- */
-
-/* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
- * (topology.c keeps the parts together). */
-static void note_tensor(pl_model *m, const pl_tensor *tensor)
-{
-    static const struct {
-        const char *suffix;
-        size_t field;
-    } places[] = {
-        {".input_layernorm.weight", offsetof(block_params, attn_norm)},
-        {".post_attention_layernorm.weight", offsetof(block_params, ffn_norm)},
-        {".q_proj.weight", offsetof(block_params, qkv)},
-        {".o_proj.weight", offsetof(block_params, o)},
-        {".gate_proj.weight", offsetof(block_params, gate_up)},
-        {".down_proj.weight", offsetof(block_params, down)},
-    };
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (pl_ends_with(tensor->name, places[i].suffix)) {
-            uint8_t *block = (uint8_t *)&m->at[tensor->block];
-            memcpy(block + places[i].field, &tensor->offset, sizeof tensor->offset);
-        }
-}
-
-/* Without a matrix of its own the head uses the embedding. */
-static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
-{
-    if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
-        m->at_embed = tensor->offset;
-        if (m->shape->tied)
-            m->at_classifier = tensor->offset;
-    } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
-        m->at_norm = tensor->offset;
-    } else {
-        m->at_classifier = tensor->offset;
-    }
-}
-
-/* Tensors come in the order of their offsets, without gaps. */
-static void extend_runs(pl_model *m, const pl_tensor *tensor)
-{
-    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
-    if (m->n_runs > 0 && m->runs[m->n_runs - 1].decay == tensor->decay)
-        m->runs[m->n_runs - 1].n += n;
-    else
-        m->runs[m->n_runs++] = (pl_decay_run){tensor->offset, n, tensor->decay};
-}
-
-static void read_topology(pl_model *m)
-{
-    int n = pl_topology_n_tensors(m->topology);
-    m->at = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->at);
-    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
-    for (int i = 0; i < n; i++) {
-        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
-        if (tensor->block >= 0)
-            note_tensor(m, tensor);
-        else
-            note_outer_tensor(m, tensor);
-        extend_runs(m, tensor);
-    }
-}
 
 /* ---- creation ---- */
 
@@ -127,7 +64,7 @@ static pl_status alloc_blocks(pl_model *m)
     size_t features = (size_t)m->options.context * (size_t)m->shape->width;
     size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
     void *host = NULL;
-    PL_RETURN_IF(alloc_floats(m, m->n_params, "parameters", &m->params));
+    PL_RETURN_IF(alloc_floats(m, m->n_kept, "parameters", &m->params));
     if (m->options.training) {
         PL_RETURN_IF(alloc_floats(m, m->n_params, "gradients", &m->grads));
         PL_RETURN_IF(alloc_floats(m, 2 * m->n_params, "moments", &m->moments));
@@ -152,17 +89,17 @@ static pl_status add_weight(pl_model *m, size_t at, int O, int I)
 static pl_status create_weights(pl_model *m)
 {
     const pl_shape *s = m->shape;
-    int q = s->n_heads * s->head_size;
-    int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
     size_t n = WEIGHTS_PER_BLOCK * (size_t)s->n_blocks + 1;
     m->weights = pl_alloc(n * sizeof(pl_weight *));
     for (int b = 0; b < s->n_blocks; b++) {
-        PL_RETURN_IF(add_weight(m, m->at[b].qkv, qkv, s->width));
-        PL_RETURN_IF(add_weight(m, m->at[b].o, s->width, q));
-        PL_RETURN_IF(add_weight(m, m->at[b].gate_up, 2 * s->ffn, s->width));
-        PL_RETURN_IF(add_weight(m, m->at[b].down, s->width, s->ffn));
+        const block_params *at = &m->at.blocks[b];
+        const size_t places[] = {at->qkv, at->o, at->gate_up, at->down};
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
+            const matrix_size e = model_weight_size(s, i);
+            PL_RETURN_IF(add_weight(m, places[i], e.O, e.I));
+        }
     }
-    return add_weight(m, m->at_classifier, s->vocab, s->width);
+    return add_weight(m, m->at.classifier, s->vocab, s->width);
 }
 
 static pl_status create_update(pl_model *m)
@@ -192,8 +129,7 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->topology = topology;
     m->shape = shape;
     m->options = *options;
-    m->n_params = pl_topology_path_params(topology);
-    read_topology(m);
+    model_place_params(m);
     pl_status status = alloc_blocks(m);
     if (status == PL_OK)
         status = create_weights(m);
@@ -232,31 +168,19 @@ void pl_model_destroy(pl_model **model)
     pl_free_aligned(m->host_rows);
     pl_free(m->acts.blocks);
     pl_free(m->runs);
-    pl_free(m->at);
+    pl_free(m->at.blocks);
+    pl_free(m->whole.blocks);
     pl_free(m);
     *model = NULL;
 }
 
-/* ---- parameters in and out ---- */
+/* ---- moments and gradients in and out ---- */
 
 static pl_status check_training(const pl_model *m, const char *what)
 {
     if (!m->options.training)
         return pl_fail(PL_ERR_ARG, "a model made for inference has no %s", what);
     return PL_OK;
-}
-
-pl_status pl_model_load(pl_model *m, const float *params)
-{
-    m->ops->upload(m->be, m->params, params, m->n_params * sizeof(float));
-    m->ops->weights_refresh(m->be, m->weights, m->n_weights);
-    return m->ops->sync(m->be);
-}
-
-pl_status pl_model_save(pl_model *m, float *params)
-{
-    m->ops->download(m->be, params, m->params, m->n_params * sizeof(float));
-    return m->ops->sync(m->be);
 }
 
 pl_status pl_model_load_moments(pl_model *m, const float *first, const float *second)

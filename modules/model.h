@@ -51,7 +51,9 @@ PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         pl_model **out);
 void pl_model_destroy(pl_model **model);
 
-/* Host fp32 blocks of pl_topology_path_params floats. load refreshes compute copies. */
+/* Host fp32 blocks of pl_topology_path_params floats. load refreshes compute copies. A
+ * model for inference keeps no masters of matrices that its backend has copies of
+ * (bf16, int8), and ERR_ARG is what save says then. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* AdamW moments: m then v; NULL loads zeros. */

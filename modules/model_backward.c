@@ -13,7 +13,7 @@
 static void backward_ffn(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
-    const block_params *at = &m->at[block];
+    const block_params *at = &m->at.blocks[block];
     const model_acts *d = &m->acts;
     int C = m->shape->width, F = m->shape->ffn;
     m->ops->matmul_dx(m->be, d->d_ffn, d->d_stream, model_weight(m, block, WEIGHT_DOWN),
@@ -34,7 +34,7 @@ static void backward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
-    const block_params *at = &m->at[block];
+    const block_params *at = &m->at.blocks[block];
     const model_acts *d = &m->acts;
     int N = B * T, C = s->width, H = s->n_heads, G = s->n_kv_heads, D = s->head_size;
     int qkv = (H + 2 * G) * D;
@@ -58,13 +58,13 @@ static void backward_head(pl_model *m, int N)
     const model_acts *d = &m->acts;
     int C = m->shape->width;
     size_t stream = (size_t)N * (size_t)C * pl_type_bytes(m->be->act);
-    m->ops->classifier(m->be, d->loss, d->d_norm, m->grads + m->at_classifier, d->norm,
+    m->ops->classifier(m->be, d->loss, d->d_norm, m->grads + m->at.classifier, d->norm,
                        model_classifier(m), d->targets, &d->numbers->loss_scale, N,
                        m->shape->vocab, C);
     m->ops->fill_zero(m->be, d->d_stream, stream);
-    m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at_norm, d->d_norm,
+    m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at.norm, d->d_norm,
                              d->blocks[m->shape->n_blocks - 1].out,
-                             m->params + m->at_norm, d->rstd, N, C);
+                             m->params + m->at.norm, d->rstd, N, C);
 }
 
 void model_backward(pl_model *m, int B, int T)
@@ -77,6 +77,6 @@ void model_backward(pl_model *m, int B, int T)
         backward_ffn(m, b, B * T);
         backward_attention(m, b, B, T);
     }
-    m->ops->embed_backward(m->be, m->grads + m->at_embed, m->acts.d_stream,
+    m->ops->embed_backward(m->be, m->grads + m->at.embed, m->acts.d_stream,
                            m->acts.tokens, B * T, m->shape->width);
 }

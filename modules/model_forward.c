@@ -23,7 +23,7 @@ static void norm_stream(pl_model *m, int block, size_t weight, pl_act *out, floa
 
 void model_forward_embed(pl_model *m, int N)
 {
-    m->ops->embed_forward(m->be, m->acts.embed, m->acts.tokens, m->params + m->at_embed,
+    m->ops->embed_forward(m->be, m->acts.embed, m->acts.tokens, m->params + m->at.embed,
                           N, m->shape->width);
 }
 
@@ -40,7 +40,7 @@ static void project_qkv(pl_model *m, int block, int N)
 void model_forward_qkv(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
-    norm_stream(m, block, m->at[block].attn_norm, a->attn_norm, a->attn_rstd, N);
+    norm_stream(m, block, m->at.blocks[block].attn_norm, a->attn_norm, a->attn_rstd, N);
     project_qkv(m, block, N);
 }
 
@@ -64,7 +64,7 @@ static void forward_middle(pl_model *m, int block, int N)
     m->ops->matmul_forward(m->be, a->mid, a->attn, model_weight(m, block, WEIGHT_O), N,
                            C, s->n_heads * s->head_size);
     m->ops->rmsnorm_forward(m->be, a->ffn_norm, a->ffn_rstd, a->mid, a->in,
-                            m->params + m->at[block].ffn_norm, N, C,
+                            m->params + m->at.blocks[block].ffn_norm, N, C,
                             (float)s->norm_eps);
     m->ops->matmul_forward(m->be, a->gate_up, a->ffn_norm,
                            model_weight(m, block, WEIGHT_GATE_UP), N, 2 * F, C);
@@ -86,8 +86,8 @@ void model_forward_again(pl_model *m, int block, int B, int T)
 {
     const block_acts *a = &m->acts.blocks[block];
     m->ops->rmsnorm_forward(m->be, a->attn_norm, a->attn_rstd, a->in, NULL,
-                            m->params + m->at[block].attn_norm, B * T, m->shape->width,
-                            (float)m->shape->norm_eps);
+                            m->params + m->at.blocks[block].attn_norm, B * T,
+                            m->shape->width, (float)m->shape->norm_eps);
     project_qkv(m, block, B * T);
     forward_attention(m, block, B, T);
     forward_middle(m, block, B * T);
@@ -95,7 +95,7 @@ void model_forward_again(pl_model *m, int block, int B, int T)
 
 void model_forward_norm(pl_model *m, int N)
 {
-    norm_stream(m, m->shape->n_blocks, m->at_norm, m->acts.norm, m->acts.rstd, N);
+    norm_stream(m, m->shape->n_blocks, m->at.norm, m->acts.norm, m->acts.rstd, N);
 }
 
 void model_forward(pl_model *m, int B, int T)

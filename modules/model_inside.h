@@ -1,4 +1,4 @@
-/* What the files of the model share: model (memory), model_plan (layout),
+/* What the files of the model share: model (memory), model_params, model_plan (layout),
  * model_forward, model_backward, model_step (training), model_score (losses and
  * features), decoder.
  *
@@ -47,10 +47,14 @@ typedef struct model_acts {
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
 
-/* Offsets into a path's parameters; the same for gradients. */
+/* Offsets into a block of parameters; the same for gradients. */
 typedef struct block_params {
     size_t attn_norm, ffn_norm, qkv, o, gate_up, down;
 } block_params;
+typedef struct param_places {
+    block_params *blocks;
+    size_t embed, norm, classifier; /* tied: classifier = embed */
+} param_places;
 
 /* The four matrices of a block, in the order of pl_model.weights. */
 enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
@@ -61,13 +65,13 @@ struct pl_model {
     const pl_topology *topology;
     const pl_shape *shape;
     pl_model_options options;
-    size_t n_params;
+    size_t n_params, n_kept;         /* of the path; in `params` */
     float *params, *grads, *moments; /* moments: m, then v */
+    bool lean; /* params holds embedding and norms alone: model_params.c */
     void *act_block;
-    model_acts acts; /* views into act_block */
-    block_params *at;
-    size_t at_embed, at_norm, at_classifier; /* tied: at_classifier = at_embed */
-    pl_weight **weights; /* WEIGHTS_PER_BLOCK a block, the classifier last */
+    model_acts acts;        /* views into act_block */
+    param_places at, whole; /* in `params`; in a path's whole block */
+    pl_weight **weights;    /* WEIGHTS_PER_BLOCK a block, the classifier last */
     int n_weights;
     pl_decay_run *runs;
     int n_runs;
@@ -75,6 +79,27 @@ struct pl_model {
     pl_routine *routine; /* a whole step */
     float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
 };
+
+/* Rows and columns of a matrix of each block. */
+typedef struct matrix_size {
+    int O, I;
+} matrix_size;
+static inline matrix_size model_weight_size(const pl_shape *s, int which)
+{
+    const int queries = s->n_heads * s->head_size;
+    const matrix_size of[WEIGHTS_PER_BLOCK] = {
+        [WEIGHT_QKV] = {queries + 2 * s->n_kv_heads * s->head_size, s->width},
+        [WEIGHT_O] = {s->width, queries},
+        [WEIGHT_GATE_UP] = {2 * s->ffn, s->width},
+        [WEIGHT_DOWN] = {s->width, s->ffn},
+    };
+    return of[which];
+}
+/* Whether the backend multiplies by copies of matrices, not by the masters. */
+static inline bool model_has_copies(const pl_backend *be)
+{
+    return be->act == PL_BF16 || be->decode_only;
+}
 
 static inline pl_weight *model_weight(const pl_model *m, int block, int which)
 {
@@ -89,6 +114,11 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 {
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
 }
+
+/* Fills at, whole, runs, n_params, n_kept, lean. */
+void model_place_params(pl_model *m);
+/* Floats of `params` in a lean model. */
+size_t model_lean_floats(const pl_shape *shape);
 
 /* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`
  * on; returns the bytes they take. */

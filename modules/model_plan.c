@@ -129,41 +129,52 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* Elements of a matrix if its extents are multiples of `step`. */
-static uint64_t elements(int rows, int cols, int step)
-{
-    return rows % step == 0 && cols % step == 0 ? (uint64_t)rows * (uint64_t)cols : 0;
-}
-
-/* Of those matrices that products read, fused as they are (model.c, create_weights). */
-static uint64_t matrix_elements(const pl_topology *topology, int step)
+/* What a copy of a path's matrices takes, fused as they are. */
+static uint64_t sum_matrices(const pl_topology *topology,
+                             uint64_t (*bytes)(matrix_size size))
 {
     const pl_shape *s = pl_topology_shape(topology);
-    const int queries = s->n_heads * s->head_size;
-    const int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
-    const uint64_t block =
-        elements(qkv, s->width, step) + elements(s->width, queries, step) +
-        elements(2 * s->ffn, s->width, step) + elements(s->width, s->ffn, step);
-    return (uint64_t)s->n_blocks * block + elements(s->vocab, s->width, step);
+    uint64_t block = 0;
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+        block += bytes(model_weight_size(s, i));
+    return (uint64_t)s->n_blocks * block + bytes((matrix_size){s->vocab, s->width});
 }
 
-/* bf16 backends keep a compute copy of every matrix. */
-static uint64_t copies_bytes(const pl_topology *topology, pl_type act)
+static uint64_t in_bf16(matrix_size size)
 {
-    return act == PL_F32 ? 0 : matrix_elements(topology, 1) * pl_type_bytes(act);
+    return 2 * (uint64_t)size.O * (uint64_t)size.I;
+}
+
+/* Of those whose extents are multiples of 16. */
+static uint64_t in_fp8(matrix_size size)
+{
+    return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
+}
+
+/* Rows of whole groups of 64 bytes, and their scales. */
+static uint64_t in_int8(matrix_size size)
+{
+    return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
 }
 
 uint64_t pl_model_fp8_bytes(const pl_topology *topology)
 {
-    return matrix_elements(topology, 16);
+    return sum_matrices(topology, in_fp8);
+}
+
+static uint64_t lean_bytes(const pl_topology *topology)
+{
+    return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
 }
 
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out)
 {
     model_acts acts = {0};
-    uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
-    out->params_bytes = params + copies_bytes(topology, act);
+    const uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
+    const uint64_t copies = act == PL_BF16 ? sum_matrices(topology, in_bf16) : 0;
+    const bool lean = !options->training && copies > 0;
+    out->params_bytes = (lean ? lean_bytes(topology) : params) + copies;
     out->grads_bytes = options->training ? params : 0;
     out->moments_bytes = options->training ? 2 * params : 0;
     out->acts_bytes =
@@ -224,11 +235,13 @@ void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
 {
     if (be->memory_bytes > 0) {
         pl_model_plan_gpu(topology, options, be->fp8_copies, out);
-        return;
+    } else {
+        pl_model_plan_bytes(topology, options, be->act, out);
+        if (be->fp8_copies)
+            out->params_bytes += pl_model_fp8_bytes(topology);
     }
-    pl_model_plan_bytes(topology, options, be->act, out);
-    if (be->fp8_copies)
-        out->params_bytes += pl_model_fp8_bytes(topology);
+    if (be->decode_only)
+        out->params_bytes = lean_bytes(topology) + sum_matrices(topology, in_int8);
 }
 
 uint64_t pl_model_plan_sum(const pl_model_plan *plan)

@@ -525,7 +525,7 @@ static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
 {
     (void)state;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    const pl_model_options options = {.batch = 1, .context = 8};
+    const pl_model_options options = {.batch = 1, .context = 8, .training = true};
     for (int width = 16; width <= 24; width += 8) {
         const pl_shape shape = {.vocab = 48,
                                 .width = width,

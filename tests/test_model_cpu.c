@@ -5,20 +5,25 @@
 
 enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
 
-static pl_topology *model_topology(void)
+static pl_topology *topology_with(int ffn, bool tied)
 {
     const pl_shape shape = {.vocab = 257,
                             .width = 96,
                             .n_heads = 4,
                             .n_kv_heads = 2,
                             .head_size = 32,
-                            .ffn = 200,
+                            .ffn = ffn,
                             .n_blocks = 3,
                             .context = 48,
-                            .tied = true,
+                            .tied = tied,
                             .rope_theta = 10000.0,
                             .norm_eps = 1e-5};
     return one_path(&shape);
+}
+
+static pl_topology *model_topology(void)
+{
+    return topology_with(200, true);
 }
 
 static pl_model *new_model(const pl_topology *t, pl_backend *be, bool recompute)
@@ -164,6 +169,69 @@ static void decoding_equals_a_full_forward_pass(void **state)
     for_each_backend(check_decoder);
 }
 
+/* Inference keeps no masters where there are copies: the losses are those of a model
+ * that has them, for parameters that were loaded after others, and with a largest
+ * matrix that is the embedding or is not. */
+static void check_inference(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    float losses[2][MODEL_N];
+    model_batch(tokens, targets);
+    for (int kind = 0; kind < 4; kind++) {
+        pl_topology *t = topology_with(kind % 2 ? 120 : 200, kind / 2 == 0);
+        size_t n = pl_topology_path_params(t);
+        float *params = calloc(n, sizeof *params);
+        const pl_model_options options = {.batch = MODEL_B, .context = 48};
+        pl_model *of[2] = {new_model(t, p->be[1], false),
+                           fresh_model(t, p->be[1], &options)};
+        for (size_t i = 0; i < n; i++)
+            params[i] = 0.1f * pl_random_normal(9, (uint64_t)kind, i);
+        for (int side = 0; side < 2; side++) {
+            assert_int_equal(pl_model_load(of[side], params), PL_OK);
+            assert_int_equal(pl_model_losses(of[side], tokens, targets, MODEL_B,
+                                             MODEL_T, losses[side]),
+                             PL_OK);
+            pl_model_destroy(&of[side]);
+        }
+        if (memcmp(losses[0], losses[1], sizeof losses[0]) != 0)
+            fail_msg("%s: model %d has other losses in inference", p->label, kind);
+        free(params);
+        pl_topology_destroy(&t);
+    }
+}
+
+static void inference_gives_the_losses_of_a_model_with_masters(void **state)
+{
+    (void)state;
+    for_each_backend(check_inference);
+}
+
+static void check_what_is_kept(const pair *p)
+{
+    const pl_model_options options = {.batch = 1, .context = 48};
+    const bool lean = p->be[1]->act == PL_BF16;
+    pl_topology *t = model_topology();
+    const uint64_t n = pl_topology_path_params(t);
+    float *params = calloc(n, sizeof *params);
+    pl_model_plan plan;
+    pl_model *model = fresh_model(t, p->be[1], &options);
+    assert_int_equal(pl_model_save(model, params), lean ? PL_ERR_ARG : PL_OK);
+    pl_model_plan_on(p->be[1], t, &options, &plan);
+    if (!lean)
+        assert_int_equal(plan.params_bytes, 4 * n);
+    else if (!p->be[1]->fp8_copies)
+        assert_true(plan.params_bytes < 4 * n); /* with the copies, which are 2 n */
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    free(params);
+}
+
+static void inference_keeps_copies_or_masters_but_not_both(void **state)
+{
+    (void)state;
+    for_each_backend(check_what_is_kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +239,8 @@ int main(void)
         cmocka_unit_test(training_twice_gives_the_same_bytes_also_by_recomputing),
         cmocka_unit_test(training_learns_a_batch_by_heart),
         cmocka_unit_test(decoding_equals_a_full_forward_pass),
+        cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
+        cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

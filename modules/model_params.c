@@ -1,0 +1,184 @@
+/* Parameters: what lies where, in and out.
+ *
+ * Training keeps a path's whole block, in the layout of the topology. Inference on a
+ * backend that multiplies by compute copies keeps of it what is read as it is, the
+ * embedding and the norms: serving in int8 then takes little more than the bytes.
+ */
+#include "modules/model_inside.h"
+#include <string.h>
+
+/* ---- what lies where ---- */
+
+/* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
+ * (topology.c keeps the parts together). */
+static void note_tensor(pl_model *m, const pl_tensor *tensor)
+{
+    static const struct {
+        const char *suffix;
+        size_t field;
+    } places[] = {
+        {".input_layernorm.weight", offsetof(block_params, attn_norm)},
+        {".post_attention_layernorm.weight", offsetof(block_params, ffn_norm)},
+        {".q_proj.weight", offsetof(block_params, qkv)},
+        {".o_proj.weight", offsetof(block_params, o)},
+        {".gate_proj.weight", offsetof(block_params, gate_up)},
+        {".down_proj.weight", offsetof(block_params, down)},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (pl_ends_with(tensor->name, places[i].suffix)) {
+            uint8_t *block = (uint8_t *)&m->whole.blocks[tensor->block];
+            memcpy(block + places[i].field, &tensor->offset, sizeof tensor->offset);
+        }
+}
+
+/* Without a matrix of its own the head uses the embedding. */
+static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
+{
+    if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
+        m->whole.embed = tensor->offset;
+        if (m->shape->tied)
+            m->whole.classifier = tensor->offset;
+    } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
+        m->whole.norm = tensor->offset;
+    } else {
+        m->whole.classifier = tensor->offset;
+    }
+}
+
+/* Tensors come in the order of their offsets, without gaps. */
+static void extend_runs(pl_model *m, const pl_tensor *tensor)
+{
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+    if (m->n_runs > 0 && m->runs[m->n_runs - 1].decay == tensor->decay)
+        m->runs[m->n_runs - 1].n += n;
+    else
+        m->runs[m->n_runs++] = (pl_decay_run){tensor->offset, n, tensor->decay};
+}
+
+static void read_topology(pl_model *m)
+{
+    int n = pl_topology_n_tensors(m->topology);
+    m->whole.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->whole.blocks);
+    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
+    for (int i = 0; i < n; i++) {
+        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
+        if (tensor->block >= 0)
+            note_tensor(m, tensor);
+        else
+            note_outer_tensor(m, tensor);
+        extend_runs(m, tensor);
+    }
+}
+
+/* ---- what inference keeps ---- */
+
+enum { LINE = 64 }; /* floats; a norm begins at a whole one */
+
+static size_t whole_lines(size_t n)
+{
+    return (n + LINE - 1) / LINE * LINE;
+}
+
+/* Of the embedding, and of any matrix while its copy is made from it. */
+static size_t largest_matrix(const pl_shape *s)
+{
+    const size_t C = (size_t)s->width, heads = (size_t)(s->n_heads + 2 * s->n_kv_heads);
+    const size_t rows[] = {(size_t)s->vocab, heads * (size_t)s->head_size,
+                           2 * (size_t)s->ffn};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        most = rows[i] > most ? rows[i] : most;
+    return most * C;
+}
+
+size_t model_lean_floats(const pl_shape *s)
+{
+    const size_t n_norms = 2 * (size_t)s->n_blocks + 1;
+    return whole_lines(largest_matrix(s)) + n_norms * whole_lines((size_t)s->width);
+}
+
+/* Every matrix passes through the embedding's place, which is filled last. */
+static void place_lean(pl_model *m)
+{
+    const size_t norm = whole_lines((size_t)m->shape->width);
+    size_t at = whole_lines(largest_matrix(m->shape));
+    for (int b = 0; b < m->shape->n_blocks; b++) {
+        m->at.blocks[b] = (block_params){.attn_norm = at, .ffn_norm = at + norm};
+        at += 2 * norm;
+    }
+    m->at.norm = at;
+    m->n_kept = at + norm;
+}
+
+void model_place_params(pl_model *m)
+{
+    const size_t bytes = (size_t)m->shape->n_blocks * sizeof *m->at.blocks;
+    m->n_params = pl_topology_path_params(m->topology);
+    m->n_kept = m->n_params;
+    m->lean = !m->options.training && model_has_copies(m->be);
+    read_topology(m);
+    m->at = m->whole;
+    m->at.blocks = pl_alloc(bytes);
+    if (m->lean) {
+        m->at.embed = m->at.classifier = 0;
+        place_lean(m);
+    } else {
+        memcpy(m->at.blocks, m->whole.blocks, bytes);
+    }
+}
+
+/* ---- in and out ---- */
+
+static void upload_norm(pl_model *m, size_t to, const float *from)
+{
+    m->ops->upload(m->be, m->params + to, from, (size_t)m->shape->width * sizeof *from);
+}
+
+/* A matrix into the embedding's place, and from there into its copy. */
+static void upload_matrix(pl_model *m, pl_weight *weight, const float *from, int O,
+                          int I)
+{
+    m->ops->upload(m->be, m->params, from, (size_t)O * (size_t)I * sizeof *from);
+    m->ops->weights_refresh(m->be, &weight, 1);
+}
+
+static void load_lean(pl_model *m, const float *params)
+{
+    const pl_shape *s = m->shape;
+    const size_t embed = (size_t)s->vocab * (size_t)s->width;
+    for (int b = 0; b < s->n_blocks; b++) {
+        const block_params *from = &m->whole.blocks[b], *to = &m->at.blocks[b];
+        upload_norm(m, to->attn_norm, params + from->attn_norm);
+        upload_norm(m, to->ffn_norm, params + from->ffn_norm);
+        const size_t places[] = {from->qkv, from->o, from->gate_up, from->down};
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
+            const matrix_size e = model_weight_size(s, i);
+            upload_matrix(m, model_weight(m, b, i), params + places[i], e.O, e.I);
+        }
+    }
+    upload_norm(m, m->at.norm, params + m->whole.norm);
+    upload_matrix(m, model_classifier(m), params + m->whole.classifier, s->vocab,
+                  s->width);
+    m->ops->upload(m->be, m->params + m->at.embed, params + m->whole.embed,
+                   embed * sizeof *params);
+}
+
+pl_status pl_model_load(pl_model *m, const float *params)
+{
+    if (m->lean) {
+        load_lean(m, params);
+    } else {
+        m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
+        m->ops->weights_refresh(m->be, m->weights, m->n_weights);
+    }
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_model_save(pl_model *m, float *params)
+{
+    if (m->lean)
+        return pl_fail(PL_ERR_ARG,
+                       "a model made for inference keeps no parameters to save");
+    m->ops->download(m->be, params, m->params, m->n_params * sizeof *params);
+    return m->ops->sync(m->be);
+}
