@@ -105,11 +105,14 @@ PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
 void pl_decoder_destroy(pl_decoder **decoder);
 void pl_decoder_clear(pl_decoder *decoder, int slot);
 int pl_decoder_length(const pl_decoder *decoder, int slot);
-/* Adds n tokens to the sequence in `slot`, in one pass, and gives the logits [V] after
- * the last. ERR_DATA when the context is full or a token unknown: nothing has changed
- * then. */
+/* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last,
+ * unless logits is NULL. ERR_DATA when the context is full or a token unknown: nothing
+ * has changed then. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
+/* How many of the next n tokens prefill reads at once: whoever hands over so many at a
+ * time may do other things in between, and gets the same bytes. */
+int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
 /* One token more for each of n sequences, in different slots: logits [n,V]. Errors as
  * above. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,

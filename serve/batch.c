@@ -1,16 +1,24 @@
 /* Continuous batching: before each step requests may join, after it some have left.
  *
- * A prompt is read by itself, so that its products have the same shapes as alone; only
- * the steps are shared, whose rows do not see each other (modules/decoder.c).
+ * A prompt is read by itself, piece by piece, so that its products have the same shapes
+ * as alone; only the steps are shared, whose rows do not see each other
+ * (modules/decoder.c). Between two steps no more than READ tokens of prompts are read,
+ * so that a long prompt does not silence those who are being answered.
  */
 #include "serve/sequence.h"
 #include <string.h>
 
+enum { READ = 512 };
+
 typedef struct place {
     sequence sequence;
+    int32_t *prompt; /* until it is read */
+    int n_read;
+    uint64_t number; /* of joining: prompts are read in this order */
+    double began;    /* when reading did; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     void *context;
-    double joined; /* when decoding began */
+    double answering; /* since when */
     bool taken;
 } place;
 
@@ -20,6 +28,7 @@ struct pl_batch {
     pl_chooser *chooser;
     float *logits; /* [n_slots, vocab] */
     int vocab, context, n_slots, n_active;
+    uint64_t n_joined;
     place places[PL_DECODER_SLOTS_MAX]; /* place i decodes in slot i */
 };
 
@@ -47,6 +56,8 @@ done:
 static void leave(pl_batch *b, place *p)
 {
     sequence_close(&p->sequence);
+    pl_free(p->prompt);
+    p->prompt = NULL;
     p->taken = false;
     b->n_active--;
 }
@@ -65,7 +76,8 @@ int pl_batch_room(const pl_batch *b)
 static void finish(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;
-    result.decode_seconds = pl_now() - p->joined;
+    if (!p->prompt)
+        result.decode_seconds = pl_now() - p->answering;
     leave(b, p);
     p->done(p->context, status, &result);
 }
@@ -100,22 +112,6 @@ static void take(pl_batch *b, int slot, float *logits)
         finish(b, p, status);
 }
 
-static pl_status read_prompt(pl_batch *b, int slot, const pl_batch_request *q)
-{
-    place *p = &b->places[slot];
-    double start = pl_now();
-    PL_RETURN_IF(sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
-                               q->n_prompt, q->options, q->emit, q->context));
-    pl_decoder_clear(b->decoder, slot);
-    PL_RETURN_IF(
-        pl_decoder_prefill(b->decoder, slot, q->prompt, q->n_prompt, b->logits));
-    p->joined = pl_now();
-    p->sequence.result.prompt_seconds = p->joined - start;
-    p->done = q->done;
-    p->context = q->context;
-    return PL_OK;
-}
-
 pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
 {
     int slot = 0;
@@ -125,23 +121,83 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
         return pl_fail(PL_ERR_BUSY, "%d requests are being answered; wait for one",
                        b->n_slots);
     place *p = &b->places[slot];
-    pl_status status = read_prompt(b, slot, q);
+    memset(p, 0, sizeof *p);
+    pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
+                                     q->n_prompt, q->options, q->emit, q->context);
     if (status != PL_OK) {
         sequence_close(&p->sequence);
         return status;
     }
+    const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
+    p->prompt = pl_alloc(bytes);
+    memcpy(p->prompt, q->prompt, bytes);
+    p->done = q->done;
+    p->context = q->context;
+    p->number = b->n_joined++;
     p->taken = true;
     b->n_active++;
-    take(b, slot, b->logits);
+    pl_decoder_clear(b->decoder, slot);
     return PL_OK;
+}
+
+/* The one who came first of those whose prompt is not read; -1: nobody. */
+static int next_reader(const pl_batch *b)
+{
+    int slot = -1;
+    for (int i = 0; i < b->n_slots; i++) {
+        const place *p = &b->places[i];
+        if (p->taken && p->prompt && (slot < 0 || p->number < b->places[slot].number))
+            slot = i;
+    }
+    return slot;
+}
+
+static void end_prompt(place *p)
+{
+    p->answering = pl_now();
+    p->sequence.result.prompt_seconds = p->answering - p->began;
+    pl_free(p->prompt);
+    p->prompt = NULL;
+}
+
+/* At most n tokens of a prompt; returns how many. After the last one an answer begins.
+ */
+static int read_on(pl_batch *b, int slot, int n)
+{
+    place *p = &b->places[slot];
+    const int left = p->sequence.result.n_prompt - p->n_read;
+    const int piece = pl_decoder_piece(b->decoder, slot, left);
+    if (piece > n && n < READ)
+        return 0;
+    const bool last = piece == left;
+    p->began = p->began > 0 ? p->began : pl_now();
+    const pl_status status = pl_decoder_prefill(b->decoder, slot, p->prompt + p->n_read,
+                                                piece, last ? b->logits : NULL);
+    p->n_read += piece;
+    if (status != PL_OK) {
+        finish(b, p, status);
+    } else if (last) {
+        end_prompt(p);
+        take(b, slot, b->logits);
+    }
+    return piece;
+}
+
+static void read_prompts(pl_batch *b)
+{
+    int slot, piece = 1;
+    for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
+         left -= piece)
+        piece = read_on(b, slot, left);
 }
 
 pl_status pl_batch_step(pl_batch *b)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
     int n = 0;
+    read_prompts(b);
     for (int i = 0; i < b->n_slots; i++)
-        if (b->places[i].taken) {
+        if (b->places[i].taken && !b->places[i].prompt) {
             slots[n] = i;
             tokens[n++] = b->places[i].sequence.token;
         }

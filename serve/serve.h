@@ -108,11 +108,12 @@ PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tok
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
 int pl_batch_room(const pl_batch *batch); /* requests that may join */
-/* Reads the prompt and chooses the first token. Errors are those of pl_generate, and
- * ERR_BUSY without room: the request has not joined then, and `done` is not called. */
+/* Takes a place. Errors are those of pl_generate's arguments, and ERR_BUSY without
+ * room: the request has not joined then, and `done` is not called. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
-/* One token more for each request. An error of one (of its emit, of its logits) ends
- * that one; an error that is returned is the model's, and has ended all. */
+/* A piece of the prompts that are not read yet, and one token more for each request
+ * whose prompt is. An error of one (of its prompt, its emit, its logits) ends that one;
+ * an error that is returned is the model's, and has ended all. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- completion ---- */

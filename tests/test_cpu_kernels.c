@@ -358,6 +358,52 @@ static void decoding_matches_at_the_first_and_last_position(void **state)
     for_each_variant(check_decode);
 }
 
+/* Rows that follow each other in one sequence, some of which are taken by blocks. */
+static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
+{
+    enum { SLOTS = 2, S = 400, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
+    int32_t slot[S], pos[S];
+    float *qkv = floats((size_t)N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
+          *v = floats(SLOTS * S * G * D, 1);
+    pl_backend *both[2] = {be, ref};
+    pl_act *out[2];
+    for (int n = 0; n < N; n++) {
+        slot[n] = 1;
+        pos[n] = first + n;
+    }
+    for (int i = 0; i < 2; i++) {
+        pl_backend *b = both[i];
+        pl_act *rows = acts(b, qkv, (size_t)N * W);
+        pl_act *ks = acts(b, k, SLOTS * S * G * D), *vs = acts(b, v, SLOTS * S * G * D);
+        out[i] = pl_alloc((size_t)N * H * D * sizeof(float));
+        b->ops->attention_decode(b, out[i], rows, ks, vs, slot, pos, N, S, H, G, D);
+        pl_free(rows);
+        pl_free(ks);
+        pl_free(vs);
+    }
+    assert_acts_close(be, out[0], out[1], (size_t)N * H * D);
+    pl_free(out[0]);
+    pl_free(out[1]);
+    pl_free(qkv);
+    pl_free(k);
+    pl_free(v);
+}
+
+static void check_pieces(pl_backend *be, pl_backend *ref)
+{
+    static const int pieces[][2] = {{0, 1},     {0, 70},   {64, 16},
+                                    {64, 33},   {128, 64}, {128, 3},
+                                    {256, 144}, {320, 65}, {65, 40}};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        check_piece(be, ref, pieces[i][0], pieces[i][1]);
+}
+
+static void pieces_of_a_prompt_match_wherever_they_begin(void **state)
+{
+    (void)state;
+    for_each_variant(check_pieces);
+}
+
 /* ---- classifier ---- */
 
 static void check_classifier(pl_backend *be, pl_backend *ref)
@@ -708,6 +754,7 @@ int main(void)
         cmocka_unit_test(refreshed_weights_follow_their_master),
         cmocka_unit_test(attention_matches_with_odd_lengths_and_grouped_keys),
         cmocka_unit_test(decoding_matches_at_the_first_and_last_position),
+        cmocka_unit_test(pieces_of_a_prompt_match_wherever_they_begin),
         cmocka_unit_test(classifier_skips_negative_targets_and_adds_to_dw),
         cmocka_unit_test(three_threads_give_the_bits_of_one),
         cmocka_unit_test(own_gradients_of_weights_do_not_depend_on_threads),

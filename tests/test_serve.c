@@ -27,7 +27,7 @@ static int open_tokenizer(void)
                : -1;
 }
 
-static int open_all(void **state)
+static int open_model(int context)
 {
     pl_shape shape = {.vocab = VOCAB + 7,
                       .width = WIDTH,
@@ -36,29 +36,41 @@ static int open_all(void **state)
                       .head_size = 4,
                       .ffn = 8,
                       .n_blocks = 1,
-                      .context = CONTEXT,
+                      .context = context,
                       .tied = false,
                       .rope_theta = 100.0,
                       .norm_eps = 1e-5};
     pl_topology_spec spec = {.replicas = 1};
-    pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
-    pl_model_options options = {.batch = 1, .context = CONTEXT};
-    if (make_scratch(state) != 0 || open_tokenizer() != 0 ||
-        pl_topology_parse_levels("1", &spec) != PL_OK ||
+    pl_model_options options = {.batch = 1, .context = context};
+    if (pl_topology_parse_levels("1", &spec) != PL_OK ||
         pl_topology_create(&shape, &spec, &topology) != PL_OK ||
-        pl_backend_open(&be, &backend) != PL_OK ||
         pl_model_create(backend, topology, &options, &model) != PL_OK)
         return -1;
-    generator.tokenizer = tokenizer;
+    generator.context = context;
     return pl_decoder_create(model, &generator.decoder) == PL_OK ? 0 : -1;
+}
+
+static void close_model(void)
+{
+    pl_decoder_destroy(&generator.decoder);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&topology);
+}
+
+static int open_all(void **state)
+{
+    pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    if (make_scratch(state) != 0 || open_tokenizer() != 0 ||
+        pl_backend_open(&be, &backend) != PL_OK)
+        return -1;
+    generator.tokenizer = tokenizer;
+    return open_model(CONTEXT);
 }
 
 static int close_all(void **state)
 {
-    pl_decoder_destroy(&generator.decoder);
-    pl_model_destroy(&model);
+    close_model();
     pl_backend_close(&backend);
-    pl_topology_destroy(&topology);
     pl_tokenizer_destroy(&tokenizer);
     return remove_scratch(state);
 }
@@ -418,6 +430,85 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
     assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
 }
 
+/* The second guest's prompt takes three steps to read; the first hears a token at each,
+ * and so does a third, whose prompt is read when there is time for it. */
+static void a_long_prompt_silences_nobody(void **state)
+{
+    (void)state;
+    enum { LONG = 1200 };
+    int32_t prompt[LONG];
+    guest guests[3];
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    heard alone = {0};
+    pl_generate_result result;
+    memset(guests, 0, sizeof guests);
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = 5 + i % 50;
+    prompt[LONG - 1] = PL_TOKEN_BOS;
+    close_model();
+    assert_int_equal(open_model(LONG + 100), 0);
+    teach_text("several paths of one loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 3, &batch));
+    pl_batch_request q = {prompt + LONG - 1, 1,           &options,
+                          hear_guest,        say_goodbye, &guests[0]};
+    assert_ok(pl_batch_join(batch, &q));
+    assert_ok(pl_batch_step(batch)); /* the first token, and one more */
+    q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
+    assert_ok(pl_batch_join(batch, &q));
+    q.prompt = prompt + LONG - 1, q.n_prompt = 1, q.context = &guests[2];
+    assert_ok(pl_batch_join(batch, &q));
+    for (int step = 1; step <= 3; step++) {
+        const int before = guests[0].h.n_pieces;
+        assert_int_equal(guests[1].h.n_pieces, 0);
+        assert_int_equal(guests[2].h.n_pieces, 0);
+        assert_ok(pl_batch_step(batch));
+        assert_int_equal(guests[0].h.n_pieces, before + 1);
+    }
+    assert_true(guests[1].h.n_pieces > 0);
+    assert_true(guests[2].h.n_pieces > 0);
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+    assert_ok(pl_generate(&generator, prompt, LONG, &options, hear, &alone, &result));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(guests[i].n_done, 1);
+        assert_ok(guests[i].status);
+        assert_string_equal(pl_buf_text(&guests[i].h.text), pl_buf_text(&alone.text));
+        forget(&guests[i].h);
+    }
+    assert_int_equal(guests[1].result.n_prompt, LONG);
+    assert_true(guests[1].result.prompt_seconds > 0);
+    forget(&alone);
+    pl_batch_destroy(&batch);
+    close_model();
+    assert_int_equal(open_model(CONTEXT), 0);
+}
+
+/* An error while a prompt is read, and the end of the batch then. */
+static void who_is_not_answered_yet_can_end(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS, VOCAB + 7};
+    guest guests[2];
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 2, &batch));
+    pl_batch_request q = {prompt, 2, &options, hear_guest, say_goodbye, &guests[0]};
+    assert_ok(pl_batch_join(batch, &q));
+    assert_ok(pl_batch_step(batch));
+    assert_int_equal(guests[0].status, PL_ERR_DATA);
+    assert_int_equal(pl_batch_active(batch), 0);
+    q.n_prompt = 1, q.context = &guests[1];
+    assert_ok(pl_batch_join(batch, &q));
+    assert_int_equal(pl_batch_active(batch), 1);
+    pl_batch_destroy(&batch);
+    assert_int_equal(guests[1].status, PL_ERR_CANCELLED);
+    assert_int_equal(guests[0].n_done + guests[1].n_done, 2);
+    forget(&guests[0].h), forget(&guests[1].h);
+}
+
 static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
 {
     (void)state;
@@ -493,6 +584,8 @@ int main(void)
         cmocka_unit_test(a_listener_may_end_it),
         cmocka_unit_test(impossible_requests_are_refused),
         cmocka_unit_test(guests_of_a_batch_hear_what_they_hear_alone),
+        cmocka_unit_test(a_long_prompt_silences_nobody),
+        cmocka_unit_test(who_is_not_answered_yet_can_end),
         cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
         cmocka_unit_test(a_completion_is_read_or_refused_by_name),
     };

@@ -15,6 +15,7 @@ typedef struct forward {
     pl_act *out;
     float *lse;
     const pl_act *qkv;
+    int first;                         /* position of the first row of qkv and out */
     char *keys, *values, *value_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *q_turned;           /* [QB, Dw], [Dw, QB] */
     float *scores;                     /* [KB, QB]; then P, in bf16 in pairs of keys */
@@ -176,11 +177,14 @@ ALWAYS_INLINE void add_values(const forward *f, const target *t, int i0, int j0,
 
 /* ---- blocks and tasks ---- */
 
+/* lse may be NULL. */
 static void finish_sums(forward *f, float *lse, int n_rows)
 {
     for (int q = 0; q < n_rows; q += LANES) {
         const vfloat sum = v_load(f->sum + q);
-        v_store_n(lse + q, v_load(f->most + q) * LN_2 + v_log(sum), v_left(q, n_rows));
+        if (lse != NULL)
+            v_store_n(lse + q, v_load(f->most + q) * LN_2 + v_log(sum),
+                      v_left(q, n_rows));
         v_store(f->inverse + q, 1.0f / sum);
     }
 }
@@ -210,11 +214,16 @@ ALWAYS_INLINE void forward_keys(forward *f, float *lse, target t, int i0,
 static void forward_block(forward *f, int b, int h, int i0)
 {
     const shape *s = &f->s;
-    float *lse =
-        f->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T + (size_t)i0;
-    const target t = {.at = out_at(s, b, i0, h),
+    const int row = i0 - f->first;
+    shape rows = *s;
+    rows.T -= f->first;
+    float *lse = f->lse == NULL
+                     ? NULL
+                     : f->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T +
+                           (size_t)i0;
+    const target t = {.at = out_at(&rows, b, row, h),
                       .n_rows = s->T - i0 < QB ? s->T - i0 : QB};
-    copy_rows(s, f->q_rows, f->qkv, head_at(s, b, h), s->stride, i0, QB);
+    copy_rows(&rows, f->q_rows, f->qkv, head_at(&rows, b, h), s->stride, row, QB);
     turn_rows(s, f->q_turned, f->q_rows);
     if (s->type == PL_BF16)
         forward_keys(f, lse, t, i0, PL_BF16);
@@ -222,17 +231,24 @@ static void forward_block(forward *f, int b, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-static void forward_task(forward *f, int b, int g)
+/* The query heads that read kv head g, whose keys and values have been copied. */
+static void forward_heads(forward *f, int b, int g)
 {
     const shape *s = &f->s;
     const int group = s->H / s->G;
+    f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
+    for (int h = g * group; h < (g + 1) * group; h++)
+        for (int i0 = f->first; i0 < s->T; i0 += QB)
+            forward_block(f, b, h, i0);
+}
+
+static void forward_task(forward *f, int b, int g)
+{
+    const shape *s = &f->s;
     copy_rows(s, f->keys, f->qkv, head_at(s, b, s->H + g), s->stride, 0, s->Tp);
     copy_rows(s, f->values, f->qkv, head_at(s, b, s->H + s->G + g), s->stride, 0,
               s->Tp);
-    f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
-    for (int h = g * group; h < (g + 1) * group; h++)
-        for (int i0 = 0; i0 < s->T; i0 += QB)
-            forward_block(f, b, h, i0);
+    forward_heads(f, b, g);
 }
 
 void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
@@ -251,4 +267,33 @@ void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act
             forward_carve(&f, scratch + (size_t)i * part);
             forward_task(&f, task / G, task % G);
         }
+}
+
+/* Rows of one sequence from position `first` on, a multiple of QB. The cache of a kv
+ * head begins at its element `at`. */
+void OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
+                         const pl_act *keys, const pl_act *values, size_t at, int first,
+                         int N, int H, int G, int D)
+{
+    const shape s = make_shape(be->act, 1, first + N, H, G, D);
+    const int n_threads = be->n_threads;
+    const size_t part = forward_bytes(&s), stride = (size_t)G * (size_t)D;
+    char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
+    if (scratch == NULL)
+        return;
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++)
+        for (int g = i; g < G; g += n_threads) {
+            const size_t head = at + (size_t)g * (size_t)D;
+            forward f = {.s = s, .out = out, .qkv = qkv, .first = first};
+            forward_carve(&f, scratch + (size_t)i * part);
+            copy_rows(&s, f.keys, keys, head, stride, 0, s.Tp);
+            copy_rows(&s, f.values, values, head, stride, 0, s.Tp);
+            forward_heads(&f, 0, g);
+        }
+}
+
+bool OP(can_attend_after)(int first, int N)
+{
+    return first % QB == 0 && N >= LANES;
 }

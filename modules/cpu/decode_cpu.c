@@ -1,5 +1,5 @@
-/* Attention of single rows against the cached keys and values of their sequences. What
- * a row gets depends on no other row. */
+/* Attention of rows against the cached keys and values of their sequences: a piece of a
+ * prompt by blocks, others one by one. What a row gets depends on no other row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -70,10 +70,24 @@ static void decode_head(const decode *c, float *scores, int n, int h)
     weigh_values(c, scores, 1.0f / sum, ((size_t)n * H + (size_t)h) * D, kv_at, n_keys);
 }
 
+/* Whether the rows are neighbours in one sequence. */
+static bool is_piece(const int32_t *slot, const int32_t *pos, int N)
+{
+    for (int n = 1; n < N; n++)
+        if (slot[n] != slot[0] || pos[n] != pos[0] + n)
+            return false;
+    return true;
+}
+
 void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
                           const pl_act *keys, const pl_act *values, const int32_t *slot,
                           const int32_t *pos, int N, int S, int H, int G, int D)
 {
+    if (OP(can_attend_after)(pos[0], N) && is_piece(slot, pos, N)) {
+        const size_t at = (size_t)slot[0] * (size_t)S * (size_t)(G * D);
+        OP(attention_after)(be, out, qkv, keys, values, at, pos[0], N, H, G, D);
+        return;
+    }
     const decode c = {be->act, S, H, G, D, out, qkv, keys, values, slot, pos};
     const int n_tasks = N * H;
     size_t n_keys = 0;
