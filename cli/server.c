@@ -82,6 +82,11 @@ static pl_status on_piece(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
+static pl_status on_prompt(void *context)
+{
+    return check_wanted(context);
+}
+
 static const char *code_of(pl_status status)
 {
     return status == PL_ERR_TIMEOUT     ? "timeout"
@@ -169,6 +174,7 @@ static bool admit(server *s, server_job *job)
                                           .options = &job->completion.options,
                                           .emit = on_piece,
                                           .done = on_done,
+                                          .wanted = on_prompt,
                                           .context = job};
         status = pl_batch_join(batch, &request);
     }
@@ -358,7 +364,8 @@ void server_write_metrics(server *s, pl_buf *out)
                  __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
                  __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "steps_total", "counter", "Steps of decoding, of all paths.",
+    write_metric(out, "steps_total", "counter",
+                 "Steps of all paths, of reading and of decoding.",
                  __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
                  __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));

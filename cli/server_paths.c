@@ -78,6 +78,13 @@ static int count_places(const server_paths *p)
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
     uint64_t fit = left / 2 / each;
+    /* while a path is loaded, its parameters are here in fp32 as well */
+    const uint64_t copy =
+        p->backend->memory_left_bytes
+            ? 0
+            : sizeof(float) * pl_topology_path_params(p->mix.topology);
+    const uint64_t beside = left > copy ? (left - copy) / each : 0;
+    fit = beside < fit ? beside : fit;
     if (p->options->paths > 0)
         return p->options->paths < n_paths ? p->options->paths : n_paths;
     return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;

@@ -5,9 +5,9 @@
  * slot, its position. A piece of a prompt is rows of one slot at rising positions, a
  * step of decoding rows of different slots; both go through the same operations, except
  * that a piece at position 0 attends within itself by the batched kernel. Where pieces
- * end depends on positions alone, so that a prompt gets the same bytes however it is
- * handed over. The model's activations are used only while feeding, so that several
- * decoders may share a model, one after another.
+ * end depends on positions alone, so that a prompt gets the same bytes whether it is
+ * handed over at once or as pl_decoder_piece says. The model's activations are used
+ * only while feeding, so that several decoders may share a model, one after another.
  */
 #include "modules/model_inside.h"
 #include <string.h>
@@ -251,6 +251,8 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
     if (status == PL_OK && logits) {
         make_logits(d, piece - 1, 1);
         status = read_logits(d, 1, logits);
+    } else if (status == PL_OK) {
+        status = d->m->ops->sync(d->m->be);
     }
     if (status != PL_OK)
         d->length[slot] = before;

@@ -17,6 +17,7 @@ typedef struct place {
     uint64_t number; /* of joining: prompts are read in this order */
     double began;    /* when reading did; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
+    pl_status (*wanted)(void *context);
     void *context;
     double answering; /* since when */
     bool taken;
@@ -76,7 +77,9 @@ int pl_batch_room(const pl_batch *b)
 static void finish(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;
-    if (!p->prompt)
+    if (p->prompt)
+        result.n_prompt = p->n_read;
+    else
         result.decode_seconds = pl_now() - p->answering;
     leave(b, p);
     p->done(p->context, status, &result);
@@ -132,6 +135,7 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     p->prompt = pl_alloc(bytes);
     memcpy(p->prompt, q->prompt, bytes);
     p->done = q->done;
+    p->wanted = q->wanted;
     p->context = q->context;
     p->number = b->n_joined++;
     p->taken = true;
@@ -183,9 +187,22 @@ static int read_on(pl_batch *b, int slot, int n)
     return piece;
 }
 
+/* Those whom nobody waits for any more are not read. */
+static void end_unwanted(pl_batch *b)
+{
+    for (int i = 0; i < b->n_slots; i++) {
+        place *p = &b->places[i];
+        const bool reads = p->taken && p->prompt && p->wanted;
+        const pl_status status = reads ? p->wanted(p->context) : PL_OK;
+        if (status != PL_OK)
+            finish(b, p, status);
+    }
+}
+
 static void read_prompts(pl_batch *b)
 {
     int slot, piece = 1;
+    end_unwanted(b);
     for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
          left -= piece)
         piece = read_on(b, slot, left);

@@ -98,7 +98,9 @@ typedef struct pl_batch_request {
     /* Called once for each request that joined: how it ended, and with what error.
      * pl_last_error is its sentence. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    void *context; /* of both */
+    /* Asked before each piece of the prompt; may be NULL. Anything but OK ends it. */
+    pl_status (*wanted)(void *context);
+    void *context; /* of all */
 } pl_batch_request;
 /* Borrows model and tokenizer until destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,

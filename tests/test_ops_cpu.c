@@ -239,9 +239,16 @@ static void rmsnorm_leaves_the_sum_with_the_residual_in_x(void **state)
 
 /* ---- matrix products ---- */
 
-static const int matmul_shapes[][3] = {{1, 1, 1},       {3, 5, 7},      {37, 344, 128},
-                                       {64, 384, 128},  {1, 1792, 896}, {33, 129, 65},
-                                       {128, 688, 128}, {130, 96, 1003}};
+static const int matmul_shapes[][3] = {{1, 1, 1},
+                                       {3, 5, 7},
+                                       {37, 344, 128},
+                                       {64, 384, 128},
+                                       {1, 1792, 896},
+                                       {33, 129, 65},
+                                       {128, 688, 128},
+                                       {130, 96, 1003},
+                                       /* blocks of gemm_wide.c */ {70, 1100, 1024},
+                                       {1100, 64, 1024}};
 
 typedef struct twin_weight {
     twin master;

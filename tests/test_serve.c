@@ -404,8 +404,8 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
             guest *g = &guests[next];
             options[next] = hot(next);
             g->h.refuse = next == 4 ? 2 : 0;
-            const pl_batch_request q = {prompt,     1 + next % 5, &options[next],
-                                        hear_guest, say_goodbye,  g};
+            const pl_batch_request q = {
+                prompt, 1 + next % 5, &options[next], hear_guest, say_goodbye, NULL, g};
             assert_ok(pl_batch_join(batch, &q));
             next++;
         }
@@ -450,8 +450,8 @@ static void a_long_prompt_silences_nobody(void **state)
     assert_int_equal(open_model(LONG + 100), 0);
     teach_text("several paths of one loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 3, &batch));
-    pl_batch_request q = {prompt + LONG - 1, 1,           &options,
-                          hear_guest,        say_goodbye, &guests[0]};
+    pl_batch_request q = {prompt + LONG - 1, 1,    &options,  hear_guest,
+                          say_goodbye,       NULL, &guests[0]};
     assert_ok(pl_batch_join(batch, &q));
     assert_ok(pl_batch_step(batch)); /* the first token, and one more */
     q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
@@ -484,6 +484,46 @@ static void a_long_prompt_silences_nobody(void **state)
     assert_int_equal(open_model(CONTEXT), 0);
 }
 
+static pl_status not_for_long(void *context)
+{
+    guest *g = context;
+    g->h.refuse++;
+    return g->h.refuse < 3 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "the asker has gone");
+}
+
+/* Asked before each piece: at the third the asker has gone, after 1024 tokens. */
+static void who_leaves_is_not_read_to_the_end(void **state)
+{
+    (void)state;
+    enum { LONG = 1200 };
+    int32_t prompt[LONG];
+    guest g;
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    memset(&g, 0, sizeof g);
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = 5 + i % 50;
+    close_model();
+    assert_int_equal(open_model(LONG + 100), 0);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 1, &batch));
+    const pl_batch_request q = {prompt,      LONG,         &options, hear_guest,
+                                say_goodbye, not_for_long, &g};
+    assert_ok(pl_batch_join(batch, &q));
+    for (int step = 0; step < 3; step++) {
+        assert_int_equal(g.n_done, 0);
+        assert_ok(pl_batch_step(batch));
+    }
+    assert_int_equal(g.n_done, 1);
+    assert_int_equal(g.status, PL_ERR_CANCELLED);
+    assert_int_equal(g.result.n_prompt, 1024);
+    assert_int_equal(pl_batch_active(batch), 0);
+    pl_batch_destroy(&batch);
+    forget(&g.h);
+    close_model();
+    assert_int_equal(open_model(CONTEXT), 0);
+}
+
 /* An error while a prompt is read, and the end of the batch then. */
 static void who_is_not_answered_yet_can_end(void **state)
 {
@@ -495,7 +535,8 @@ static void who_is_not_answered_yet_can_end(void **state)
     memset(guests, 0, sizeof guests);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 2, &batch));
-    pl_batch_request q = {prompt, 2, &options, hear_guest, say_goodbye, &guests[0]};
+    pl_batch_request q = {prompt,      2,    &options,  hear_guest,
+                          say_goodbye, NULL, &guests[0]};
     assert_ok(pl_batch_join(batch, &q));
     assert_ok(pl_batch_step(batch));
     assert_int_equal(guests[0].status, PL_ERR_DATA);
@@ -519,7 +560,7 @@ static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
     memset(guests, 0, sizeof guests);
     teach_text("path loom is long");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 1, &batch));
-    pl_batch_request q = {prompt, 1, &wrong, hear_guest, say_goodbye, &guests[0]};
+    pl_batch_request q = {prompt, 1, &wrong, hear_guest, say_goodbye, NULL, &guests[0]};
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
     assert_int_equal(pl_batch_active(batch), 0);
     q.options = &options;
@@ -585,6 +626,7 @@ int main(void)
         cmocka_unit_test(impossible_requests_are_refused),
         cmocka_unit_test(guests_of_a_batch_hear_what_they_hear_alone),
         cmocka_unit_test(a_long_prompt_silences_nobody),
+        cmocka_unit_test(who_leaves_is_not_read_to_the_end),
         cmocka_unit_test(who_is_not_answered_yet_can_end),
         cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
         cmocka_unit_test(a_completion_is_read_or_refused_by_name),
