@@ -62,8 +62,9 @@ static void tell_end(server_job *job, pl_status status, const char *code,
 }
 
 /* ERR_CANCELLED and ERR_TIMEOUT end a job wherever it is. */
-static pl_status check_wanted(const server_job *job)
+static pl_status check_wanted(void *context)
 {
+    const server_job *job = context;
     if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_CANCELLED, "the client has gone");
     if (pl_now() > job->deadline)
@@ -80,11 +81,6 @@ static pl_status on_piece(void *context, const char *text, size_t len)
     pl_buf_append(&e->text, text, len);
     pl_queue_push(job->events, e);
     return PL_OK;
-}
-
-static pl_status on_prompt(void *context)
-{
-    return check_wanted(context);
 }
 
 static const char *code_of(pl_status status)
@@ -174,7 +170,7 @@ static bool admit(server *s, server_job *job)
                                           .options = &job->completion.options,
                                           .emit = on_piece,
                                           .done = on_done,
-                                          .wanted = on_prompt,
+                                          .wanted = check_wanted,
                                           .context = job};
         status = pl_batch_join(batch, &request);
     }

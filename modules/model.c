@@ -91,14 +91,11 @@ static pl_status create_weights(pl_model *m)
     const pl_shape *s = m->shape;
     size_t n = WEIGHTS_PER_BLOCK * (size_t)s->n_blocks + 1;
     m->weights = pl_alloc(n * sizeof(pl_weight *));
-    for (int b = 0; b < s->n_blocks; b++) {
-        const block_params *at = &m->at.blocks[b];
-        const size_t places[] = {at->qkv, at->o, at->gate_up, at->down};
+    for (int b = 0; b < s->n_blocks; b++)
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
             const matrix_size e = model_weight_size(s, i);
-            PL_RETURN_IF(add_weight(m, places[i], e.O, e.I));
+            PL_RETURN_IF(add_weight(m, model_weight_at(&m->at, b, i), e.O, e.I));
         }
-    }
     return add_weight(m, m->at.classifier, s->vocab, s->width);
 }
 

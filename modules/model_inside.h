@@ -95,6 +95,21 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
+/* Where it begins. */
+static inline size_t model_weight_at(const param_places *places, int block, int which)
+{
+    const block_params *at = &places->blocks[block];
+    const size_t of[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
+                                          [WEIGHT_O] = at->o,
+                                          [WEIGHT_GATE_UP] = at->gate_up,
+                                          [WEIGHT_DOWN] = at->down};
+    return of[which];
+}
+/* Rounded up to where a view may begin, in bytes or in floats. */
+static inline size_t model_whole_lines(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
 /* Whether the backend multiplies by copies of matrices, not by the masters. */
 static inline bool model_has_copies(const pl_backend *be)
 {

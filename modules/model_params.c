@@ -72,36 +72,30 @@ static void read_topology(pl_model *m)
 
 /* ---- what inference keeps ---- */
 
-enum { LINE = 64 }; /* floats; a norm begins at a whole one */
-
-static size_t whole_lines(size_t n)
-{
-    return (n + LINE - 1) / LINE * LINE;
-}
-
 /* Of the embedding, and of any matrix while its copy is made from it. */
 static size_t largest_matrix(const pl_shape *s)
 {
-    const size_t C = (size_t)s->width, heads = (size_t)(s->n_heads + 2 * s->n_kv_heads);
-    const size_t rows[] = {(size_t)s->vocab, heads * (size_t)s->head_size,
-                           2 * (size_t)s->ffn};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        most = rows[i] > most ? rows[i] : most;
-    return most * C;
+    size_t most = (size_t)s->vocab * (size_t)s->width;
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
+        const matrix_size e = model_weight_size(s, i);
+        const size_t n = (size_t)e.O * (size_t)e.I;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 size_t model_lean_floats(const pl_shape *s)
 {
     const size_t n_norms = 2 * (size_t)s->n_blocks + 1;
-    return whole_lines(largest_matrix(s)) + n_norms * whole_lines((size_t)s->width);
+    return model_whole_lines(largest_matrix(s)) +
+           n_norms * model_whole_lines((size_t)s->width);
 }
 
 /* Every matrix passes through the embedding's place, which is filled last. */
 static void place_lean(pl_model *m)
 {
-    const size_t norm = whole_lines((size_t)m->shape->width);
-    size_t at = whole_lines(largest_matrix(m->shape));
+    const size_t norm = model_whole_lines((size_t)m->shape->width);
+    size_t at = model_whole_lines(largest_matrix(m->shape));
     for (int b = 0; b < m->shape->n_blocks; b++) {
         m->at.blocks[b] = (block_params){.attn_norm = at, .ffn_norm = at + norm};
         at += 2 * norm;
@@ -150,10 +144,10 @@ static void load_lean(pl_model *m, const float *params)
         const block_params *from = &m->whole.blocks[b], *to = &m->at.blocks[b];
         upload_norm(m, to->attn_norm, params + from->attn_norm);
         upload_norm(m, to->ffn_norm, params + from->ffn_norm);
-        const size_t places[] = {from->qkv, from->o, from->gate_up, from->down};
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
             const matrix_size e = model_weight_size(s, i);
-            upload_matrix(m, model_weight(m, b, i), params + places[i], e.O, e.I);
+            upload_matrix(m, model_weight(m, b, i),
+                          params + model_weight_at(&m->whole, b, i), e.O, e.I);
         }
     }
     upload_norm(m, m->at.norm, params + m->whole.norm);

@@ -68,6 +68,14 @@ static inline pl_model *fresh_model(const pl_topology *t, pl_backend *be,
     return model;
 }
 
+/* One sequence at a time, as long as the shape allows, for inference. */
+static inline pl_model *fresh_reader(const pl_topology *t, pl_backend *be)
+{
+    const pl_model_options options = {.batch = 1,
+                                      .context = pl_topology_shape(t)->context};
+    return fresh_model(t, be, &options);
+}
+
 /* Runs `check` for every backend, or for the one that PAIRS_OF names; those the machine
  * lacks are named and left out. */
 static inline void for_each_backend(void (*check)(const pair *p))

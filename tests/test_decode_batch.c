@@ -21,12 +21,6 @@ static pl_topology *small_topology(void)
     return one_path(&shape);
 }
 
-static pl_model *small_model(const pl_topology *t, pl_backend *be)
-{
-    const pl_model_options options = {.batch = 1, .context = CONTEXT};
-    return fresh_model(t, be, &options);
-}
-
 /* Word k of sequence i. */
 static int32_t word(int i, int k)
 {
@@ -95,7 +89,7 @@ static void expect_same_bytes(pl_backend *be)
     float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
     float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
     pl_topology *t = small_topology();
-    pl_model *model = small_model(t, be);
+    pl_model *model = fresh_reader(t, be);
     read_together(model, together);
     for (int i = 0; i < SLOTS; i++) {
         read_alone(model, i, alone);
@@ -137,7 +131,7 @@ static void weights_of_one_byte_move_logits_by_little(void **state)
     double error = 0.0, size = 0.0;
     for (int i = 0; i < SLOTS; i++) {
         for (int side = 0; side < 2; side++) {
-            pl_model *model = small_model(t, be[side]);
+            pl_model *model = fresh_reader(t, be[side]);
             read_alone(model, i, logits[side]);
             pl_model_destroy(&model);
         }
@@ -169,7 +163,7 @@ static void int8_is_for_decoding_and_not_for_ref(void **state)
     pl_model_options training = {.batch = 1, .context = CONTEXT, .training = true};
     assert_int_equal(pl_model_create(be, t, &training, &model), PL_ERR_UNSUPPORTED);
     assert_null(model);
-    model = small_model(t, be);
+    model = fresh_reader(t, be);
     const int32_t tokens[2] = {1, 2};
     float losses[2];
     assert_int_equal(pl_model_losses(model, tokens, tokens, 1, 2, losses),
@@ -184,7 +178,7 @@ static void what_is_no_step_is_refused_and_changes_nothing(void **state)
     (void)state;
     pl_backend *be = open_side("ref", "f32", 1);
     pl_topology *t = small_topology();
-    pl_model *model = small_model(t, be);
+    pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     float logits[2 * VOCAB];
     const int32_t twice[] = {1, 1}, beyond[] = {0, 2}, both[] = {0, 1};

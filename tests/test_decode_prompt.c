@@ -30,19 +30,13 @@ static void fill(int32_t *tokens)
         tokens[i] = (int32_t)(pl_random_u32(3, 8, (uint64_t)i) % VOCAB);
 }
 
-static pl_model *small_model(const pl_topology *t, pl_backend *be)
-{
-    const pl_model_options options = {.batch = 1, .context = CONTEXT};
-    return fresh_model(t, be, &options);
-}
-
 static void check_lengths(const pair *p)
 {
     int32_t tokens[CONTEXT];
     float(*each)[VOCAB] = calloc(CONTEXT, sizeof *each), got[VOCAB];
     double want[VOCAB];
     pl_topology *t = small_topology();
-    pl_model *model[2] = {small_model(t, p->be[0]), small_model(t, p->be[1])};
+    pl_model *model[2] = {fresh_reader(t, p->be[0]), fresh_reader(t, p->be[1])};
     pl_decoder *d[2];
     fill(tokens);
     for (int side = 0; side < 2; side++)
@@ -79,7 +73,7 @@ static void check_pieces(pl_backend *be, const char *what)
     int32_t tokens[CONTEXT];
     float whole[VOCAB], parts[VOCAB];
     pl_topology *t = small_topology();
-    pl_model *model = small_model(t, be);
+    pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     fill(tokens);
     assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
@@ -132,7 +126,7 @@ static void an_unknown_token_far_on_changes_nothing(void **state)
     float logits[VOCAB], again[VOCAB];
     pl_backend *be = open_side("cpu", "f32", 1);
     pl_topology *t = small_topology();
-    pl_model *model = small_model(t, be);
+    pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     fill(tokens);
     assert_int_equal(pl_decoder_create(model, &d), PL_OK);

@@ -208,13 +208,13 @@ static void inference_gives_the_losses_of_a_model_with_masters(void **state)
 
 static void check_what_is_kept(const pair *p)
 {
-    const pl_model_options options = {.batch = 1, .context = 48};
     const bool lean = p->be[1]->act == PL_BF16;
     pl_topology *t = model_topology();
     const uint64_t n = pl_topology_path_params(t);
     float *params = calloc(n, sizeof *params);
     pl_model_plan plan;
-    pl_model *model = fresh_model(t, p->be[1], &options);
+    pl_model *model = fresh_reader(t, p->be[1]);
+    const pl_model_options options = {.batch = 1, .context = 48};
     assert_int_equal(pl_model_save(model, params), lean ? PL_ERR_ARG : PL_OK);
     pl_model_plan_on(p->be[1], t, &options, &plan);
     if (!lean)

@@ -15,7 +15,9 @@ typedef struct forward {
     pl_act *out;
     float *lse;
     const pl_act *qkv;
-    int first;                         /* position of the first row of qkv and out */
+    int first;             /* position of the first row of qkv and out */
+    const pl_act *from[2]; /* keys, values: kv head g of sequence b begins at element */
+    size_t at[2], next_b, stride;      /* at + b next_b + g D */
     char *keys, *values, *value_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *q_turned;           /* [QB, Dw], [Dw, QB] */
     float *scores;                     /* [KB, QB]; then P, in bf16 in pairs of keys */
@@ -231,69 +233,64 @@ static void forward_block(forward *f, int b, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-/* The query heads that read kv head g, whose keys and values have been copied. */
-static void forward_heads(forward *f, int b, int g)
+static void forward_task(forward *f, int b, int g)
 {
     const shape *s = &f->s;
     const int group = s->H / s->G;
+    const size_t head = (size_t)b * f->next_b + (size_t)g * (size_t)s->D;
+    copy_rows(s, f->keys, f->from[0], f->at[0] + head, f->stride, 0, s->Tp);
+    copy_rows(s, f->values, f->from[1], f->at[1] + head, f->stride, 0, s->Tp);
     f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
     for (int h = g * group; h < (g + 1) * group; h++)
         for (int i0 = f->first; i0 < s->T; i0 += QB)
             forward_block(f, b, h, i0);
 }
 
-static void forward_task(forward *f, int b, int g)
+/* All tasks of `job`, whose scratch is not carved yet. */
+static void forward_all(pl_backend *be, const forward *job)
 {
-    const shape *s = &f->s;
-    copy_rows(s, f->keys, f->qkv, head_at(s, b, s->H + g), s->stride, 0, s->Tp);
-    copy_rows(s, f->values, f->qkv, head_at(s, b, s->H + s->G + g), s->stride, 0,
-              s->Tp);
-    forward_heads(f, b, g);
-}
-
-void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                           int B, int T, int H, int G, int D)
-{
-    const shape s = make_shape(be->act, B, T, H, G, D);
-    const int n_threads = be->n_threads, n_tasks = B * G;
-    const size_t part = forward_bytes(&s);
+    const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;
+    const size_t part = forward_bytes(&job->s);
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
 #pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int i = 0; i < n_threads; i++)
         for (int task = i; task < n_tasks; task += n_threads) {
-            forward f = {.s = s, .out = out, .lse = lse, .qkv = qkv};
+            forward f = *job;
             forward_carve(&f, scratch + (size_t)i * part);
             forward_task(&f, task / G, task % G);
         }
 }
 
-/* Rows of one sequence from position `first` on, a multiple of QB. The cache of a kv
- * head begins at its element `at`. */
-void OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
+void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
+                           int B, int T, int H, int G, int D)
+{
+    const shape s = make_shape(be->act, B, T, H, G, D);
+    const forward job = {.s = s,
+                         .out = out,
+                         .lse = lse,
+                         .qkv = qkv,
+                         .from = {qkv, qkv},
+                         .at = {head_at(&s, 0, H), head_at(&s, 0, H + G)},
+                         .next_b = (size_t)T * s.stride,
+                         .stride = s.stride};
+    forward_all(be, &job);
+}
+
+bool OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
                          const pl_act *keys, const pl_act *values, size_t at, int first,
                          int N, int H, int G, int D)
 {
-    const shape s = make_shape(be->act, 1, first + N, H, G, D);
-    const int n_threads = be->n_threads;
-    const size_t part = forward_bytes(&s), stride = (size_t)G * (size_t)D;
-    char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
-    if (scratch == NULL)
-        return;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
-    for (int i = 0; i < n_threads; i++)
-        for (int g = i; g < G; g += n_threads) {
-            const size_t head = at + (size_t)g * (size_t)D;
-            forward f = {.s = s, .out = out, .qkv = qkv, .first = first};
-            forward_carve(&f, scratch + (size_t)i * part);
-            copy_rows(&s, f.keys, keys, head, stride, 0, s.Tp);
-            copy_rows(&s, f.values, values, head, stride, 0, s.Tp);
-            forward_heads(&f, 0, g);
-        }
-}
-
-bool OP(can_attend_after)(int first, int N)
-{
-    return first % QB == 0 && N >= LANES;
+    if (first % QB != 0 || N < LANES)
+        return false;
+    const forward job = {.s = make_shape(be->act, 1, first + N, H, G, D),
+                         .out = out,
+                         .qkv = qkv,
+                         .first = first,
+                         .from = {keys, values},
+                         .at = {at, at},
+                         .stride = (size_t)G * (size_t)D};
+    forward_all(be, &job);
+    return true;
 }

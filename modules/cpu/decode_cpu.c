@@ -84,11 +84,10 @@ void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
                           const pl_act *keys, const pl_act *values, const int32_t *slot,
                           const int32_t *pos, int N, int S, int H, int G, int D)
 {
-    if (OP(can_attend_after)(pos[0], N) && is_piece(slot, pos, N)) {
-        const size_t at = (size_t)slot[0] * (size_t)S * (size_t)(G * D);
-        OP(attention_after)(be, out, qkv, keys, values, at, pos[0], N, H, G, D);
+    const size_t begin = (size_t)slot[0] * (size_t)S * (size_t)(G * D);
+    if (is_piece(slot, pos, N) &&
+        OP(attention_after)(be, out, qkv, keys, values, begin, pos[0], N, H, G, D))
         return;
-    }
     const decode c = {be->act, S, H, G, D, out, qkv, keys, values, slot, pos};
     const int n_tasks = N * H;
     size_t n_keys = 0;
