@@ -5,6 +5,8 @@
  * as it is (outer learning rate 1, no momentum): plain training, by the same code. */
 #include "cli/run.h"
 
+#include <math.h>
+
 static pl_status make_dense(pl_arm *arm)
 {
     for (int l = 0; l < arm->spec.n_levels; l++)
@@ -14,7 +16,9 @@ static pl_status make_dense(pl_arm *arm)
         arm->outer.lr[c] = 1;
         arm->outer.momentum[c] = 0;
     }
-    arm->outer.rescale = arm->outer.present = false;
+    arm->outer.rescale = arm->outer.present = arm->outer.dynamic = false;
+    arm->outer.quorum = arm->outer.late_weight = 0;
+    arm->outer.deadline_ms = 0;
     arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;
@@ -58,6 +62,8 @@ static void common_inner(const run *r, pl_inner *in)
     in->lr = c->lr;
     in->lr_floor = c->lr_floor;
     in->warmup = (int)c->warmup;
+    in->schedule =
+        strcmp(c->schedule, "wsd") == 0 ? PL_SCHEDULE_WSD : PL_SCHEDULE_COSINE;
     in->beta1 = c->beta1;
     in->beta2 = c->beta2;
     in->eps = c->adam_eps;
@@ -77,7 +83,7 @@ static void lengthen(pl_inner *in)
     in->phases /= factor;
 }
 
-static const char *const baselines[] = {"dense", "diloco", "dense-eq"};
+static const char *const baselines[] = {"dense", "diloco", "dense-eq", "dense-batch"};
 static const size_t n_baselines = sizeof baselines / sizeof *baselines;
 
 bool run_may_have_arm(const char *name)
@@ -98,11 +104,51 @@ int run_arm_names(const run *r, const char *names[ARMS_MAX])
     return n;
 }
 
+/* Steps of one replica of the base model. */
+static int base_steps(const config *c)
+{
+    int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
+    return (int)((share + c->tau - 1) / c->tau * c->tau);
+}
+
+/* Under wsd an arm goes on where the base model stopped. */
+static void continue_base(const config *c, pl_arm *arm)
+{
+    pl_inner *in = &arm->inner;
+    int64_t steps = (int64_t)in->tau * in->phases;
+    if (in->schedule != PL_SCHEDULE_WSD)
+        return;
+    in->decay = (int)((double)steps * c->decay_share + 0.5);
+    in->first_step = base_steps(c);
+    if (in->first_step > 0)
+        in->warmup = (int)c->base_warmup;
+    if (c->settle) /* from the round in which the decay begins */
+        arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
+}
+
+static void make_base(const config *c, pl_arm *arm)
+{
+    arm->spec.replicas = (int)c->base_replicas;
+    arm->inner.lr = c->base_lr;
+    arm->inner.warmup = (int)c->base_warmup;
+    arm->inner.phases = base_steps(c) / arm->inner.tau;
+    arm->outer.schedule.phases = arm->inner.phases;
+}
+
+/* What machines with a fast network would do together in the steps of one path. */
+static void make_dense_batch(const config *c, int trainings, pl_arm *arm)
+{
+    arm->inner.batch *= trainings;
+    arm->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
+}
+
 pl_status run_arm(const run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
     int trainings =
         pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    bool is_base = strcmp(name, "base") == 0, is_mix = strcmp(name, "mix") == 0;
+    bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
     PL_RETURN_IF(config_shape(c, &out->shape));
@@ -111,24 +157,26 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out)
     common_inner(r, &out->inner);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
-    if (strcmp(name, "mix") != 0)
+    if (!is_mix)
         PL_RETURN_IF(make_dense(out));
-    if (strcmp(name, "base") == 0) {
-        out->inner.lr = c->base_lr;
-        out->inner.warmup = (int)c->base_warmup;
-        out->inner.phases = (int)((c->base_steps + c->tau - 1) / c->tau);
-    } else if (strcmp(name, "dense-eq") == 0) {
+    if (strcmp(name, "dense-eq") == 0)
         out->inner.phases *= trainings;
-    } else if (strcmp(name, "diloco") == 0) {
+    if (strcmp(name, "dense-batch") == 0)
+        make_dense_batch(c, trainings, out);
+    if (is_diloco) {
         PL_RETURN_IF(config_outer(c, &out->outer));
         make_diloco(out);
         out->spec.replicas = trainings;
     }
     out->outer.schedule.phases = out->inner.phases; /* rounds of a module */
+    if (is_base)
+        make_base(c, out);
+    else
+        continue_base(c, out);
     cut_phases(out);
-    if (strcmp(name, "mix") != 0 && strcmp(name, "diloco") != 0)
+    if (!is_mix && !is_diloco && out->spec.replicas == 1)
         lengthen(&out->inner);
-    out->n_shards = strcmp(name, "mix") == 0 ? pl_topology_n_paths(r->topology) : 1;
+    out->n_shards = is_mix ? pl_topology_n_paths(r->topology) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);
     return PL_OK;

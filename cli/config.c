@@ -91,6 +91,19 @@ static const pl_key keys[] = {
      "phases of each path", false},
     {"train.base_steps", PL_KEY_INT, AT(base_steps), "800", 0, 1e9, NULL, "steps",
      "of dense training before the paths part; 0 only with model.import", false},
+    {"train.base_replicas", PL_KEY_INT, AT(base_replicas), "1", 1, 1024, NULL,
+     "workers",
+     "train the base model together: each does its share of train.base_steps and they "
+     "average their parameters after every train.tau of them",
+     false},
+    {"train.schedule", PL_KEY_CHOICE, AT(schedule), "cosine", 0, 0, "cosine|wsd", "",
+     "of the learning rate; cosine: the base model and each arm have one of their own; "
+     "wsd: one warm-up, then constant through the base model and into each arm, which "
+     "decays over its last train.decay and goes on with the base model's moments",
+     false},
+    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL, "of its steps",
+     "wsd: the last share of an arm, over which its learning rate falls linearly",
+     false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
      "peak learning rate of AdamW", false},
     {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
@@ -100,7 +113,7 @@ static const pl_key keys[] = {
     {"train.base_warmup", PL_KEY_INT, AT(base_warmup), "40", 0, 1e9, NULL, "steps",
      "the same for the base model", false},
     {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "0.1", 0, 1, NULL, "of the peak",
-     "where the cosine ends", false},
+     "where the schedule ends", false},
     {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "", "of AdamW",
      false},
     {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "", "of AdamW",
@@ -203,6 +216,10 @@ static const pl_key keys[] = {
      "in which outer.lr rises", false},
     {"outer.floor", PL_KEY_REAL, AT(outer_floor), "0.1", 0, 1, NULL, "of outer.lr",
      "where its decay ends", false},
+    {"outer.settle", PL_KEY_BOOL, AT(settle), "true", 0, 0, NULL, "",
+     "diloco, heavy-ball and streaming go over to the plain mean while the inner "
+     "learning rate decays (train.schedule=wsd)",
+     false},
     {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
      "for which outer.lr and outer.momentum must be stable; 1: phases that train to "
      "their optimum",
@@ -278,6 +295,9 @@ static const pl_key keys[] = {
      "trained beside the mixture, or none: dense (steps of one path), diloco (tokens "
      "of all "
      "paths), dense-eq (tokens of all paths)",
+     false},
+    {"eval.batch_lr", PL_KEY_REAL, AT(batch_lr), "0", 0, 1, NULL, "",
+     "learning rate of dense-batch; 0: train.lr times the square root of the paths",
      false},
     {"eval.max_tokens", PL_KEY_INT, AT(eval_tokens), "0", 0, 9e15, NULL, "tokens",
      "of held-out text that are scored; 0: all", true},
@@ -538,7 +558,8 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
 }
 
 /* ---- checks and what follows ---- */
-static const char *const known_baselines[] = {"dense", "diloco", "dense-eq", "none"};
+static const char *const known_baselines[] = {"dense", "diloco", "dense-eq",
+                                              "dense-batch", "none"};
 
 static pl_status check_baselines(const config *c)
 {
@@ -553,7 +574,7 @@ static pl_status check_baselines(const config *c)
             return pl_fail(
                 PL_ERR_CONFIG,
                 "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
-                "dense-eq and none",
+                "dense-eq, dense-batch and none",
                 word);
     }
     return PL_OK;

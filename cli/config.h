@@ -24,7 +24,9 @@ typedef struct config {
     config_text levels, level_blocks, private_blocks, embed, head;
     int64_t replicas;
 
-    int64_t batch, tau, phases, base_steps, warmup, base_warmup;
+    int64_t batch, tau, phases, base_steps, base_replicas, warmup, base_warmup;
+    config_text schedule;
+    double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
     bool skip_prefix;
     config_text state;
@@ -47,7 +49,7 @@ typedef struct config {
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
         momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
-    bool rescale;
+    bool rescale, settle;
     double norm_gate;
 
     config_text baselines;

@@ -172,6 +172,58 @@ pl_status stage_base(run *r)
     return progress_wait(r, names, 1);
 }
 
+/* Adds the moments that a replica of the base model ended with. */
+static pl_status add_moments(run *r, const pl_arm *arm, const pl_topology *t,
+                             int replica, float *sum)
+{
+    pl_path_state state;
+    pl_buf bytes = {0};
+    char name[PL_MODULE_NAME_MAX];
+    size_t n = 2 * pl_topology_path_params(t);
+    pl_status status = PL_OK;
+    pl_arm_path_name(arm, t, 0, replica, name);
+    PL_TRY(pl_client_get_path(r->client, name, &state));
+    PL_TRY(pl_client_get_blob(r->client, name, &state.moments, &bytes));
+    if (bytes.len != n * sizeof *sum)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the state of %s has the wrong size", name));
+    const float *own = (const float *)(const void *)bytes.data;
+    for (size_t i = 0; i < n; i++)
+        sum[i] += own[i] / (float)pl_topology_n_replicas(t);
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* AdamW's moments at the end of the base model, the mean over its replicas. Arms go on
+ * with them under wsd. */
+static pl_status put_moments(run *r, pl_hash *blob)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *sum = NULL;
+    size_t bytes = 2 * pl_topology_path_params(r->topology) * sizeof *sum;
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
+    for (int replica = 0; replica < pl_topology_n_replicas(t); replica++)
+        PL_TRY(add_moments(r, &arm, t, replica, sum));
+    PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, blob));
+done:
+    pl_free_aligned(sum);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* Moments first, so that whoever hears of the arm finds them. */
+static pl_status begin_arm(run *r, pl_arm *arm)
+{
+    if (arm->inner.first_step == 0)
+        return PL_OK;
+    return put_moments(r, &arm->moments);
+}
+
 /* The base model's final parameters, from the home. */
 static pl_status base_params(run *r, float *params)
 {
@@ -416,6 +468,7 @@ static pl_status create_mix(run *r, const routing *g)
     pl_arm arm;
     pl_status status = run_arm(r, "mix", &arm);
     PL_TRY(status);
+    PL_TRY(begin_arm(r, &arm));
     for (int p = 0; p < g->shards.n_paths; p++) {
         size_t first = g->shards.first[p];
         PL_TRY(put_shard(r, &arm, r->topology, p, g->shards.docs + first,
@@ -460,6 +513,7 @@ static pl_status create_baseline(run *r, const char *name)
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     PL_TRY(alloc_params(r, &params));
     PL_TRY(base_params(r, params));
+    PL_TRY(begin_arm(r, &arm));
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
 done:

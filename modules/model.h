@@ -125,10 +125,21 @@ PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *toke
                                         int n, float *logits);
 int pl_decoder_position(const pl_decoder *decoder);
 
-/* Inner learning rate: linear warm-up to `peak` over `warmup` steps, then cosine
- * to `floor` * peak at `total`. step counts from 0. */
-double pl_learning_rate(int64_t step, int64_t warmup, int64_t total, double peak,
-                        double floor);
+/* The inner learning rate over a path's steps, counted from 0 (modules/schedule.c). */
+typedef enum pl_schedule_kind {
+    PL_SCHEDULE_COSINE, /* warm-up, then a cosine down to the end */
+    PL_SCHEDULE_WSD,    /* warm-up, constant (stable), then a linear decay */
+    PL_SCHEDULE_COUNT
+} pl_schedule_kind;
+typedef struct pl_schedule {
+    pl_schedule_kind kind;
+    int64_t warmup; /* steps of the linear rise */
+    int64_t total;  /* steps until the rate is at its floor */
+    int64_t decay;  /* wsd: the last of `total`, over which it falls; 0: never */
+    double peak;
+    double floor; /* share of the peak */
+} pl_schedule;
+double pl_learning_rate(const pl_schedule *schedule, int64_t step);
 
 #ifdef __cplusplus
 }

@@ -1,24 +1,45 @@
-/* The inner learning rate:
+/* The inner learning rate. Both kinds begin with
  *
  *   peak (s + 1) / warmup                                      s < warmup
- *   peak (floor + (1 - floor) (1 + cos(pi q)) / 2)             q = (s - warmup) /
- *                                                                  (total - warmup)
- *   peak floor                                                 s >= total
  *
- * The first step is not lost to a rate of zero, and the peak is reached at the last
- * step of the warm-up.
+ * so that the first step is not lost to a rate of zero and the last step of the warm-up
+ * has the peak. Then
+ *
+ *   cosine   peak (floor + (1 - floor) (1 + cos(pi q)) / 2)    q = (s - warmup) /
+ *                                                                  (total - warmup)
+ *   wsd      peak                                              s < total - decay
+ *            peak (floor + (1 - floor) (1 - q))                q = (s - total + decay)
+ * / decay both     peak floor                                        s >= total
+ *
+ * wsd (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395; Haegele et al. 2024,
+ * arXiv:2405.18392) lets a model branch: what has not decayed can go on anywhere, and
+ * each branch decays over its own last steps.
  */
 #include "modules/model.h"
 #include <math.h>
 
-double pl_learning_rate(int64_t step, int64_t warmup, int64_t total, double peak,
-                        double floor)
+static double cosine_share(const pl_schedule *s, int64_t step)
 {
     const double pi = 3.14159265358979323846;
-    if (step < warmup)
-        return peak * (double)(step + 1) / (double)warmup;
-    if (step >= total)
-        return peak * floor;
-    double progress = (double)(step - warmup) / (double)(total - warmup);
-    return peak * (floor + (1.0 - floor) * 0.5 * (1.0 + cos(pi * progress)));
+    double q = (double)(step - s->warmup) / (double)(s->total - s->warmup);
+    return 0.5 * (1.0 + cos(pi * q));
+}
+
+static double wsd_share(const pl_schedule *s, int64_t step)
+{
+    int64_t left = s->total - step;
+    return left >= s->decay ? 1.0 : (double)left / (double)s->decay;
+}
+
+double pl_learning_rate(const pl_schedule *s, int64_t step)
+{
+    if (step < s->warmup)
+        return s->peak * (double)(step + 1) / (double)s->warmup;
+    if (s->kind == PL_SCHEDULE_WSD && s->decay == 0)
+        return s->peak;
+    if (step >= s->total)
+        return s->peak * s->floor;
+    double share =
+        s->kind == PL_SCHEDULE_WSD ? wsd_share(s, step) : cosine_share(s, step);
+    return s->peak * (s->floor + (1.0 - s->floor) * share);
 }

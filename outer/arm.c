@@ -5,6 +5,7 @@ enum {
     TAG_NAME = 1,
     TAG_SEED,
     TAG_CONFIG,
+    TAG_MOMENTS,
     TAG_SHAPE_INT = 10, /* repeated: vocab, width, heads, kv heads, head size, ffn,
                            blocks, context, tied */
     TAG_SHAPE_REAL,     /* repeated: rope theta, norm eps */
@@ -13,7 +14,8 @@ enum {
     TAG_PRIVATE,        /* repeated: path-specific blocks */
     TAG_CHOICES,        /* repeated: embed, head (two's complement) */
     TAG_REPLICAS,
-    TAG_INNER_INT = 30, /* repeated: batch, context, tau, phases, warmup, skip */
+    TAG_INNER_INT = 30, /* repeated: batch, context, tau, phases, warmup, skip,
+                           schedule, decay, first step */
     TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
@@ -21,7 +23,7 @@ enum {
                         4 own consensus, 5 present */
     TAG_CODEC,
     TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
-                        overlap, buffer, staleness, decay, warm-up, phases,
+                        overlap, buffer, staleness, decay, warm-up, phases, settle,
                         deadline if there is one */
     TAG_METHOD_REAL, /* repeated: curvature, consensus, gap constant, clip, mix, spread,
                         floor */
@@ -78,7 +80,8 @@ static void encode_method(const pl_outer *outer, pl_buf *out)
     const int ints[] = {(int)m->method,  (int)m->rule,     (int)m->gap,
                         m->delay,        m->inner_steps,   m->fragments,
                         m->overlap,      m->buffer,        outer->staleness,
-                        (int)sch->decay, (int)sch->warmup, (int)sch->phases};
+                        (int)sch->decay, (int)sch->warmup, (int)sch->phases,
+                        (int)sch->settle};
     const double reals[] = {m->curvature, m->consensus, m->gap_constant, m->clip,
                             m->mix,       m->spread,    sch->floor};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
@@ -108,8 +111,9 @@ static void encode_codec(const pl_codec_options *c, pl_buf *out)
 
 static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
 {
-    const int ints[] = {in->batch,  in->context, in->tau,
-                        in->phases, in->warmup,  in->skip_prefix};
+    const int ints[] = {in->batch,         in->context, in->tau,
+                        in->phases,        in->warmup,  in->skip_prefix,
+                        (int)in->schedule, in->decay,   in->first_step};
     const double reals[] = {in->lr,  in->lr_floor,     in->beta1, in->beta2,
                             in->eps, in->weight_decay, in->clip};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
@@ -143,6 +147,8 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
     pl_put_text(out, TAG_NAME, arm->name);
     pl_put_u64(out, TAG_SEED, arm->seed);
     pl_put_hash(out, TAG_CONFIG, &arm->config);
+    if (!pl_hash_none(&arm->moments))
+        pl_put_hash(out, TAG_MOMENTS, &arm->moments);
     encode_shape(&arm->shape, out);
     encode_spec(&arm->spec, arm->shape.n_blocks, out);
     encode_training(&arm->inner, &arm->outer, out);
@@ -225,8 +231,9 @@ static void decode_method(pl_reader *r, pl_outer *outer)
     sch->decay = (pl_decay)get_choice(r, TAG_METHOD_INT, 9, 3);
     sch->warmup = get_int(r, TAG_METHOD_INT, 10);
     sch->phases = get_int(r, TAG_METHOD_INT, 11);
-    if (pl_field_count(r, TAG_METHOD_INT) > 12)
-        outer->deadline_ms = get_int(r, TAG_METHOD_INT, 12);
+    sch->settle = get_int(r, TAG_METHOD_INT, 12);
+    if (pl_field_count(r, TAG_METHOD_INT) > 13)
+        outer->deadline_ms = get_int(r, TAG_METHOD_INT, 13);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         *reals[i] = pl_get_f64(r, TAG_METHOD_REAL, i);
     if (pl_field_count(r, TAG_METHOD_REAL) <= sizeof reals / sizeof *reals)
@@ -289,6 +296,9 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
                        &in->eps, &in->weight_decay, &in->clip};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         *ints[i] = get_int(r, TAG_INNER_INT, i);
+    in->schedule = (pl_schedule_kind)get_choice(r, TAG_INNER_INT, 6, PL_SCHEDULE_COUNT);
+    in->decay = get_int(r, TAG_INNER_INT, 7);
+    in->first_step = get_int(r, TAG_INNER_INT, 8);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         *reals[i] = pl_get_f64(r, TAG_INNER_REAL, i);
     for (size_t c = 0; c < PL_CLASS_COUNT; c++)
@@ -363,6 +373,31 @@ pl_status pl_mean_check(const pl_outer *outer)
     return PL_OK;
 }
 
+pl_schedule pl_arm_schedule(const pl_inner *in)
+{
+    return (pl_schedule){.kind = in->schedule,
+                         .warmup = in->warmup,
+                         .total =
+                             in->first_step + (int64_t)in->tau * (int64_t)in->phases,
+                         .decay = in->decay,
+                         .peak = in->lr,
+                         .floor = in->lr_floor};
+}
+
+static pl_status check_inner(const pl_arm *arm)
+{
+    const pl_inner *in = &arm->inner;
+    if (in->batch < 1 || in->context < 1 || in->tau < 1 || in->phases < 0 ||
+        in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
+        in->decay > (int64_t)in->tau * in->phases)
+        return pl_fail(PL_ERR_PROTO,
+                       "arm %s has an impossible inner loop: batch %d, context %d, tau "
+                       "%d, phases %d, decay %d, first step %d",
+                       arm->name, in->batch, in->context, in->tau, in->phases,
+                       in->decay, in->first_step);
+    return PL_OK;
+}
+
 /* The definition is used only if a topology can be made of it. */
 static pl_status check_arm(const pl_arm *arm)
 {
@@ -378,11 +413,8 @@ static pl_status check_arm(const pl_arm *arm)
     if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
         status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
                          arm->name, pl_topology_n_paths(topology), arm->n_shards);
-    if (status == PL_OK &&
-        (arm->inner.batch < 1 || arm->inner.context < 1 || arm->inner.tau < 1 ||
-         arm->inner.phases < 0 || arm->inner.context > arm->shape.context))
-        status =
-            pl_fail(PL_ERR_PROTO, "arm %s has an impossible inner loop", arm->name);
+    if (status == PL_OK)
+        status = check_inner(arm);
     if (status == PL_OK)
         status = pl_codec_options_check(&arm->outer.codec);
     if (status == PL_OK)
@@ -407,6 +439,8 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     pl_get_text(&r, TAG_NAME, 0, out->name, sizeof out->name);
     out->seed = pl_get_u64(&r, TAG_SEED, 0);
     out->config = pl_get_hash(&r, TAG_CONFIG, 0);
+    if (pl_field_count(&r, TAG_MOMENTS) > 0)
+        out->moments = pl_get_hash(&r, TAG_MOMENTS, 0);
     decode_shape(&r, &out->shape);
     decode_spec(&r, &out->spec);
     pl_status training = decode_training(&r, &out->inner, &out->outer);

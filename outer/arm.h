@@ -46,8 +46,13 @@ typedef struct pl_inner {
     int context;         /* T, targets a sequence */
     int tau;             /* inner steps a phase */
     int phases;          /* of the arm: tau * phases inner steps a path */
-    double lr, lr_floor; /* peak, and the cosine's end as a share of it */
+    double lr, lr_floor; /* peak, and the schedule's end as a share of it */
     int warmup;          /* steps */
+    pl_schedule_kind schedule;
+    int decay; /* wsd: the last steps of the arm, over which the rate falls */
+    /* Steps that were done before the arm began and that its schedule and AdamW's bias
+     * correction count on from: the base model's, under wsd. */
+    int first_step;
     double beta1, beta2, eps, weight_decay, clip;
     int skip_prefix; /* first targets of a document left out of the loss */
 } pl_inner;
@@ -89,10 +94,18 @@ typedef struct pl_arm {
     pl_outer outer;
     uint64_t seed;
     pl_hash config;  /* of the run's canonical configuration */
+    pl_hash moments; /* AdamW's m and v [2, path] that every path begins with: the blob
+                        of object PL_MOMENTS_OBJECT; none: zeros */
     int n_shards;    /* = paths: data of each */
     pl_hash *shards; /* blobs of token files; owned */
     double *weights; /* targets in each shard; owned */
 } pl_arm;
+
+/* Object whose blob arms name as their first moments. */
+#define PL_MOMENTS_OBJECT "moments/base"
+
+/* The learning rate's schedule over the steps of the arm's paths. */
+pl_schedule pl_arm_schedule(const pl_inner *inner);
 
 void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);

@@ -66,7 +66,7 @@ static pl_status load_head(merge *g)
     pl_status status = read_floats(g->h, &head.params, n, g->params);
     if (g->before)
         memcpy(g->before, g->params, n * sizeof *g->before);
-    if (status == PL_OK && !pl_hash_none(&head.momentum))
+    if (status == PL_OK && g->n_kept > 0 && !pl_hash_none(&head.momentum))
         status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
     pl_version_clear(&head);
     return status;
@@ -340,7 +340,8 @@ static void choose_step(merge *g)
     int64_t round = (int64_t)g->module->version;
     if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
         round /= pl_arm_contributors(g->arm->topology, g->index);
-    g->lr = pl_outer_lr(&outer->schedule, settings.lr, round);
+    pl_method_schedule(&outer->schedule, round, &settings);
+    g->lr = settings.lr;
     g->velocity_lr = scales ? g->lr : 1;
     if (gossips)
         settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;

@@ -141,3 +141,18 @@ double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase)
         schedule->decay == PL_DECAY_COSINE ? 0.5 * (1.0 + cos(pi * q)) : 1.0 - q;
     return lr * (schedule->floor + (1.0 - schedule->floor) * shape);
 }
+
+void pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
+                        pl_method_settings *settings)
+{
+    bool settles = settings->method == PL_METHOD_DILOCO ||
+                   settings->method == PL_METHOD_HEAVY_BALL ||
+                   settings->method == PL_METHOD_STREAMING;
+    settings->lr = pl_outer_lr(schedule, settings->lr, phase);
+    int64_t left = schedule->phases - phase;
+    if (!settles || left > schedule->settle || left < 1)
+        return;
+    double r = ((double)left - 0.5) / (double)schedule->settle;
+    settings->lr = r * settings->lr + (1 - r);
+    settings->momentum *= r;
+}

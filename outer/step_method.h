@@ -109,13 +109,25 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  *   lr (floor + (1-floor) shape(q))           q = (p - warmup) / (phases - warmup)
  *
  * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase
- * it stays at lr floor (constant: at lr). */
+ * it stays at lr floor (constant: at lr).
+ *
+ * In the last `settle` phases diloco, heavy-ball and streaming go over to the plain
+ * mean, in proportion to what is left, r = (phases - p - 1/2) / settle:
+ *
+ *   lr <- r lr + (1 - r),   momentum <- r momentum
+ *
+ * While the inner learning rate falls to zero, a step beyond the mean would overshoot
+ * what the paths agree on, and nothing would bring them back. */
 typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;
     double floor;
+    int64_t settle; /* 0: never */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
+/* The coefficients of a phase: lr and momentum of `settings` become that phase's. */
+void pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
+                        pl_method_settings *settings);
 
 #ifdef __cplusplus
 }

@@ -57,7 +57,7 @@ static inline void define_arm(world *w, pl_method method, int k, const char *cod
         a->outer.momentum[c] = a->outer.method.momentum;
     }
     a->outer.weighted = true;
-    a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1};
+    a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1, 0};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
     assert_int_equal(pl_codec_options_default(codec, &a->outer.codec), PL_OK);
     tiny_shards(a, k);

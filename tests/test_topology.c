@@ -594,32 +594,51 @@ static void learning_rate_warms_up_then_falls_by_a_cosine(void **state)
 {
     (void)state;
     const double peak = 4e-4, floor = 0.1;
+    const pl_schedule s = {PL_SCHEDULE_COSINE, 10, 110, 0, peak, floor};
     double last = 0.0;
     for (int64_t step = 0; step < 10; step++) {
-        double lr = pl_learning_rate(step, 10, 110, peak, floor);
+        double lr = pl_learning_rate(&s, step);
         assert_true(lr > last);
         last = lr;
     }
     assert_true(fabs(last - peak) < 1e-12);
-    assert_true(fabs(pl_learning_rate(0, 10, 110, peak, floor) - peak / 10) < 1e-12);
-    assert_true(fabs(pl_learning_rate(10, 10, 110, peak, floor) - peak) < 1e-12);
+    assert_true(fabs(pl_learning_rate(&s, 0) - peak / 10) < 1e-12);
+    assert_true(fabs(pl_learning_rate(&s, 10) - peak) < 1e-12);
     for (int64_t step = 11; step <= 110; step++) {
-        double lr = pl_learning_rate(step, 10, 110, peak, floor);
+        double lr = pl_learning_rate(&s, step);
         assert_true(lr < last + 1e-15);
         last = lr;
     }
-    double middle = pl_learning_rate(60, 10, 110, peak, floor);
+    double middle = pl_learning_rate(&s, 60);
     assert_true(fabs(middle - peak * (1 + floor) / 2) < 1e-12);
     assert_true(fabs(last - peak * floor) < 1e-12);
-    assert_true(fabs(pl_learning_rate(9999, 10, 110, peak, floor) - last) < 1e-15);
+    assert_true(fabs(pl_learning_rate(&s, 9999) - last) < 1e-15);
 }
 
 static void learning_rate_without_warmup_starts_at_the_peak(void **state)
 {
     (void)state;
-    assert_true(pl_learning_rate(0, 0, 100, 2.0, 0.0) == 2.0);
-    assert_true(pl_learning_rate(0, 0, 0, 2.0, 0.5) == 1.0);
-    assert_true(pl_learning_rate(4, 5, 5, 2.0, 0.5) == 2.0);
+    const pl_schedule whole = {PL_SCHEDULE_COSINE, 0, 100, 0, 2.0, 0.0};
+    const pl_schedule none = {PL_SCHEDULE_COSINE, 0, 0, 0, 2.0, 0.5};
+    const pl_schedule rises = {PL_SCHEDULE_COSINE, 5, 5, 0, 2.0, 0.5};
+    assert_true(pl_learning_rate(&whole, 0) == 2.0);
+    assert_true(pl_learning_rate(&none, 0) == 1.0);
+    assert_true(pl_learning_rate(&rises, 4) == 2.0);
+}
+
+static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **state)
+{
+    (void)state;
+    const pl_schedule s = {PL_SCHEDULE_WSD, 10, 110, 40, 1.0, 0.2};
+    assert_true(fabs(pl_learning_rate(&s, 4) - 0.5) < 1e-12);
+    for (int64_t step = 9; step <= 70; step++)
+        assert_true(pl_learning_rate(&s, step) == 1.0);
+    assert_true(fabs(pl_learning_rate(&s, 71) - (0.2 + 0.8 * 39 / 40)) < 1e-12);
+    assert_true(fabs(pl_learning_rate(&s, 90) - 0.6) < 1e-12);
+    assert_true(fabs(pl_learning_rate(&s, 110) - 0.2) < 1e-12);
+    assert_true(fabs(pl_learning_rate(&s, 9999) - 0.2) < 1e-12);
+    const pl_schedule base = {PL_SCHEDULE_WSD, 10, 110, 0, 1.0, 0.2};
+    assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
 int main(void)
@@ -651,6 +670,7 @@ int main(void)
         cmocka_unit_test(flops_count_six_a_matrix_weight_and_the_attended_half),
         cmocka_unit_test(learning_rate_warms_up_then_falls_by_a_cosine),
         cmocka_unit_test(learning_rate_without_warmup_starts_at_the_peak),
+        cmocka_unit_test(wsd_is_constant_until_its_last_steps_and_ends_at_the_floor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

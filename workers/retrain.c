@@ -77,6 +77,21 @@ static pl_status allocate(retraining *r)
                         (void **)&r->state);
 }
 
+/* What the path began with; zeros if the arm names nothing. */
+static pl_status read_first_moments(retraining *r)
+{
+    const pl_hash *moments = &r->arm->moments;
+    size_t bytes = 2 * r->n * sizeof *r->state;
+    uint64_t have = 0;
+    if (pl_hash_none(moments))
+        return PL_OK;
+    PL_RETURN_IF(pl_store_blob_bytes(r->store, moments, &have));
+    if (have != bytes)
+        return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu",
+                       PL_MOMENTS_OBJECT, (unsigned long long)have, bytes);
+    return pl_store_read_blob(r->store, moments, 0, bytes, r->state);
+}
+
 static local_slot slot_of(const retraining *r, int slot, int64_t phase)
 {
     const pl_slot *place = pl_topology_slot(r->topology, slot);
@@ -156,7 +171,7 @@ static pl_status train(retraining *r, int64_t phase, train_job *job)
                        .replica = (int)r->wanted->replica,
                        .first_step = phase * r->arm->inner.tau,
                        .start = r->base,
-                       .moments = phase > 0 ? r->state : NULL,
+                       .moments = r->state,
                        .n_vectors = r->layout.n_vectors,
                        .mix_step = -1};
     PL_RETURN_IF(read_contribution(r, phase, &job->steps));
@@ -222,6 +237,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     PL_RETURN_IF(check_method(r));
     PL_RETURN_IF(trainer_create(backend, false, &r->trainer, r->device));
     PL_RETURN_IF(allocate(r));
+    PL_RETURN_IF(read_first_moments(r));
     return read_shard(r);
 }
 

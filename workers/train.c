@@ -104,14 +104,14 @@ static void close_batch(batch *b)
 
 static pl_adamw adam_at(const pl_inner *in, int64_t step)
 {
-    int64_t total = (int64_t)in->tau * in->phases;
-    pl_adamw adam = {
-        .lr = (float)pl_learning_rate(step, in->warmup, total, in->lr, in->lr_floor),
-        .beta1 = (float)in->beta1,
-        .beta2 = (float)in->beta2,
-        .eps = (float)in->eps,
-        .weight_decay = (float)in->weight_decay,
-        .step = step + 1};
+    const pl_schedule schedule = pl_arm_schedule(in);
+    step += in->first_step;
+    pl_adamw adam = {.lr = (float)pl_learning_rate(&schedule, step),
+                     .beta1 = (float)in->beta1,
+                     .beta2 = (float)in->beta2,
+                     .eps = (float)in->eps,
+                     .weight_decay = (float)in->weight_decay,
+                     .step = step + 1};
     return adam;
 }
 

@@ -15,7 +15,7 @@ typedef struct train_job {
     int64_t first_step;   /* of the path's life: where its data and schedule are */
     int steps;            /* to do */
     const float *start;   /* parameters, [path_params] */
-    const float *moments; /* m then v; NULL before the first phase */
+    const float *moments; /* m then v; NULL: zeros */
     int n_vectors;        /* of the state that the job leaves; m and v are the first */
     int mix_step;         /* after so many steps merged parameters come in; -1: never */
     double mix;           /* local = mix local + (1 - mix) merged */

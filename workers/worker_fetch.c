@@ -233,6 +233,18 @@ static void find_local(worker *w, worker_task *task)
                (long long)task->phase);
 }
 
+/* The state of a path that has finished no phase: its arm's first moments, if it has
+ * any, and zeros. */
+static pl_status begin_state(worker *w, worker_task *task)
+{
+    const pl_hash *moments = &task->arm->arm.moments;
+    size_t n = task->n_params;
+    memset(task->state, 0, (size_t)task->layout.n_vectors * n * sizeof *task->state);
+    if (pl_hash_none(moments))
+        return PL_OK;
+    return fetch_floats(w, PL_MOMENTS_OBJECT, moments, 2 * n, task->state);
+}
+
 static pl_status fetch_state(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -250,12 +262,16 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    if (task->phase == 0)
+    /* None: a rollback moved a path on that had not finished a phase. */
+    bool fresh = task->phase == 0 ||
+                 (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
+    if (task->phase == 0 && pl_hash_none(&arm->moments))
         return PL_OK;
     PL_RETURN_IF(
         pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
+    if (fresh)
+        return begin_state(w, task);
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
-    /* None: a rollback moved a path on that had not finished a phase. */
     if (bytes > 0 && !pl_hash_none(&state.moments)) {
         PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &blob));
         PL_TRY(fetch_bytes(w, task->name, &state.moments, bytes, blob));
@@ -434,7 +450,7 @@ static pl_status begin_slot(worker_task *task, int slot)
     pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
     size_t at = pl_topology_slot(s.topology, slot)->offset;
     const float *other = task->has_other[slot] ? task->other + at : NULL;
-    bool own = task->state && s.params &&
+    bool own = task->phase > 0 && s.params &&
                (method == PL_METHOD_EAGER || method == PL_METHOD_NOLOCO ||
                 s.arm->outer.method.method == PL_METHOD_STREAMING);
     if (own && method == PL_METHOD_EAGER)

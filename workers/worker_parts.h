@@ -50,7 +50,7 @@ typedef struct worker_task {
     size_t n_params; /* of the path */
     float *base;     /* versions that updates are relative to, slot after slot */
     float *start;    /* where training begins: base, or the path's own */
-    float *state;    /* [n_vectors, n_params]; NULL before the first phase */
+    float *state;    /* [n_vectors, n_params]; NULL: zeros */
     pl_version_facts *bases; /* of each slot */
     struct task_peer {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
