@@ -27,10 +27,12 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* The baseline is what the name says, whatever the mixture tries. */
+/* The baseline is what the name says, whatever the mixture tries: DiLoCo does not
+ * rescale its mean. */
 static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
+    arm->outer.rescale = false;
     if (arm->outer.method.method == PL_METHOD_DILOCO)
         return;
     arm->outer.method = defaults;
