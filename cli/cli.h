@@ -63,6 +63,7 @@ typedef struct cli_options {
     int n_made;
     bool json;
     bool reference;        /* init: the keys as a Markdown page */
+    bool list;             /* init: the presets */
     const char *run;       /* --run or --out */
     const char *hub, *key; /* of a job elsewhere: its hub, and the key to ask with */
     const char *rest[8];   /* other words */

@@ -14,7 +14,9 @@
  * do not change results; a run may be resumed with other values of them. */
 static const pl_key keys[] = {
     {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
-     "model and topology to start from; keys below override it", false},
+     "model, topology and training settings to start from; keys below override it; "
+     "`pathloom init --list` names all",
+     false},
     {"out", PL_KEY_TEXT, AT(out), "pathloom-run", 0, 0, NULL, "",
      "folder of the run: data, store, logs, report", true},
     {"seed", PL_KEY_INT, AT(seed), "1", 0, 9e15, NULL, "", "of everything random",
@@ -407,68 +409,6 @@ bool config_pair_is_local(const char *pair)
     return false;
 }
 
-/* ---- presets ---- */
-static const char *choice_name(int choice)
-{
-    if (choice == PL_CHOICE_PRIVATE)
-        return "private";
-    return choice == PL_CHOICE_COMMON ? "common" : "level";
-}
-
-static void levels_text(const pl_topology_spec *spec, char *out, size_t size)
-{
-    size_t used = 0;
-    for (int l = 0; l < spec->n_levels && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "x" : "",
-                                 spec->experts[l]);
-}
-
-static void private_text(const pl_topology_spec *spec, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int b = 0; b < PL_BLOCKS_MAX && used < size; b++)
-        if (spec->private_block[b])
-            used +=
-                (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", b);
-}
-
-static void blocks_text(const pl_topology_spec *spec, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int l = 0; l < spec->n_levels && spec->blocks[l] > 0 && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "," : "",
-                                 spec->blocks[l]);
-}
-
-static pl_status apply_preset(config *c)
-{
-    pl_shape shape;
-    pl_topology_spec spec;
-    if (!c->preset[0])
-        return PL_OK;
-    PL_RETURN_IF(pl_preset(c->preset, &shape, &spec));
-    c->vocab = shape.vocab;
-    c->width = shape.width;
-    c->heads = shape.n_heads;
-    c->kv_heads = shape.n_kv_heads;
-    c->head_size = shape.head_size;
-    c->ffn = shape.ffn;
-    c->blocks = shape.n_blocks;
-    c->context = shape.context;
-    c->tied = shape.tied;
-    c->rope_theta = shape.rope_theta;
-    c->norm_eps = shape.norm_eps;
-    levels_text(&spec, c->levels, sizeof c->levels);
-    blocks_text(&spec, c->level_blocks, sizeof c->level_blocks);
-    private_text(&spec, c->private_blocks, sizeof c->private_blocks);
-    pl_copy_text(c->embed, sizeof c->embed, choice_name(spec.embed_choice));
-    pl_copy_text(c->head, sizeof c->head, choice_name(spec.head_choice));
-    c->replicas = spec.replicas;
-    return PL_OK;
-}
-
 pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets)
 {
     if (file)
@@ -547,7 +487,7 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
-    PL_RETURN_IF(apply_preset(&preset));
+    PL_RETURN_IF(config_apply_preset(&preset));
     *out = preset;
     PL_RETURN_IF(config_lay(out, file, sets, n_sets));
     drop_derived(&preset, out);

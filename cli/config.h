@@ -72,6 +72,9 @@ extern const pl_table config_table;
  * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
+/* Sets what the preset that `preset` names says: shape, topology and training settings
+ * (config_preset.c); nothing if it is empty. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_apply_preset(config *c);
 /* Lays the file (or NULL) and the --set pairs over what is there. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
                                    int n_sets);

@@ -107,7 +107,8 @@ static const char bench_options[] =
     "  --clock NAME        step, ops: wall, or cpu: of one thread, on a busy machine\n"
     "  --json              one JSON object on one line\n";
 static const char init_options[] =
-    "  --set KEY=VALUE     written instead of the default\n"
+    "  --set KEY=VALUE     written instead of the default; preset=NAME: a preset\n"
+    "  --list              the presets: parameters, paths and modules of each\n"
     "  --reference         the keys as a Markdown page\n";
 #define LOG_OPTIONS                                                                    \
     "  --log-json          log lines as JSON\n"                                        \
@@ -257,8 +258,9 @@ const verb verbs[] = {
      false},
     {"explain", "explain [CODE]", "what a status, exit code or event means",
      explain_options, cmd_explain, false},
-    {"init", "init [--set KEY=VALUE] > RUN.yaml", "write a commented configuration",
-     init_options, cmd_init, false},
+    {"init", "init [--set KEY=VALUE] > RUN.yaml | init --list",
+     "write a commented configuration, or list the presets", init_options, cmd_init,
+     false},
     {"bench", "bench step|ops|generate|codec|outer [--model NAME] [--json]",
      "measure parts of it on this machine", bench_options, cmd_bench, false},
     {"key", "key new|show|list|invite|allow|revoke [--run RUN]",

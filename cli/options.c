@@ -113,7 +113,8 @@ enum {
     OPT_HUB,
     OPT_KEY,
     OPT_JSON,
-    OPT_REFERENCE
+    OPT_REFERENCE,
+    OPT_LIST
 };
 
 static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
@@ -126,6 +127,7 @@ static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
                                       {"key", required_argument, NULL, OPT_KEY},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {"reference", no_argument, NULL, OPT_REFERENCE},
+                                      {"list", no_argument, NULL, OPT_LIST},
                                       {NULL, 0, NULL, 0}};
 
 static pl_status add_set(cli_options *o, const char *key, const char *value)
@@ -173,6 +175,9 @@ static pl_status take_option(int option, cli_options *o, char **argv)
         return PL_OK;
     case OPT_REFERENCE:
         o->reference = true;
+        return PL_OK;
+    case OPT_LIST:
+        o->list = true;
         return PL_OK;
     default:
         return cli_bad_option(option, argv, longs);

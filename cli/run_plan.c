@@ -91,6 +91,18 @@ static pl_status refuse(const char *what, uint64_t need, uint64_t have,
                    pl_human_bytes((double)have, b), remedy);
 }
 
+/* At most: windows at the ends of documents are not full. */
+static void say_tokens(const run *r)
+{
+    const config *c = &r->cfg;
+    char tokens[16], params[16];
+    double steps = (double)(c->base_steps + c->tau * c->phases);
+    double n = steps * (double)(c->batch * c->context);
+    double path = (double)pl_topology_path_params(r->topology);
+    say("tokens   at most %s per path for %s parameters, %.1f per parameter",
+        pl_human_count(n, tokens), pl_human_count(path, params), n / path);
+}
+
 pl_status run_plan(const run *r)
 {
     char text[6][16];
@@ -105,6 +117,7 @@ pl_status run_plan(const run *r)
         r->cfg.levels, pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
+    say_tokens(r);
     say("plan     memory %s of %s, disk at most %s of %s",
         pl_human_bytes((double)memory, text[2]), pl_human_bytes((double)have, text[3]),
         pl_human_bytes((double)disk, text[4]),

@@ -8,6 +8,7 @@
  * last level.
  */
 #include "modules/topology.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { FAMILY_MAX = 1 << 12 }; /* largest P of flat-moe-P and diloco-P */
@@ -52,9 +53,12 @@ static const pl_shape dense_1b = {.vocab = 32000,
  * ends in -P is a family: a number stands in its place. */
 #define PRESET_TABLE(X)                                                                \
     X("laptop", laptop, "2x2", "0,3", PL_CHOICE_PRIVATE, PL_CHOICE_PRIVATE)            \
+    X("laptop-4x4", laptop, "4x4", "0,3", PL_CHOICE_PRIVATE, PL_CHOICE_PRIVATE)        \
     X("dipaco-150m-2x2", base_150m, "2x2", "", 1, 2)                                   \
     X("dipaco-150m-2x4", base_150m, "2x4", "", 1, 2)                                   \
     X("dipaco-150m-8x8", base_150m, "8x8", "", 1, 2)                                   \
+    X("dipaco-150m-8x8-ps", base_150m, "8x8", "0,5,6,11", PL_CHOICE_PRIVATE,           \
+      PL_CHOICE_PRIVATE)                                                               \
     X("dipaco-150m-16x16", base_150m, "16x16", "", 1, 2)                               \
     X("dipaco-150m-16x16-ps", base_150m, "16x16", "0,5,6,11", PL_CHOICE_PRIVATE,       \
       PL_CHOICE_PRIVATE)                                                               \
@@ -126,6 +130,20 @@ static pl_status fill(const preset *p, int family, pl_shape *shape,
     return PL_OK;
 }
 
+static pl_status unknown_preset(const char *name)
+{
+    char known[32 * N_PRESETS] = "";
+    const char *near = pl_nearest(name, names, N_PRESETS);
+    for (int i = 0; i < N_PRESETS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    return pl_fail(PL_ERR_CONFIG,
+                   "unknown preset `%.64s`%s%s%s; known are %s, where P is a number",
+                   name, near ? ", did you mean `" : "", near ? near : "",
+                   near ? "`" : "", known);
+}
+
 pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
 {
     for (int i = 0; i < N_PRESETS; i++) {
@@ -137,7 +155,5 @@ pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
             PL_RETURN_IF(parse_family(name, number, &family));
         return fill(&presets[i], family, shape, spec);
     }
-    const char *near = pl_nearest(name, names, N_PRESETS);
-    return pl_fail(PL_ERR_CONFIG, "there is no preset \"%s\"; did you mean \"%s\"?",
-                   name, near ? near : names[0]);
+    return unknown_preset(name);
 }

@@ -110,9 +110,9 @@ void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
  * matmul parameter plus attention), and forward only (2). */
 double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward);
 
-/* A preset by name: fills shape and spec (laptop, dipaco-150m-2x2, -2x4, -8x8,
- * -16x16, -16x16-ps, flat-moe-P, diloco-P, dense-150m, dense-1b; P a number).
- * ERR_CONFIG names the nearest. pl_preset_names lists them, NULL-terminated. */
+/* A preset by name: fills shape and spec. pl_preset_names lists all names,
+ * NULL-terminated; a name that ends in P is a family (flat-moe-P, diloco-P), to be
+ * called with a number in place of P. ERR_CONFIG names the nearest, and all. */
 PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
                                   pl_topology_spec *spec);
 const char *const *pl_preset_names(void);

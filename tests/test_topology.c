@@ -512,8 +512,8 @@ static void every_preset_makes_a_topology(void **state)
 }
 
 /* The paper's totals are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and
- * 64), 20B (16x16 path-specific, whose blocks have another projection for relative
- * positions; ours do not). */
+ * 64), 5.3B and 20B (8x8 and 16x16 path-specific, whose blocks have another projection
+ * for relative positions; ours do not). */
 static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
 {
     (void)state;
@@ -524,6 +524,7 @@ static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
     } want[] = {{"dipaco-150m-2x2", 4, 1, 149.1, 298.2},
                 {"dipaco-150m-2x4", 8, 1, 149.1, 418.7},
                 {"dipaco-150m-8x8", 64, 1, 149.1, 1192.9},
+                {"dipaco-150m-8x8-ps", 64, 1, 149.1, 5046.9},
                 {"dipaco-150m-16x16", 256, 1, 149.1, 2385.9},
                 {"dipaco-150m-16x16-ps", 256, 1, 149.1, 18902.9},
                 {"flat-moe-8", 8, 1, 149.1, 1192.9},
@@ -566,7 +567,9 @@ static void a_misspelt_preset_is_refused_with_the_nearest_name(void **state)
     pl_shape shape;
     pl_topology_spec spec;
     assert_int_equal(pl_preset("dipaco-150m-2x3", &shape, &spec), PL_ERR_CONFIG);
-    assert_non_null(strstr(pl_last_error(), "dipaco-150m-2x"));
+    assert_non_null(strstr(pl_last_error(), "did you mean `dipaco-150m-2x"));
+    for (const char *const *name = pl_preset_names(); *name; name++)
+        assert_non_null(strstr(pl_last_error(), *name));
     const char *const wrong[] = {"flat-moe-", "flat-moe-0", "diloco-x", "flat-moe-P",
                                  "diloco-99999"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

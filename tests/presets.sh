@@ -1,0 +1,77 @@
+#!/bin/sh
+# pathloom init: the presets, the settings that each stands for, and that what it writes
+# means the same when it is read again.
+#
+# usage: presets.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+failures=0
+mkdir -p "$work"
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+}
+
+# value FILE SECTION.KEY: as it stands in the file
+value() {
+    awk -v section="${2%%.*}:" -v key="${2#*.}:" '
+        /^[a-z]/ { inside = $1 == section }
+        inside && $1 == key { print $2; exit }' "$1"
+}
+
+# has PRESET SECTION.KEY=VALUE ...
+has() {
+    preset=$1
+    shift
+    "$pathloom" init --set preset="$preset" >"$work/$preset.yaml" 2>"$work/error" ||
+        fail "init of $preset: $(cat "$work/error")"
+    for pair; do
+        is=$(value "$work/$preset.yaml" "${pair%%=*}")
+        [ "$is" = "${pair#*=}" ] || fail "$preset has ${pair%%=*} $is, not ${pair#*=}"
+    done
+}
+
+paper="train.batch=512 train.warmup=1000 train.base_warmup=1000 train.base_steps=24000
+    model.context=1024 router.prefix=32 train.weight_decay=0.1"
+paths="train.lr=0.0004 train.tau=150 train.phases=427 outer.lr_private=-1
+    outer.momentum_private=-1 outer.rescale=true"
+long="train.tau=500 train.phases=128 outer.rescale=false"
+# shellcheck disable=SC2086 # several words
+{
+    for preset in dipaco-150m-2x2 dipaco-150m-2x4 dipaco-150m-8x8 dipaco-150m-8x8-ps \
+        flat-moe-8; do
+        has $preset $paper $paths router.overlap=1
+    done
+    has dipaco-150m-16x16 $paper $paths router.overlap=2
+    has dipaco-150m-16x16-ps $paper $paths router.overlap=2
+    has diloco-8 $paper $long train.lr=0.0004 outer.lr_private=-1 topology.replicas=8
+    has dense-150m $paper $long train.lr=0.0004 outer.lr_private=1 eval.baselines=none
+    has dense-1b $paper $long train.lr=0.0002 outer.lr_private=1 eval.baselines=none
+    has laptop-4x4 topology.levels=4x4 train.base_steps=3000 train.tau=50 train.phases=4
+}
+
+# Nothing of the paper's leaks into a small preset.
+has laptop outer.rescale=false router.overlap=1 topology.levels=2x2
+
+# What is given overrides the preset, in a file too.
+printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
+"$pathloom" init --set preset=dipaco-150m-16x16 --set train.tau=7 >"$work/set.yaml"
+[ "$(value "$work/set.yaml" train.tau)" = 7 ] || fail "--set does not override a preset"
+[ "$(value "$work/set.yaml" train.batch)" = 512 ] || fail "one key took the others away"
+"$pathloom" train "$work/own.yaml" --set router.prefix=1024 >"$work/out" 2>&1
+grep -q 'router.prefix 1024 .* model.context 1024' "$work/out" ||
+    fail "a preset in a file: $(cat "$work/out")"
+
+# The list names every preset that the error names, and no other.
+"$pathloom" init --list >"$work/list" || fail "init --list"
+"$pathloom" init --set preset=nothing-of-this-name >"$work/out" 2>&1
+[ $? -eq 78 ] || fail "an unknown preset does not end with 78"
+[ "$(wc -l <"$work/out")" -eq 1 ] || fail "more than a sentence: $(cat "$work/out")"
+sed 's/.*known are //; s/, where.*//; s/, /\n/g' "$work/out" >"$work/known"
+awk 'NR > 1 && NF == 6 { print $1 }' "$work/list" | diff - "$work/known" ||
+    fail "the list and the error name different presets"
+grep -q '^dipaco-150m-16x16-ps  *149.1M  *256 ' "$work/list" || fail "$(cat "$work/list")"
+
+[ "$failures" -eq 0 ]
