@@ -272,8 +272,10 @@ static const pl_key keys[] = {
      "for the output matrix", false},
     {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4|e3m0",
      "", "how merged versions travel to workers that have the one before", false},
-    {"codec.k", PL_KEY_INT, AT(codec_k), "64", 1, 4096, NULL, "of 4096",
-     "values that topk and sketch16 keep", false},
+    {"codec.k", PL_KEY_INT, AT(codec_k), "0", 0, 4096, NULL, "of 4096",
+     "values that topk, sketch16 and tagc keep; 0: codec.name's own (tagc 819, others "
+     "64)",
+     false},
     {"codec.value_bits", PL_KEY_INT, AT(value_bits), "8", 2, 8, NULL, "bits",
      "of topk's values: 8 or 2", false},
     {"codec.selector", PL_KEY_CHOICE, AT(selector), "exact", 0, 0, "exact|sidco|tagc",

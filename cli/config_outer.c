@@ -138,7 +138,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_RETURN_IF(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
     if (strcmp(c->selector, "exact") != 0)
         PL_RETURN_IF(pl_codec_selector(c->selector, &o->selector));
-    o->k = (int32_t)c->codec_k;
+    if (c->codec_k > 0)
+        o->k = (int32_t)c->codec_k;
     o->value_bits = (uint8_t)c->value_bits;
     o->entropy = c->entropy;
     o->beta = c->ef_beta;

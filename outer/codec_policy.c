@@ -43,14 +43,16 @@ static pl_status unknown_name(const char *name)
                    near ? "`?)" : "");
 }
 
-/* TAGC compresses the large matrices (by number of elements: both of the MLP, and the
- * tied embedding) and leaves attention and norms dense. */
-static void tagc_roles(pl_codec_options *o)
+/* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements: both
+ * of the MLP, and the tied embedding) and leaves attention and norms dense. Its
+ * published operating point is 80 % zeros: a fifth of 4096 values is kept. */
+static void set_tagc(pl_codec_options *o)
 {
     const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
     o->codec[PL_ROLE_ATTENTION_IN] = o->codec[PL_ROLE_ATTENTION_OUT] = dense;
     o->codec[PL_ROLE_MLP] = o->codec[PL_ROLE_EMBED] = o->codec[PL_ROLE_HEAD] = sketch;
     o->selector = PL_SELECT_TAGC;
+    o->k = TILE / 5;
 }
 
 pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
@@ -74,7 +76,7 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     if (codec == PL_CODEC_TOPK)
         out->beta = 0.95; /* as SparseLoCo */
     if (tagc)
-        tagc_roles(out);
+        set_tagc(out);
     return PL_OK;
 }
 

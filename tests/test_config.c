@@ -1,0 +1,46 @@
+/* folder: cli; label: unit */
+/* What keys make of outer methods and codecs; tests/CMakeLists.txt adds cli/config_*.c.
+ */
+#include "cli/config.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* The codec that these pairs configure; the list ends with NULL. */
+static pl_codec_options codec_of(const char *const *sets)
+{
+    config c;
+    pl_outer outer;
+    int n = 0;
+    while (sets[n])
+        n++;
+    assert_int_equal(config_build(NULL, sets, n, &c), PL_OK);
+    assert_int_equal(config_outer(&c, &outer), PL_OK);
+    return outer.codec;
+}
+#define CODEC(...) codec_of((const char *const[]){__VA_ARGS__, NULL})
+
+static void tagc_keeps_a_fifth_and_other_codecs_64_of_4096(void **state)
+{
+    (void)state;
+    assert_int_equal(CODEC("codec.name=tagc").k, 819);
+    assert_int_equal(CODEC("codec.name=topk").k, 64);
+    assert_int_equal(CODEC("codec.name=sketch16").k, 64);
+}
+
+static void codec_k_overrides_what_the_codec_keeps(void **state)
+{
+    (void)state;
+    assert_int_equal(CODEC("codec.name=tagc", "codec.k=64").k, 64);
+    assert_int_equal(CODEC("codec.name=topk", "codec.k=4096").k, 4096);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tagc_keeps_a_fifth_and_other_codecs_64_of_4096),
+        cmocka_unit_test(codec_k_overrides_what_the_codec_keeps)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
