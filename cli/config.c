@@ -250,7 +250,7 @@ static const pl_key keys[] = {
      "", "of a module's contributors: by the size of their shards, or equal", false},
     {"outer.mean", PL_KEY_CHOICE, AT(mean), "all", 0, 0, "all|present", "",
      "over a module's contributors, or value by value over those whose update is not 0 "
-     "there: for topk, with outer.method=fedavg codec.beta=0.95",
+     "there: for topk, with outer.method=fedavg",
      false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
@@ -288,8 +288,10 @@ static const pl_key keys[] = {
      false},
     {"codec.residual", PL_KEY_CHOICE, AT(residual), "f32", 0, 0, "f32|bf16|i8", "",
      "what feedback keeps from phase to phase, rounded to 2 bytes or 1", false},
-    {"codec.beta", PL_KEY_REAL, AT(ef_beta), "1", 0, 1, NULL, "",
-     "share of it that is kept", false},
+    {"codec.beta", PL_KEY_REAL, AT(ef_beta), "-1", -1, 1, NULL, "",
+     "share of the residual that the next update gets; -1: codec.name's own (topk "
+     "0.95, others 1)",
+     false},
     {"codec.cells", PL_KEY_REAL, AT(cells), "1.3", 1.05, 16, NULL, "a key",
      "of sketch16", false},
 

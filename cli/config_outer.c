@@ -142,7 +142,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
         o->k = (int32_t)c->codec_k;
     o->value_bits = (uint8_t)c->value_bits;
     o->entropy = c->entropy;
-    o->beta = c->ef_beta;
+    o->beta = chosen(c->ef_beta, o->beta);
     o->cells = c->cells;
     pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
     PL_RETURN_IF(pl_codec_options_default(c->codec_down, &out->down));

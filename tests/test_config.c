@@ -37,10 +37,32 @@ static void codec_k_overrides_what_the_codec_keeps(void **state)
     assert_int_equal(CODEC("codec.name=topk", "codec.k=4096").k, 4096);
 }
 
+static void
+topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing(void **state)
+{
+    (void)state;
+    assert_true(CODEC("codec.name=topk").beta == 0.95);
+    assert_true(CODEC("codec.name=tagc").beta == 1);
+    assert_true(CODEC("codec.name=i4").beta == 1);
+    /* one beta for all tensors: that of codec.name */
+    assert_true(CODEC("codec.name=i4", "codec.mlp=topk").beta == 1);
+}
+
+static void codec_beta_overrides_what_the_codec_forgets(void **state)
+{
+    (void)state;
+    assert_true(CODEC("codec.name=topk", "codec.beta=1").beta == 1);
+    assert_true(CODEC("codec.name=topk", "codec.beta=0").beta == 0);
+    assert_true(CODEC("codec.name=i4", "codec.beta=0.5").beta == 0.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tagc_keeps_a_fifth_and_other_codecs_64_of_4096),
-        cmocka_unit_test(codec_k_overrides_what_the_codec_keeps)};
+        cmocka_unit_test(codec_k_overrides_what_the_codec_keeps),
+        cmocka_unit_test(
+            topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing),
+        cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
