@@ -94,6 +94,21 @@ static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int 
     pl_version_clear(&head);
 }
 
+/* co2: the next step of an arm that trains looks at the version that its updates are
+ * relative to, also when every path has gone further. */
+static void allow_delay(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+{
+    pl_version head;
+    root_module *m = &r->modules[r->n_modules - 1];
+    if (arm->outer.method.method != PL_METHOD_CO2 ||
+        pl_store_head(r->store, m->name, &head) != PL_OK)
+        return;
+    uint64_t base = pl_round_base(arm, t, module, (int64_t)head.number);
+    if (head.number < pl_round_count(arm, t, module) && base < m->needed)
+        m->needed = base;
+    pl_version_clear(&head);
+}
+
 static pl_status add_arm(void *context, const pl_object *object)
 {
     roots *r = context;
@@ -104,6 +119,7 @@ static pl_status add_arm(void *context, const pl_object *object)
         for (int m = 0; m < pl_topology_n_modules(t); m++) {
             add_module(r, &arm, t, m);
             allow_window(r, &arm, t, m);
+            allow_delay(r, &arm, t, m);
         }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);

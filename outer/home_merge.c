@@ -2,7 +2,7 @@
 #include "outer/change.h"
 #include "outer/home_parts.h"
 #include "outer/rounds.h"
-#include "outer/step.h"
+#include "outer/step_kernel.h"
 
 #include <math.h>
 
@@ -382,10 +382,49 @@ static void release(merge *g)
     pl_buf_destroy(&g->change);
 }
 
+/* |x_t - x_base|, where base is the version that the updates of this round are relative
+ * to. */
+static pl_status distance_from(merge *g, uint64_t base, double *out)
+{
+    pl_version v;
+    size_t n = g->module->n_params;
+    float *values = NULL;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(pl_store_get_version(g->h->store, g->module->name, base, &v));
+    if (v.params_gone)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the step after %s@%llu needs the parameters of version %llu, "
+                       "which were collected (co2 with outer.delay above 1)",
+                       g->module->name, (unsigned long long)g->module->version,
+                       (unsigned long long)base));
+    PL_TRY(pl_try_alloc(n * sizeof *values, "a version", (void **)&values));
+    PL_TRY(read_floats(g->h, &v.params, n, values));
+    for (size_t i = 0; i < n; i++)
+        values[i] = g->params[i] - values[i];
+    *out = pl_l2_norm(values, n);
+done:
+    pl_free_aligned(values);
+    pl_version_clear(&v);
+    return status;
+}
+
+/* What co2's penalty looks at. Of a base one version back it is the norm of the last
+ * step, which the head's record has; older bases are read. */
+static pl_status find_displacement(merge *g)
+{
+    uint64_t round = g->module->version;
+    uint64_t base =
+        pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
+    if (!step_depends_on_gap(&g->step) || round - base < 2)
+        return PL_OK;
+    return distance_from(g, base, &g->version.displacement);
+}
+
 /* From contributions to the version that they make. */
 static pl_status make_version(merge *g)
 {
     PL_RETURN_IF(load_head(g));
+    PL_RETURN_IF(find_displacement(g));
     PL_RETURN_IF(read_updates(g));
     describe(g);
     return apply(g);

@@ -130,7 +130,7 @@ pl_status step_check(const pl_outer_step *step, const pl_outer_state *state)
     return PL_OK;
 }
 
-/* The displacement is known from the last step, |g| was measured. */
+/* The displacement is known from before, |g| was measured. */
 double step_gap(const pl_outer_step *step, const pl_outer_state *state,
                 double mean_squares)
 {

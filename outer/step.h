@@ -53,12 +53,17 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
 /* What a module's home keeps; [n] fp32 each, zero at first, changed in place.
- * Borrowed. The two numbers travel with the version. */
+ * Borrowed. The two numbers travel with the version.
+ *
+ * displacement is read and written: before the step it is how far x has moved since
+ * the version that these updates are relative to, after it how far the step itself
+ * went. With a delay of 1 a step leaves what the next one needs; with more the caller
+ * sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL unless pl_outer_keeps_momentum */
     float *carry;        /* may be NULL unless pl_outer_keeps_carry: E or S above */
-    double displacement; /* |x_t - x_{t-1}| of the last step */
+    double displacement; /* L2; only with the gap penalty */
     int arrivals;        /* since the last momentum step, 0 .. N-1 */
 } pl_outer_state;
 

@@ -42,7 +42,8 @@ typedef enum pl_method {
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
 /* co2's staleness penalty, by which an update is divided:
- *   norm      1 + |x_t - x_{t-1}| / (|g| + 1e-12), a module
+ *   norm      1 + |x_t - x_b| / (|g| + 1e-12), a module; b is the version that the
+ *             updates are relative to, max(0, t - delay)
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
