@@ -5,8 +5,10 @@
  * generate: prompt -> prefill -> choose -> emit, until the end
  * batch:    the same for several requests at once, which come and go
  * completion: a request as JSON (OpenAI's /v1/completions), and its answers
+ * likelihood: how well each path predicts a prompt -> the path that answers
  *
- * Read in this order: choose, pieces, sequence, generate, batch, completion.
+ * Read in this order: choose, pieces, sequence, generate, batch, completion,
+ * likelihood.
  *
  * exchange: a path as files that others load, and the other way round
  *
@@ -118,10 +120,23 @@ PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *r
  * an error that is returned is the model's, and has ended all. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
+/* ---- likelihood ---- */
+/* How badly a path predicts a text: the sum of -log p over tokens 1..n-1, each given
+ * the ones before it. tokens[0] is PL_TOKEN_BOS; the model's context is at least n-1.
+ * The sum is taken in double, in rising order. ERR_ARG if n < 2, and the errors of
+ * pl_model_losses. */
+PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
+                                           int n, double *nats);
+/* The path with the fewest nats; the lower path of two that are equal. A path whose
+ * nats are NaN or infinite is never chosen. `margin_nats` is what the second best path
+ * has more, INFINITY if there is none. ERR_NUMERIC if no path's nats are finite. */
+PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
+                                             double *margin_nats);
+
 /* ---- completion ---- */
 enum { PL_COMPLETION_BYTES_MAX = 1 << 20 };
 typedef struct pl_completion {
-    char model[PL_NAME_MAX]; /* "auto": the router picks the path */
+    char model[PL_NAME_MAX]; /* "auto": the server picks the path */
     char *prompt;            /* owned, as is what stops points at */
     bool stream;
     pl_generate_options options;

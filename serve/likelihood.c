@@ -1,0 +1,51 @@
+/* Which path a text is likeliest under.
+ *
+ * A path that was trained on texts of a kind predicts their first tokens better than
+ * the other paths do. So the paths themselves can route: each reads the first tokens,
+ * and the one that predicts them best writes the answer. This needs nothing that was
+ * trained for it, and costs one short forward pass per path. */
+#include "serve/serve.h"
+#include <math.h>
+
+pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens, int n,
+                             double *nats)
+{
+    *nats = 0.0;
+    if (n < 2)
+        return pl_fail(PL_ERR_ARG,
+                       "a text of %d tokens has nothing that a model could predict; "
+                       "give 2 or more",
+                       n);
+    const size_t n_targets = (size_t)n - 1;
+    float *losses = pl_alloc(n_targets * sizeof *losses);
+    pl_status status =
+        pl_model_losses(model, tokens, tokens + 1, 1, (int)n_targets, losses);
+    for (size_t t = 0; status == PL_OK && t < n_targets; ++t)
+        *nats += (double)losses[t];
+    pl_free(losses);
+    return status;
+}
+
+pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
+                               double *margin_nats)
+{
+    double best = INFINITY, second = INFINITY;
+    *path = -1;
+    *margin_nats = INFINITY;
+    for (int i = 0; i < n_paths; ++i) {
+        if (nats[i] < best) { /* false for NaN */
+            second = best;
+            best = nats[i];
+            *path = i;
+        } else if (nats[i] < second) {
+            second = nats[i];
+        }
+    }
+    if (*path < 0 || !isfinite(best))
+        return pl_fail(PL_ERR_NUMERIC,
+                       "none of %d paths gives the prompt a finite likelihood, so none "
+                       "can be chosen; choose by the router",
+                       n_paths);
+    *margin_nats = second - best;
+    return PL_OK;
+}

@@ -1,0 +1,164 @@
+/* folder: serve; label: unit */
+#include "modules/modules.h"
+#include "serve/serve.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { VOCAB = 40, CONTEXT = 8 };
+static pl_topology *topology;
+static pl_backend *backend;
+static pl_model *model;
+static pl_decoder *decoder;
+
+static int open_model(void **state)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 16,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 8,
+                            .ffn = 24,
+                            .n_blocks = 2,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 100.0,
+                            .norm_eps = 1e-5};
+    const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    pl_topology_spec spec = {.replicas = 1};
+    (void)state;
+    if (pl_backend_open(&be, &backend) != PL_OK ||
+        pl_topology_parse_levels("1", &spec) != PL_OK ||
+        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
+        pl_model_create(backend, topology, &options, &model) != PL_OK)
+        return -1;
+    size_t n = (size_t)pl_topology_path_params(topology);
+    float *params = pl_alloc(n * sizeof *params);
+    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
+        pl_topology_init(topology, slot, 7,
+                         params + pl_topology_slot(topology, slot)->offset);
+    for (size_t i = 0; i < n; ++i)
+        params[i] *= 3.0f; /* so that tokens differ in probability */
+    pl_status status = pl_model_load(model, params);
+    pl_free(params);
+    return status == PL_OK && pl_decoder_create(model, &decoder) == PL_OK ? 0 : -1;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    pl_decoder_destroy(&decoder);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&topology);
+    pl_backend_close(&backend);
+    return 0;
+}
+
+/* From logits, one token after another. */
+static double nats_by_decoding(const int32_t *tokens, int n)
+{
+    float logits[VOCAB];
+    double nats = 0.0;
+    pl_decoder_reset(decoder);
+    for (int t = 0; t + 1 < n; ++t) {
+        double sum = 0.0;
+        assert_int_equal(pl_decoder_feed(decoder, &tokens[t], 1, logits), PL_OK);
+        for (int v = 0; v < VOCAB; ++v)
+            sum += exp((double)logits[v]);
+        nats += log(sum) - (double)logits[tokens[t + 1]];
+    }
+    return nats;
+}
+
+static void nats_are_those_of_each_token_after_the_first(void **state)
+{
+    (void)state;
+    const int32_t tokens[CONTEXT + 1] = {PL_TOKEN_BOS, 7, 30, 7, 12, 12, 39, 3, 20};
+    double before = 0.0;
+    for (int n = 2; n <= CONTEXT + 1; ++n) {
+        double nats, wanted = nats_by_decoding(tokens, n);
+        assert_int_equal(pl_likelihood_nats(model, tokens, n, &nats), PL_OK);
+        assert_true(fabs(nats - wanted) < 1e-4 * wanted);
+        assert_true(nats > before);
+        before = nats;
+    }
+}
+
+static void a_text_of_one_token_has_no_likelihood(void **state)
+{
+    (void)state;
+    const int32_t tokens[] = {PL_TOKEN_BOS};
+    double nats;
+    assert_int_equal(pl_likelihood_nats(model, tokens, 1, &nats), PL_ERR_ARG);
+    assert_int_equal(pl_likelihood_nats(model, tokens, 0, &nats), PL_ERR_ARG);
+}
+
+static void the_path_with_the_fewest_nats_answers(void **state)
+{
+    (void)state;
+    const double nats[] = {40.5, 31.25, 33.0, 39.0};
+    double margin;
+    int path;
+    for (int n = 2; n <= 4; ++n) {
+        assert_int_equal(pl_likelihood_choose(nats, n, &path, &margin), PL_OK);
+        assert_int_equal(path, 1);
+        assert_true(margin == (n == 2 ? 9.25 : 1.75));
+    }
+    const double rising[] = {1.0, 2.0, 3.0}; /* the second best comes after the best */
+    assert_int_equal(pl_likelihood_choose(rising, 3, &path, &margin), PL_OK);
+    assert_int_equal(path, 0);
+    assert_true(margin == 1.0);
+}
+
+static void the_lower_of_two_equal_paths_answers(void **state)
+{
+    (void)state;
+    const double nats[] = {8.0, 5.0, 5.0, 5.0};
+    double margin;
+    int path;
+    assert_int_equal(pl_likelihood_choose(nats, 4, &path, &margin), PL_OK);
+    assert_int_equal(path, 1);
+    assert_true(margin == 0.0);
+}
+
+static void a_single_path_has_no_margin(void **state)
+{
+    (void)state;
+    const double nats[] = {8.0};
+    double margin;
+    int path;
+    assert_int_equal(pl_likelihood_choose(nats, 1, &path, &margin), PL_OK);
+    assert_int_equal(path, 0);
+    assert_true(isinf(margin) && margin > 0);
+}
+
+/* A path whose training diverged must not answer, nor stop the others. */
+static void paths_without_finite_nats_are_left_out(void **state)
+{
+    (void)state;
+    const double nats[] = {(double)NAN, (double)INFINITY, 50.0, (double)NAN, 40.0};
+    double margin;
+    int path;
+    assert_int_equal(pl_likelihood_choose(nats, 5, &path, &margin), PL_OK);
+    assert_int_equal(path, 4);
+    assert_true(margin == 10.0);
+    assert_int_equal(pl_likelihood_choose(nats, 2, &path, &margin), PL_ERR_NUMERIC);
+    assert_non_null(strstr(pl_last_error(), "none of 2 paths"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nats_are_those_of_each_token_after_the_first),
+        cmocka_unit_test(a_text_of_one_token_has_no_likelihood),
+        cmocka_unit_test(the_path_with_the_fewest_nats_answers),
+        cmocka_unit_test(the_lower_of_two_equal_paths_answers),
+        cmocka_unit_test(a_single_path_has_no_margin),
+        cmocka_unit_test(paths_without_finite_nats_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
