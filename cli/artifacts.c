@@ -114,7 +114,19 @@ pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topolog
     return status;
 }
 
-/* ---- which path ---- */
+pl_status store_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                          int path, pl_model *model)
+{
+    void *params = NULL;
+    PL_RETURN_IF(
+        pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path", &params));
+    pl_status status = store_path_params(store, arm, t, path, UINT64_MAX, params);
+    if (status == PL_OK)
+        status = pl_model_load(model, params);
+    pl_free_aligned(params);
+    return status;
+}
+
 pl_status find_path_name(const pl_topology *t, const char *name, int *path)
 {
     char known[PL_NAME_MAX];
@@ -132,49 +144,4 @@ pl_status find_path_name(const pl_topology *t, const char *name, int *path)
     pl_topology_path_name(t, n - 1, known);
     return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s", name,
                    known);
-}
-
-/* What the base model makes of the text's first tokens, which the router was fitted to.
- */
-static pl_status base_feature(const run *r, pl_store *store, const int32_t *tokens,
-                              int n, float *feature)
-{
-    pl_arm base;
-    pl_topology *t = NULL;
-    float *params = NULL;
-    pl_feature_job job = {.precision = r->cfg.precision,
-                          .backend = r->cfg.backend,
-                          .prefix = (int)r->cfg.prefix,
-                          .n_threads = 1};
-    pl_status status = store_arm(store, "base", &base, &t);
-    PL_TRY(status);
-    PL_TRY(pl_try_alloc(pl_topology_path_params(t) * sizeof *params, "the base model",
-                        (void **)&params));
-    PL_TRY(store_path_params(store, &base, t, 0, UINT64_MAX, params));
-    job.topology = t;
-    job.params = params;
-    PL_TRY(pl_router_feature_of(&job, tokens, n, feature));
-done:
-    pl_free_aligned(params);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&base);
-    return status;
-}
-
-pl_status store_route(const run *r, pl_store *store, const int32_t *tokens, int n,
-                      int *path)
-{
-    pl_buf bytes = {0};
-    pl_router *router = NULL;
-    float *feature = pl_alloc((size_t)r->cfg.width * sizeof *feature);
-    pl_status status = store_object_bytes(store, "router/mix", &bytes);
-    PL_TRY(status);
-    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
-    PL_TRY(base_feature(r, store, tokens, n, feature));
-    pl_router_route(router, feature, 1, path);
-done:
-    pl_free(feature);
-    pl_router_destroy(&router);
-    pl_buf_destroy(&bytes);
-    return status;
 }

@@ -1,5 +1,5 @@
 /* pathloom export: one path as a Hugging Face folder or as a GGUF file. */
-#include "cli/run.h"
+#include "cli/path_chooser.h"
 #include "cli/store_names.h"
 #include "serve/serve.h"
 
@@ -293,15 +293,20 @@ static pl_status route(job *j, int *path)
 {
     const int32_t bos = PL_TOKEN_BOS;
     pl_tokenizer *tokenizer = NULL;
+    path_chooser *chooser = NULL;
+    path_choice choice;
     pl_buf tokens = {0};
     pl_status status =
         pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
     PL_TRY(status);
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
-    PL_TRY(store_route(&j->r, j->store, (const int32_t *)(const void *)tokens.data,
-                       (int)(tokens.len / sizeof bos), path));
+    PL_TRY(path_chooser_open(&j->r, j->store, &chooser));
+    PL_TRY(path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
+                               (int)(tokens.len / sizeof bos), &choice));
+    *path = choice.path;
 done:
+    path_chooser_close(&chooser);
     pl_buf_destroy(&tokens);
     pl_tokenizer_destroy(&tokenizer);
     return status;

@@ -1,5 +1,5 @@
-/* pathloom generate: the router picks the path from the prompt, one path runs. */
-#include "cli/run.h"
+/* pathloom generate: the prompt's first tokens pick the path, one path runs. */
+#include "cli/path_chooser.h"
 #include "serve/serve.h"
 
 #include <getopt.h>
@@ -8,6 +8,7 @@ enum {
     OPT_RUN = 256,
     OPT_PROMPT,
     OPT_PATH,
+    OPT_ROUTE,
     OPT_MAX,
     OPT_TEMPERATURE,
     OPT_TOP_K,
@@ -22,6 +23,7 @@ static const struct option longs[] = {
     {"run", required_argument, NULL, OPT_RUN},
     {"prompt", required_argument, NULL, OPT_PROMPT},
     {"path", required_argument, NULL, OPT_PATH},
+    {"route", required_argument, NULL, OPT_ROUTE},
     {"max-tokens", required_argument, NULL, OPT_MAX},
     {"temperature", required_argument, NULL, OPT_TEMPERATURE},
     {"top-k", required_argument, NULL, OPT_TOP_K},
@@ -33,7 +35,7 @@ static const struct option longs[] = {
     {NULL, 0, NULL, 0}};
 
 typedef struct request {
-    const char *dir, *prompt, *path, *precision;
+    const char *dir, *prompt, *path, *route, *precision;
     pl_generate_options options;
     int n_stop;
     bool json;
@@ -78,6 +80,9 @@ static pl_status take(int option, request *q, char **argv)
     case OPT_PATH:
         q->path = optarg;
         return PL_OK;
+    case OPT_ROUTE:
+        q->route = optarg;
+        return config_check_answer("--route", optarg);
     case OPT_PRECISION:
         q->precision = optarg;
         return PL_OK;
@@ -125,6 +130,10 @@ static pl_status parse(int argc, char **argv, request *q)
     if (!q->prompt || !q->prompt[0])
         return pl_fail(PL_ERR_USAGE,
                        "generate needs --prompt TEXT, and the text must not be empty");
+    if (q->path && q->route)
+        return pl_fail(PL_ERR_USAGE,
+                       "--path names the path, so --route has nothing to choose; give "
+                       "one of the two");
     return PL_OK;
 }
 
@@ -134,25 +143,18 @@ typedef struct session {
     pl_backend *backend;
     pl_model *model;
     pl_decoder *decoder;
-    float *params;
+    path_chooser *chooser;
+    path_choice choice;
     pl_buf tokens, text;
-    int path;
     bool echoed; /* the prompt stands before the text, once that is sure to come */
 } session;
-
-static pl_status open_session(session *s)
-{
-    PL_RETURN_IF(mixture_open(s->q->dir, &s->mix));
-    return pl_try_alloc(pl_topology_path_params(s->mix.topology) * sizeof(float),
-                        "a path", (void **)&s->params);
-}
 
 static void close_session(session *s)
 {
     pl_decoder_destroy(&s->decoder);
     pl_model_destroy(&s->model);
     pl_backend_close(&s->backend);
-    pl_free_aligned(s->params);
+    path_chooser_close(&s->chooser);
     pl_buf_destroy(&s->tokens);
     pl_buf_destroy(&s->text);
     mixture_close(&s->mix);
@@ -176,11 +178,17 @@ static const int32_t *tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
+/* One scoring model: a prompt asks each path once. */
 static pl_status find_path(session *s)
 {
+    const pl_topology *t = s->mix.topology;
+    const run *r = &s->mix.r;
     if (s->q->path)
-        return find_path_name(s->mix.topology, s->q->path, &s->path);
-    return store_route(&s->mix.r, s->mix.store, tokens(s), n_tokens(s), &s->path);
+        return find_path_name(t, s->q->path, &s->choice.path);
+    PL_RETURN_IF(path_chooser_open(r, s->mix.store, &s->chooser));
+    if (config_answers_by_likelihood(&r->cfg, pl_topology_n_paths(t)))
+        PL_RETURN_IF(path_chooser_by_likelihood(s->chooser, &s->mix.arm, t, 1));
+    return path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
 }
 
 static pl_status load_path(session *s)
@@ -193,9 +201,8 @@ static pl_status load_path(session *s)
     pl_model_options model = {.batch = 1, .context = (int)s->mix.r.cfg.context};
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
-    PL_RETURN_IF(store_path_params(s->mix.store, &s->mix.arm, s->mix.topology, s->path,
-                                   UINT64_MAX, s->params));
-    PL_RETURN_IF(pl_model_load(s->model, s->params));
+    PL_RETURN_IF(store_load_path(s->mix.store, &s->mix.arm, s->mix.topology,
+                                 s->choice.path, s->model));
     return pl_decoder_create(s->model, &s->decoder);
 }
 
@@ -219,17 +226,27 @@ static pl_status emit(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-static void tell(session *s, const char *path, const pl_generate_result *g)
+static const char *route_name(const session *s)
 {
-    double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
-    if (!s->q->json) {
-        fflush(stdout);
-        fprintf(stderr,
-                "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
-                path, s->q->path ? "" : ", by the router", g->n_prompt, g->n_tokens,
-                rate, pl_finish_name(g->finish));
-        return;
+    return s->q->path ? "asked" : s->choice.by_likelihood ? "likelihood" : "router";
+}
+
+static void add_nats(const session *s, pl_json *o)
+{
+    const pl_topology *t = s->mix.topology;
+    char name[PL_NAME_MAX];
+    pl_json *nats = pl_json_object();
+    for (int path = 0; path < pl_topology_n_paths(t); path++) {
+        pl_topology_path_name(t, path, name);
+        pl_json_set_real(nats, name, s->choice.nats[path]);
     }
+    pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
+    pl_json_set(o, "nats", nats);
+}
+
+static void tell_json(session *s, const char *path, const pl_generate_result *g,
+                      double rate)
+{
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", path);
     pl_json_set_text(o, "prompt", s->q->prompt);
@@ -238,14 +255,36 @@ static void tell(session *s, const char *path, const pl_generate_result *g)
     pl_json_set_int(o, "tokens", g->n_tokens);
     pl_json_set_text(o, "finish", pl_finish_name(g->finish));
     pl_json_set_real(o, "tokens_per_second", rate);
+    pl_json_set_text(o, "route", route_name(s));
+    if (s->choice.by_likelihood)
+        add_nats(s, o);
     say_json(o);
+}
+
+static void tell(session *s, const pl_generate_result *g)
+{
+    double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
+    char path[PL_NAME_MAX];
+    pl_topology_path_name(s->mix.topology, s->choice.path, path);
+    if (s->q->json) {
+        tell_json(s, path, g, rate);
+        return;
+    }
+    fflush(stdout);
+    fprintf(stderr,
+            "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n", path,
+            s->q->path                ? ""
+            : s->choice.by_likelihood ? ", by likelihood"
+                                      : ", by the router",
+            g->n_prompt, g->n_tokens, rate, pl_finish_name(g->finish));
 }
 
 static pl_status generate(session *s)
 {
     pl_generate_result result;
-    char name[PL_NAME_MAX];
-    PL_RETURN_IF(open_session(s));
+    PL_RETURN_IF(mixture_open(s->q->dir, &s->mix));
+    if (s->q->route)
+        pl_copy_text(s->mix.r.cfg.answer, sizeof s->mix.r.cfg.answer, s->q->route);
     PL_RETURN_IF(encode_prompt(s));
     PL_RETURN_IF(find_path(s));
     PL_RETURN_IF(load_path(s));
@@ -254,8 +293,7 @@ static pl_status generate(session *s)
     PL_RETURN_IF(
         pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
     echo_prompt(s);
-    pl_topology_path_name(s->mix.topology, s->path, name);
-    tell(s, name, &result);
+    tell(s, &result);
     return PL_OK;
 }
 

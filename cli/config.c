@@ -4,6 +4,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/* router.answer=auto means the router above this number of paths: each path reads the
+ * prompt, so that the cost grows with their number. */
+enum { LIKELIHOOD_PATHS_MAX = 16 };
+
 #define AT(field) offsetof(config, field)
 #define SECTION(name, help)                                                            \
     {                                                                                  \
@@ -157,6 +161,12 @@ static const pl_key keys[] = {
      "then turn the components towards what tells clusters apart; 0: none", false},
     {"router.unit", PL_KEY_BOOL, AT(unit), "true", 0, 0, NULL, "",
      "then scale each document's features to length 1", false},
+    {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
+     "",
+     "generate and serve: which path answers a prompt: the router's, or the path under "
+     "which the prompt's first router.prefix tokens are likeliest (each path reads "
+     "them); auto: likelihood in a run of at most 16 paths, else router",
+     true},
 
     SECTION("outer", "how updates become versions"),
     {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",
@@ -533,6 +543,24 @@ bool config_wants(const config *c, const char *baseline)
         if (strcmp(word, baseline) == 0)
             return true;
     return false;
+}
+
+bool config_answers_by_likelihood(const config *c, int n_paths)
+{
+    if (strcmp(c->answer, "auto") == 0)
+        return n_paths <= LIKELIHOOD_PATHS_MAX;
+    return strcmp(c->answer, "likelihood") == 0;
+}
+
+pl_status config_check_answer(const char *option, const char *value)
+{
+    config scratch;
+    pl_status status =
+        pl_conf_set(&config_table, &scratch, "router.answer", value, option);
+    return status == PL_OK ? PL_OK
+                           : pl_fail(PL_ERR_USAGE,
+                                     "%s takes auto, router or likelihood, not `%.64s`",
+                                     option, value);
 }
 
 pl_status config_shape(const config *c, pl_shape *out)

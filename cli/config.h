@@ -31,7 +31,7 @@ typedef struct config {
     bool skip_prefix;
     config_text state;
 
-    config_text router_kind;
+    config_text router_kind, answer;
     int64_t prefix, overlap, restarts, iterations, components, sharpen;
     double balance;
     bool standardize, unit;
@@ -98,5 +98,11 @@ pl_status config_outer(const config *c, pl_outer *out);
 bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 bool config_wants(const config *c, const char *baseline);
+/* Whether answers of a run with so many paths come from the path under which the prompt
+ * is likeliest, instead of the router's (router.answer, with auto resolved). */
+bool config_answers_by_likelihood(const config *c, int n_paths);
+/* For an option that overrides router.answer: ERR_USAGE unless it is one of its values.
+ */
+PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
 
 #endif

@@ -30,7 +30,12 @@ static const char eval_options[] =
 static const char generate_options[] =
     "  --run RUN           folder of the run (pathloom-run); it may be training\n"
     "  --prompt TEXT       begins the text; its first tokens pick the path\n"
-    "  --path pNN          this path instead of the router's\n"
+    "  --path pNN          this path\n"
+    "  --route RULE        router: the router picks the path; likelihood: the path "
+    "under\n"
+    "                      which the prompt's first tokens are likeliest; auto:\n"
+    "                      likelihood, if there are at most 16 paths "
+    "(router.answer)\n"
     "  --max-tokens N      at most N tokens (64)\n"
     "  --temperature X     0 takes the likeliest, up to 100 (0.8)\n"
     "  --top-k N           among the N likeliest; 0: all (40)\n"
@@ -231,7 +236,7 @@ const verb verbs[] = {
      false},
     {"generate",
      "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] [--temperature X]",
-     "text from the path that the router picks", generate_options, cmd_generate, false},
+     "text from the path that fits the prompt", generate_options, cmd_generate, false},
     {"serve", "serve --run RUN [--listen ADDRESS]",
      "answer completions over HTTP, as OpenAI's API", serve_options, cmd_serve, false},
     {"export", "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",

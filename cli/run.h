@@ -135,8 +135,12 @@ void mixture_close(mixture *mix);
 /* Parameters of a path at a version (UINT64_MAX: the head of each module). */
 pl_status store_path_params(pl_store *store, const pl_arm *arm, const pl_topology *t,
                             int path, uint64_t version, float *params);
-/* The same with a version for each slot, and which they were: versions and modules
- * [n_slots]. */
+/* Loads the newest ones into a model. */
+PL_MUST_CHECK pl_status store_load_path(pl_store *store, const pl_arm *arm,
+                                        const pl_topology *t, int path,
+                                        pl_model *model);
+/* As store_path_params, with a version for each slot, and which they were: versions
+ * and modules [n_slots]. */
 typedef struct path_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t number;
@@ -147,9 +151,6 @@ pl_status store_path_modules(pl_store *store, const pl_arm *arm, const pl_topolo
                              path_module *modules);
 /* "p01" or "1" -> 1. ERR_NOT_FOUND. */
 pl_status find_path_name(const pl_topology *t, const char *name, int *path);
-/* The path that the router gives to a text that begins with these tokens, BOS first. */
-pl_status store_route(const run *r, pl_store *store, const int32_t *tokens, int n,
-                      int *path);
 pl_status store_object_bytes(pl_store *store, const char *name, pl_buf *out);
 
 void say(const char *format, ...) PL_PRINTF(1, 2); /* a line to stdout, at once */

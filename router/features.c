@@ -33,12 +33,12 @@ static pl_status check_job(const pl_feature_job *job)
     return PL_OK;
 }
 
-static pl_status open_lane(const pl_feature_job *job, int batch, lane *out)
+static pl_status open_lane(const pl_feature_job *job, lane *out)
 {
     pl_backend_options backend = {
         .name = job->backend, .n_threads = 1, .precision = job->precision};
-    pl_model_options model = {.batch = batch, .context = job->prefix};
-    size_t rows = (size_t)batch;
+    pl_model_options model = {.batch = DOCUMENTS_A_BATCH, .context = job->prefix};
+    size_t rows = DOCUMENTS_A_BATCH;
     void *memory = NULL;
     PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
     PL_RETURN_IF(pl_model_create(out->backend, job->topology, &model, &out->model));
@@ -87,7 +87,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     int n_lanes = (size_t)job->n_threads < n_batches ? job->n_threads : (int)n_batches;
     p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
     while (p.n_lanes < n_lanes)
-        PL_TRY(open_lane(job, DOCUMENTS_A_BATCH, &p.lanes[p.n_lanes++]));
+        PL_TRY(open_lane(job, &p.lanes[p.n_lanes++]));
     if (n_batches > 0)
         PL_TRY(pl_parallel(n_lanes, n_batches, one_batch, &p));
 done:
@@ -97,18 +97,11 @@ done:
     return status;
 }
 
-pl_status pl_router_feature_of(const pl_feature_job *job, const int32_t *tokens, int n,
+pl_status pl_router_feature_of(pl_model *base, int prefix, const int32_t *tokens, int n,
                                float *feature)
 {
-    lane l = {0};
-    pl_status status;
-    PL_RETURN_IF(check_job(job));
+    const int32_t length = n < prefix ? n : prefix;
     if (n < 1)
         return pl_fail(PL_ERR_USAGE, "an empty prompt cannot be routed; give a token");
-    PL_TRY(open_lane(job, 1, &l));
-    l.lengths[0] = n < job->prefix ? n : job->prefix;
-    PL_TRY(pl_model_features(l.model, tokens, l.lengths, 1, l.lengths[0], feature));
-done:
-    close_lane(&l);
-    return status;
+    return pl_model_features(base, tokens, &length, 1, length, feature);
 }

@@ -77,8 +77,9 @@ typedef struct pl_feature_job {
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
-/* The same for one token sequence (a prompt). */
-PL_MUST_CHECK pl_status pl_router_feature_of(const pl_feature_job *job,
+/* The same for one token sequence (a prompt), on a base model of context `prefix` that
+ * is loaded: feature [width]. ERR_USAGE if n < 1. */
+PL_MUST_CHECK pl_status pl_router_feature_of(pl_model *base, int prefix,
                                              const int32_t *tokens, int n,
                                              float *feature);
 

@@ -18,7 +18,7 @@ section() { # heading
 
 # Values under names that others choose are left out.
 fields() { # file
-    sed 's/"\(ppl_by_domain\|metadata\)":{[^}]*}/"\1":0/g; s/\\"//g' "$1" |
+    sed 's/"\(ppl_by_domain\|metadata\|nats\)":{[^}]*}/"\1":0/g; s/\\"//g' "$1" |
         grep -o '"[a-z_0-9]*":' | tr -d '":' | sort -u
 }
 
@@ -82,6 +82,7 @@ verb rollback mix --to 1
 explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"
 explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"
 explained eval "$pathloom" eval --run "$work/run"
+explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 2
 explained doctor "$pathloom" doctor --run "$work/run"
 explained status "$pathloom" status --run "$work/run"
 

@@ -7,6 +7,8 @@ static pl_topology *topology;
 static float *params;
 static pl_buf file;
 static pl_tokens *tokens;
+static pl_backend *backend;
+static pl_model *base; /* of context PREFIX */
 
 static int open_all(void **state)
 {
@@ -35,13 +37,21 @@ static int open_all(void **state)
     for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
         pl_topology_init(topology, slot, 1,
                          params + pl_topology_slot(topology, slot)->offset);
-    return 0;
+    const pl_backend_options options = {
+        .name = "ref", .n_threads = 1, .precision = "f32"};
+    const pl_model_options model = {.batch = 1, .context = PREFIX};
+    if (pl_backend_open(&options, &backend) != PL_OK ||
+        pl_model_create(backend, topology, &model, &base) != PL_OK)
+        return -1;
+    return pl_model_load(base, params) == PL_OK ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
     (void)state;
     free(params);
+    pl_model_destroy(&base);
+    pl_backend_close(&backend);
     pl_topology_destroy(&topology);
     pl_tokens_close(&tokens);
     pl_buf_destroy(&file);
@@ -81,7 +91,8 @@ static void a_prompt_has_the_feature_of_its_document(void **state)
         int32_t prompt[32];
         const pl_token_doc *doc = pl_tokens_doc(tokens, d);
         pl_tokens_copy(tokens, doc->first, doc->n_tokens, prompt);
-        assert_ok(pl_router_feature_of(&job, prompt, (int)doc->n_tokens, feature));
+        assert_ok(
+            pl_router_feature_of(base, PREFIX, prompt, (int)doc->n_tokens, feature));
         for (int c = 0; c < WIDTH; ++c) {
             float difference = feature[c] - features[d * WIDTH + (uint32_t)c];
             assert_true(difference < 1e-6f && difference > -1e-6f);
@@ -95,27 +106,26 @@ static void only_the_prefix_counts(void **state)
     (void)state;
     float a[WIDTH], b[WIDTH];
     int32_t prompt[] = {1, 50, 51, 52, 53, 54, 55, 56};
-    pl_feature_job job = make_job(1);
-    assert_ok(pl_router_feature_of(&job, prompt, 8, a));
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 8, a));
     prompt[6] = 7;
-    assert_ok(pl_router_feature_of(&job, prompt, 7, b));
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
     assert_memory_equal(a, b, sizeof a);
     prompt[5] = 7;
-    assert_ok(pl_router_feature_of(&job, prompt, 7, b));
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
     assert_memory_not_equal(a, b, sizeof a);
 }
 
 static void impossible_jobs_are_refused(void **state)
 {
     (void)state;
-    float feature[WIDTH];
+    float features[N_DOCS * WIDTH];
     const int32_t prompt[] = {1};
     pl_feature_job job = make_job(1);
     job.prefix = 9;
-    assert_int_equal(pl_router_feature_of(&job, prompt, 1, feature), PL_ERR_CONFIG);
+    assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
     assert_said("9 tokens");
-    job = make_job(1);
-    assert_int_equal(pl_router_feature_of(&job, prompt, 0, feature), PL_ERR_USAGE);
+    assert_int_equal(pl_router_feature_of(base, PREFIX, prompt, 0, features),
+                     PL_ERR_USAGE);
 }
 
 int main(void)
