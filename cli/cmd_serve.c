@@ -10,6 +10,7 @@ enum {
     OPT_THREADS,
     OPT_SLOTS,
     OPT_PATHS,
+    OPT_ROUTE,
     OPT_QUEUE,
     OPT_TIMEOUT
 };
@@ -21,6 +22,7 @@ static const struct option longs[] = {
     {"threads", required_argument, NULL, OPT_THREADS},
     {"slots", required_argument, NULL, OPT_SLOTS},
     {"paths", required_argument, NULL, OPT_PATHS},
+    {"route", required_argument, NULL, OPT_ROUTE},
     {"queue", required_argument, NULL, OPT_QUEUE},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {NULL, 0, NULL, 0}};
@@ -57,6 +59,9 @@ static pl_status take(int option, server_options *o, char **argv)
     case OPT_PRECISION:
         o->precision = optarg;
         return PL_OK;
+    case OPT_ROUTE:
+        o->route = optarg;
+        return config_check_answer("--route", optarg);
     case OPT_THREADS:
         return take_int("threads", 1, 1024, &o->threads);
     case OPT_SLOTS:

@@ -174,6 +174,13 @@ const explanation explanations[] = {
     {"serve.reload_failed", "The store could not be read again; `error` says why.",
      "The server goes on with the versions that it has.", "Mend the store; send HUP."},
     {"serve.reloaded", "New requests are answered by the newest versions.", "", ""},
+    {"serve.routing",
+     "Says what picks the path of a request for model auto: by=likelihood or "
+     "by=router.",
+     "With a `reason` the run's router.answer asks for likelihood, but a second model "
+     "of each path would take `memory` and only `room` may be used.",
+     "None is needed. For routing by likelihood free memory and start the server "
+     "again."},
     {"serve.step_failed", "A step of decoding failed; `error` says why.",
      "The requests of that path were answered with an error.", ""},
     {"state.fresh", "A path begins without moments of the optimizer.",

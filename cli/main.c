@@ -51,6 +51,8 @@ static const char serve_options[] =
     "  --threads N         of the models (all processors)\n"
     "  --slots N           requests that a path answers at once, up to 64 (16)\n"
     "  --paths N           most paths in memory; 0: as many as half of it holds (0)\n"
+    "  --route RULE        of model auto: router, likelihood or auto, as generate's\n"
+    "                      (router.answer)\n"
     "  --queue N           most requests that wait; then 429 (256)\n"
     "  --timeout S         most seconds a request (120)\n"
     "\n"

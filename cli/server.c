@@ -117,15 +117,19 @@ static const int32_t *tokens(const server_job *job)
     return (const int32_t *)(const void *)job->tokens.data;
 }
 
+/* Leaves job->path at -1 while the server has other things to do first. */
 static pl_status find_path(server *s, server_job *job)
 {
     const pl_topology *t = server_paths_topology(s->paths);
+    if (job->path >= 0)
+        return PL_OK;
     if (strcmp(job->completion.model, "auto") == 0)
         PL_RETURN_IF(
             server_paths_route(s->paths, tokens(job), n_tokens(job), &job->path));
     else
         PL_RETURN_IF(find_path_name(t, job->completion.model, &job->path));
-    pl_topology_path_name(t, job->path, job->model);
+    if (job->path >= 0)
+        pl_topology_path_name(t, job->path, job->model);
     return PL_OK;
 }
 
@@ -142,8 +146,6 @@ static void arrive(server *s, server_job *job)
                          "shorten it",
                          n_tokens(job), context);
     }
-    if (status == PL_OK)
-        status = find_path(s, job);
     if (status != PL_OK) {
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         tell_end(job, status, code ? code : code_of(status), NULL);
@@ -160,6 +162,8 @@ static bool admit(server *s, server_job *job)
     pl_batch *batch = NULL;
     pl_status status = check_wanted(job);
     if (status == PL_OK)
+        status = find_path(s, job);
+    if (status == PL_OK && job->path >= 0)
         status = server_paths_batch(s->paths, job->path, &batch);
     if (status == PL_OK && !batch)
         return false;

@@ -12,10 +12,11 @@
 
 typedef struct server_options {
     const char *dir, *listen, *precision;
-    int threads; /* of the models */
-    int slots;   /* requests that a path answers at once */
-    int paths;   /* most in memory; 0: as many as fit */
-    int queue;   /* most requests that wait */
+    const char *route; /* instead of router.answer; NULL: that */
+    int threads;       /* of the models */
+    int slots;         /* requests that a path answers at once */
+    int paths;         /* most in memory; 0: as many as fit */
+    int queue;         /* most requests that wait */
     int timeout_s;
 } server_options;
 
@@ -52,7 +53,9 @@ typedef struct server_job {
 void server_job_release(server_job **job);
 
 typedef struct server server;
-/* Opens run, store, tokenizer, router and backend. Paths are loaded when asked for. */
+/* Opens run, store, tokenizer, backend and what routes. Paths are loaded when asked
+ * for.
+ */
 PL_MUST_CHECK pl_status server_open(const server_options *options, server **out);
 void server_close(server **s);
 /* Answers until `*stop` is 1 and everything is answered, or 2. */

@@ -1,8 +1,12 @@
 /* Paths in memory. A path is read from the store when a request asks for it; when there
  * is no room, the one that nobody has asked for longest leaves, if it is idle. */
 #include "cli/server_paths.h"
+#include "cli/path_chooser.h"
 
-enum { STAY_MS = 1000 }; /* at least, so that answering is not all loading */
+enum {
+    STAY_MS = 1000, /* at least, so that answering is not all loading */
+    ROUTE_MS = 20   /* of routing between two steps, while anybody is being answered */
+};
 
 typedef struct loaded {
     pl_model *model; /* NULL: free */
@@ -16,55 +20,62 @@ typedef struct loaded {
 struct server_paths {
     const server_options *options;
     mixture mix;
-    pl_arm base_arm;
-    pl_topology *base_topology;
-    pl_router *router;
-    pl_backend *backend, *base_backend;
-    pl_model *base;
-    float *feature;
+    path_chooser *chooser;
+    pl_backend *backend;
     loaded *paths;
     int n_places;
     int edition; /* rises with every reload */
     uint64_t asked;
+    double routing_s; /* since the last step */
 };
 
 /* ---- opening ---- */
 
-/* The base model, one text at a time: what routing at training made of a text. */
-static pl_status open_base(server_paths *p)
+/* A scoring model for each path, all of them read before the first request. */
+static pl_status route_by_likelihood(server_paths *p)
 {
-    pl_status status = PL_OK;
-    void *params = NULL;
-    const pl_backend_options backend = {.name = p->mix.r.cfg.backend,
-                                        .n_threads = 1,
-                                        .precision = p->mix.r.cfg.precision};
-    const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.prefix};
-    PL_RETURN_IF(store_arm(p->mix.store, "base", &p->base_arm, &p->base_topology));
-    PL_RETURN_IF(pl_backend_open(&backend, &p->base_backend));
-    PL_RETURN_IF(pl_model_create(p->base_backend, p->base_topology, &model, &p->base));
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(p->base_topology) * sizeof(float),
-                              "the base model", &params));
-    PL_TRY(store_path_params(p->mix.store, &p->base_arm, p->base_topology, 0,
-                             UINT64_MAX, params));
-    PL_TRY(pl_model_load(p->base, params));
-done:
-    pl_free_aligned(params);
-    return status;
+    PL_RETURN_IF(path_chooser_by_likelihood(p->chooser, &p->mix.arm, p->mix.topology,
+                                            pl_topology_n_paths(p->mix.topology)));
+    while (!path_chooser_is_ready(p->chooser))
+        PL_RETURN_IF(path_chooser_read_one(p->chooser));
+    return PL_OK;
 }
 
-static pl_status open_router(server_paths *p)
+/* Decides what routes. Scoring models must fit into a quarter of the free memory, of
+ * which `left` is what remains. */
+static pl_status open_chooser(server_paths *p, uint64_t *left)
 {
-    pl_buf bytes = {0};
-    pl_status status = store_object_bytes(p->mix.store, "router/mix", &bytes);
-    if (status == PL_OK)
-        status = pl_router_decode(bytes.data, bytes.len, &p->router);
-    pl_buf_destroy(&bytes);
-    p->feature = pl_alloc((size_t)p->mix.r.cfg.width * sizeof *p->feature);
-    return status == PL_OK ? open_base(p) : status;
+    char needed[16], room[16];
+    const int n_paths = pl_topology_n_paths(p->mix.topology);
+    PL_RETURN_IF(path_chooser_open(&p->mix.r, p->mix.store, &p->chooser));
+    if (!config_answers_by_likelihood(&p->mix.r.cfg, n_paths)) {
+        pl_log(PL_LOG_INFO, "serve.routing", "by=router paths=%d", n_paths);
+        return path_chooser_by_router(p->chooser);
+    }
+    const uint64_t bytes = path_chooser_bytes(p->chooser, p->mix.topology);
+    pl_human_bytes((double)bytes, needed);
+    pl_human_bytes((double)(*left / 4), room);
+    if (bytes <= *left / 4) {
+        *left -= bytes;
+        pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
+               n_paths, needed);
+        return route_by_likelihood(p);
+    }
+    if (strcmp(p->mix.r.cfg.answer, "likelihood") == 0)
+        return pl_fail(PL_ERR_NOMEM,
+                       "to route by likelihood the server keeps all %d paths in memory "
+                       "a second time, which takes %s, and a quarter of the free "
+                       "memory is %s; free memory, or give --route router",
+                       n_paths, needed, room);
+    pl_log(PL_LOG_WARN, "serve.routing",
+           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the models for "
+           "routing by likelihood do not fit into a quarter of the free memory\"",
+           n_paths, needed, room);
+    return path_chooser_by_router(p->chooser);
 }
 
-/* As many paths as half of the free memory holds, while the option is 0. */
-static int count_places(const server_paths *p)
+/* As many paths as half of the memory that is left holds, while the option is 0. */
+static int count_places(const server_paths *p, uint64_t left)
 {
     pl_model_plan plan;
     const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.context};
@@ -75,8 +86,6 @@ static int count_places(const server_paths *p)
                    pl_type_bytes(p->backend->act);
     pl_model_plan_on(p->backend, p->mix.topology, &model, &plan);
     uint64_t each = pl_model_plan_sum(&plan) + cache;
-    uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
-                                                  : pl_memory_available_bytes();
     uint64_t fit = left / 2 / each;
     /* while a path is loaded, its parameters are here in fp32 as well */
     const uint64_t copy =
@@ -93,14 +102,19 @@ static int count_places(const server_paths *p)
 static pl_status open_all(server_paths *p)
 {
     PL_RETURN_IF(mixture_open(p->options->dir, &p->mix));
+    if (p->options->route)
+        pl_copy_text(p->mix.r.cfg.answer, sizeof p->mix.r.cfg.answer,
+                     p->options->route);
     const char *precision = p->options->precision;
     const pl_backend_options backend = {
         .name = p->mix.r.cfg.backend,
         .n_threads = p->options->threads,
         .precision = precision ? precision : p->mix.r.cfg.precision};
     PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
-    PL_RETURN_IF(open_router(p));
-    p->n_places = count_places(p);
+    uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
+                                                  : pl_memory_available_bytes();
+    PL_RETURN_IF(open_chooser(p, &left));
+    p->n_places = count_places(p, left);
     p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
     return PL_OK;
 }
@@ -136,13 +150,8 @@ void server_paths_close(server_paths **paths)
         return;
     server_paths_unload(p);
     pl_free(p->paths);
-    pl_free(p->feature);
-    pl_model_destroy(&p->base);
-    pl_backend_close(&p->base_backend);
+    path_chooser_close(&p->chooser);
     pl_backend_close(&p->backend);
-    pl_router_destroy(&p->router);
-    pl_topology_destroy(&p->base_topology);
-    pl_arm_clear(&p->base_arm);
     mixture_close(&p->mix);
     pl_free(p);
     *paths = NULL;
@@ -165,12 +174,25 @@ int server_paths_context(const server_paths *p)
 
 /* ---- routing ---- */
 
+/* Nothing else happens meanwhile. So while others are being answered it is done in
+ * pieces: what waits is one path's parameters, or one prompt, beyond ROUTE_MS. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
-    int32_t length = n < (int)p->mix.r.cfg.prefix ? n : (int)p->mix.r.cfg.prefix;
-    PL_RETURN_IF(pl_model_features(p->base, tokens, &length, 1, length, p->feature));
-    pl_router_route(p->router, p->feature, 1, path);
-    return PL_OK;
+    path_choice choice;
+    const double start = pl_now();
+    const bool in_pieces = server_paths_active(p) > 0;
+    pl_status status;
+    *path = -1;
+    if (in_pieces && p->routing_s >= ROUTE_MS / 1e3)
+        return PL_OK;
+    if (in_pieces && !path_chooser_is_ready(p->chooser)) {
+        status = path_chooser_read_one(p->chooser);
+    } else {
+        status = path_chooser_choose(p->chooser, tokens, n, &choice);
+        *path = status == PL_OK ? choice.path : -1;
+    }
+    p->routing_s += pl_now() - start;
+    return status;
 }
 
 /* ---- loading ---- */
@@ -178,6 +200,7 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 pl_status server_paths_reload(server_paths *p)
 {
     PL_RETURN_IF(pl_store_refresh(p->mix.store));
+    path_chooser_reload(p->chooser);
     p->edition++;
     return PL_OK;
 }
@@ -185,14 +208,9 @@ pl_status server_paths_reload(server_paths *p)
 static pl_status load(server_paths *p, int path, loaded *l)
 {
     pl_status status = PL_OK;
-    void *params = NULL;
     const pl_model_options model = {.batch = 1, .context = (int)p->mix.r.cfg.context};
-    PL_TRY(pl_try_alloc(pl_topology_path_params(p->mix.topology) * sizeof(float),
-                        "a path", &params));
-    PL_TRY(store_path_params(p->mix.store, &p->mix.arm, p->mix.topology, path,
-                             UINT64_MAX, params));
     PL_TRY(pl_model_create(p->backend, p->mix.topology, &model, &l->model));
-    PL_TRY(pl_model_load(l->model, params));
+    PL_TRY(store_load_path(p->mix.store, &p->mix.arm, p->mix.topology, path, l->model));
     PL_TRY(pl_batch_create(l->model, p->mix.tokenizer, (int)p->mix.r.cfg.vocab,
                            (int)p->mix.r.cfg.context, p->options->slots, &l->batch));
     l->path = path;
@@ -200,7 +218,6 @@ static pl_status load(server_paths *p, int path, loaded *l)
     l->leaving = false;
     l->since_ms = pl_now_ms();
 done:
-    pl_free_aligned(params);
     if (status != PL_OK)
         unload(l);
     return status;
@@ -259,6 +276,7 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
 int server_paths_step(server_paths *p)
 {
     int n = 0;
+    p->routing_s = 0;
     for (int i = 0; i < p->n_places; i++) {
         loaded *l = &p->paths[i];
         if (!l->model)

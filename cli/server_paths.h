@@ -1,4 +1,5 @@
-/* Private to cli: what a server knows of a run: its router, and the paths in memory. */
+/* Private to cli: what a server knows of a run: what routes, and the paths in memory.
+ */
 #ifndef PL_CLI_SERVER_PATHS_H
 #define PL_CLI_SERVER_PATHS_H
 #include "cli/server.h"
@@ -18,6 +19,8 @@ int server_paths_loaded(const server_paths *p);
 /* Catches up with the store: what is loaded from now on is the newest. Paths in memory
  * end with the requests that they have. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
+/* The path that answers a prompt, as `pathloom generate` chooses it; -1: not known yet,
+ * ask again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
 /* The batch that a request for this path may join now; NULL if it has to wait for a

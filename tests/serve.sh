@@ -81,6 +81,36 @@ refused() {
     ok
 }
 
+# The value of a text field of a JSON object, the first of that name.
+field() { # NAME FILE
+    grep -o "\"$1\":\"[^\"]*\"" "$2" | head -n 1 | cut -d'"' -f4
+}
+
+# alike RULE [OPTION OF GENERATE ...]: for each prompt the server takes the path that
+# generate takes, by that rule; $work/paths.RULE gets the paths.
+alike() {
+    rule=$1
+    shift
+    grep -q "serve.routing by=$rule" "$work/stderr" || fail "it does not route by $rule"
+    : > "$work/paths.$rule"
+    while read -r prompt; do
+        "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 1 --json \
+            "$@" > "$work/alone" || fail "generate: $prompt"
+        ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1}" > "$work/answer"
+        path=$(field path "$work/alone")
+        [ "$(field route "$work/alone")" = "$rule" ] || fail "generate is not by $rule"
+        [ -n "$path" ] || fail "generate names no path: $prompt"
+        [ "$(field model "$work/answer")" = "$path" ] ||
+            fail "by $rule generate takes $path, the server not: $(cat "$work/answer")"
+        echo "$path" >> "$work/paths.$rule"
+    done < "$work/prompts"
+    ok
+}
+
+several() { # RULE: without two paths or more, that servers choose alike says little
+    [ "$(sort -u "$work/paths.$1" | wc -l)" -gt 1 ] || fail "by $1 all take one path"
+}
+
 metric() { # NAME
     curl -s --max-time 60 "$at/metrics" | sed -n "s/^pathloom_serve_$1 //p"
 }
@@ -118,6 +148,7 @@ for i in $(seq $n); do
     [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "request $i has another text"
     [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
     grep -q "\"model\":\"$path\"" "$work/whole.$i" || fail "request $i took another path"
+    [ "$(field route "$work/alone.$i")" = likelihood ] || fail "auto is not likelihood"
     tail -n 2 "$work/stream.$i" | grep -qx 'data: \[DONE\]' || fail "stream $i has no end"
     ok
 done
@@ -126,6 +157,65 @@ ask '{"prompt": "The ", "model": "p10"}' | grep -q '"model":"p10"' || fail "no p
 curl -s "$at/v1/models" | grep -q '"id":"p11"' || fail "p11 is not listed"
 curl -s "$at/health" | grep -q '"ok"' || fail "not healthy"
 ok
+
+# ---- who picks the path: prompts of one token, shorter than the prefix of 8 tokens, and
+# longer ----
+cat > "$work/prompts" << 'END'
+a
+;
+The
+int
+return 0;
+#!/bin/sh
+/* folder: store; label: unit */
+for (int i = 0; i < n; i++)
+assert_int_equal(pl_store_open(path, PL_STORE_READ, &store), PL_OK);
+The same text as generate, from clients at once, in three places and two paths
+END
+alike likelihood
+several likelihood
+"$pathloom" generate --run "$work/run" --prompt 'int x' --max-tokens 1 --json \
+    --path p10 > "$work/alone"
+[ "$(field route "$work/alone") $(field path "$work/alone")" = 'asked p10' ] ||
+    fail "a path that was asked for: $(cat "$work/alone")"
+grep -q nats "$work/alone" && fail "nats without likelihood"
+"$pathloom" generate --run "$work/run" --prompt 'int x' --max-tokens 1 --json \
+    --route likelihood > "$work/alone"
+least=$(grep -o '"p[01]*":[0-9.]*' "$work/alone" | tr -d '"' | tr : ' ' | sort -g -k 2)
+[ "$(echo "$least" | wc -l)" -eq 4 ] || fail "not four paths: $(cat "$work/alone")"
+[ "$(field path "$work/alone")" = "$(echo "$least" | head -n 1 | cut -d' ' -f1)" ] ||
+    fail "it is not the likeliest path: $(cat "$work/alone")"
+echo "$least" | awk -v told="$(sed 's/.*"margin_nats":\([0-9.]*\).*/\1/' "$work/alone")" \
+    'NR == 1 { best = $2 }
+     NR == 2 { gap = $2 - best - told; exit !(told > 0 && gap < 1e-9 && gap > -1e-9) }' ||
+    fail "the margin is wrong: $(cat "$work/alone")"
+ok
+nats() { # PROMPT
+    "$pathloom" generate --run "$work/run" --prompt "$1" --max-tokens 1 --json |
+        sed 's/.*"nats"://'
+}
+[ "$(nats 'for (int i = 0; i < n; i++) {')" = "$(nats 'for (int i = 0; i < n; i++) a')" ] ||
+    fail "tokens after the prefix count"
+[ "$(nats 'for (int')" != "$(nats 'for (int i')" ] || fail "tokens of the prefix do not count"
+ok
+mkdir "$work/begin" # a run whose prefix is BOS alone, of which nothing can be predicted
+cp "$work/run/run.yaml" "$work/begin"
+ln -s "$work/run/data" "$work/run/store" "$work/begin"
+sed -i 's/^\( *prefix: *\)8/\11/' "$work/begin/run.yaml"
+"$pathloom" generate --run "$work/begin" --prompt 'int x' --max-tokens 1 --json \
+    --route likelihood > "$work/alone" || fail "generate by BOS alone"
+[ "$(field route "$work/alone")" = router ] || fail "BOS alone: $(cat "$work/alone")"
+ok
+for verb in "generate --prompt x" "serve --listen 127.0.0.1:*"; do
+    code=0
+    # shellcheck disable=SC2086 # several words are meant
+    timeout 20 "$pathloom" $verb --run "$work/run" --route best > "$work/answer" 2>&1 ||
+        code=$?
+    [ "$code" -eq 64 ] || fail "--route best ends with $code instead of 64: $verb"
+    grep -qx 'pathloom: --route takes auto, router or likelihood, not `best`' \
+        "$work/answer" || fail "of --route best it says: $(cat "$work/answer")"
+    ok
+done
 
 # ---- what is refused ----
 refused 400 'no JSON' "$at/v1/completions" -d '{"prompt":'
@@ -184,6 +274,15 @@ ask '{"prompt": "The ", "seed": 3}' > "$work/after"
 [ "$(text_of "$work/before")" = "$(text_of "$work/after")" ] || fail "HUP changed a text"
 ends TERM
 
+# ---- the router ----
+start --route router
+alike router --route router
+several router
+ends TERM
+cmp -s "$work/paths.router" "$work/paths.likelihood" &&
+    fail "router and likelihood take the same paths, so that nothing was tested"
+ok
+
 # ---- a full line: 429, and what was taken is answered although TERM comes ----
 start --slots 1 --queue 1
 kill -STOP "$server"
@@ -213,6 +312,7 @@ grep -q 'DONE' "$work/last" || fail "the last stream was cut"
 # ---- int8 ----
 start --precision int8
 ask '{"prompt": "The "}' | grep -q finish_reason || fail "int8 does not answer"
+alike likelihood --precision int8
 code=0
 timeout 20 "$pathloom" serve --run "$work/run" --listen "${at#http://}" \
     > "$work/stdout" 2>&1 || code=$?
@@ -223,4 +323,56 @@ ends INT
     fail "a wrong address was taken"
 grep -q -- '--listen' "$work/stdout" || fail "a wrong address is not named"
 ok
+
+# ---- where the memory does not hold every path a second time ----
+sed 's/^\(MemAvailable\|SwapFree\): .*/\1: 1200 kB/' /proc/meminfo > "$work/meminfo"
+# little: a command that believes to have 2.4 MB of memory
+cat > "$work/little" << END
+mount --bind "$work/meminfo" /proc/meminfo && exec "\$@"
+END
+if unshare -m sh "$work/little" true 2> "$work/stdout"; then
+    real=$pathloom
+    printf '#!/bin/sh\nexec unshare -m sh "%s" "%s" "$@"\n' "$work/little" "$real" \
+        > "$work/small"
+    chmod +x "$work/small"
+    pathloom=$work/small
+    start
+    pathloom=$real
+    grep -q 'by=router.*reason=' "$work/stderr" || fail "it did not say why by the router"
+    alike router --route router
+    ends TERM
+    code=0
+    timeout 20 "$work/small" serve --run "$work/run" --route likelihood \
+        > "$work/answer" 2>&1 || code=$?
+    [ "$code" -eq 71 ] || fail "likelihood without memory: $code instead of 71"
+    grep -q 'all 4 paths.*--route router' "$work/answer" ||
+        fail "without memory it says: $(cat "$work/answer")"
+    ok
+else
+    echo "skipped: a machine with little memory needs root"
+fi
+
+# ---- HUP again and again, while others are answered: the choice stays ----
+start
+: > "$work/busy"
+for _ in 1 2 3; do
+    while [ -e "$work/busy" ]; do
+        ask '{"prompt": "The ", "max_tokens": 60}' > "$work/gone"
+        kill -HUP "$server"
+    done &
+done
+alike likelihood
+rm "$work/busy"
+several likelihood
+
+# ---- HUP reads scoring models again: of version 0 all paths are the base model ----
+"$pathloom" store rollback mix --to 0 --run "$work/run" > "$work/stdout" 2>&1 ||
+    fail "rollback: $(cat "$work/stdout")"
+sleep 0.5
+kill -HUP "$server"
+sleep 0.5
+alike likelihood
+[ "$(sort -u "$work/paths.likelihood")" = p00 ] ||
+    fail "equal paths: the lowest answers, not $(sort -u "$work/paths.likelihood")"
+ends TERM
 echo "PASSED: $checks checks"
