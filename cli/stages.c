@@ -256,7 +256,7 @@ done:
 typedef struct routing {
     float *params, *features;
     size_t n;
-    size_t n_alike; /* documents of the largest group that begins alike */
+    pl_alike alike; /* the heaviest documents that begin alike */
     int dim;
     pl_router *router;
     pl_shards shards;
@@ -382,10 +382,10 @@ static void say_unbalanced(const run *r, const routing *g)
     size_t largest = largest_shard(&g->shards);
     if (c->balance == 0 || c->overlap > 1 || (double)largest <= limit)
         return;
-    if ((double)g->n_alike > limit)
+    if ((double)g->alike.n_docs > limit)
         say("         balance asks for %.2f at most, but %zu documents begin with the "
             "same %lld tokens, which no router parts",
-            1 + c->balance, g->n_alike, (long long)c->prefix);
+            1 + c->balance, g->alike.n_docs, (long long)c->prefix);
     else
         say("         balance asks for %.2f at most; no prices were found that hold it",
             1 + c->balance);
@@ -421,7 +421,7 @@ static pl_status write_routing(const run *r, const routing *g, const pl_judgemen
     pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
     pl_json_set_real(o, "largest_over_mean", largest_over_mean(&g->shards));
     pl_json_set_int(o, "repaired", g->shards.n_repaired);
-    pl_json_set_int(o, "largest_alike", (int64_t)g->n_alike);
+    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
     pl_json_set_real(o, "purity", own->purity);
     pl_json_set_real(o, "nmi", own->nmi);
     pl_json_set_real(o, "purity_k8", eight->purity);
@@ -438,7 +438,7 @@ static pl_status report_routing(run *r, routing *g)
 {
     pl_judgement own = {0, 0}, eight = {0, 0};
     int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
-    PL_RETURN_IF(pl_router_largest_alike(g->features, g->n, g->dim, &g->n_alike));
+    PL_RETURN_IF(pl_router_heaviest_alike(g->features, g->n, g->dim, NULL, &g->alike));
     g->domains = pl_alloc(g->n * sizeof *g->domains);
     for (size_t i = 0; i < g->n; i++)
         g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;

@@ -36,17 +36,23 @@ size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
     return end;
 }
 
-pl_status pl_router_largest_alike(const float *features, size_t n, int dim, size_t *out)
+pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
+                                   const double *weights, pl_alike *out)
 {
     size_t bytes = (size_t)dim * sizeof *features, end;
     void *memory = NULL;
+    *out = (pl_alike){0};
     PL_RETURN_IF(pl_try_alloc(n * sizeof(size_t), "documents in groups", &memory));
     size_t *order = memory;
     router_group_alike(features, n, bytes, order);
-    *out = 0;
     for (size_t i = 0; i < n; i = end) {
+        pl_alike group = {0};
         end = router_group_end(features, n, bytes, order, i);
-        *out = end - i > *out ? end - i : *out;
+        for (; group.n_docs < end - i; ++group.n_docs)
+            group.weight += weights ? weights[order[i + group.n_docs]] : 1.0;
+        if (group.weight > out->weight ||
+            (group.weight == out->weight && group.n_docs > out->n_docs))
+            *out = group;
     }
     pl_free_aligned(memory);
     return PL_OK;

@@ -9,17 +9,20 @@ extern "C" {
 typedef struct balance_job {
     const pl_router *router; /* its tuples; its bias is not read */
     const double *distances; /* [n, n_centroids] of router_distances */
-    size_t n, limit;         /* documents; the most a path may have */
-    double step;             /* > 0, the raise of a price where documents are a tie */
+    const double *weights;   /* [n] of each document, >= 0 and finite */
+    size_t n;
+    double limit; /* the most weight a path may have, at least the mean */
+    double step;  /* > 0, the raise of a price where documents are a tie */
     int n_threads;
 } balance_job;
 
 /* Writes bias [n_paths], at least 0, and label [n], the cheapest path of each document
- * under it. Documents that are alike stay together, and count as n / n_paths if they
- * are more; with that, no path has more than the limit if it was held. Where no prices
- * are found that hold it, those with the smallest fullest path are taken. ERR_NOMEM. */
+ * under it. Documents that are alike stay together. A document, or a group of alike
+ * ones, that is heavier than the limit counts as the mean of the paths; with that,
+ * `fullest` gets the weight of the heaviest path: at most the limit, or, where no
+ * prices were found that hold it, the least that was found. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
-                                    bool *held);
+                                    double *fullest);
 
 #ifdef __cplusplus
 }

@@ -29,15 +29,17 @@ typedef struct pl_router_options {
                      gives clusters that are alike paths that share modules */
     int experts[PL_LEVELS_MAX];
     int restarts, iterations; /* k-means++ restarts, Lloyd iterations at most */
-    double balance;   /* 0: plain k-means; > 0: largest shard at most (1+balance)
-                         times the mean (capacity-limited assignment while fitting) */
-    bool standardize; /* divide each feature by its deviation first */
-    int components;   /* then keep this many principal components, each with variance 1;
-                         0: all features as they are */
-    int sharpen;      /* rounds of turning the components towards what tells clusters
-                         apart (unsupervised discriminant analysis), among 64 of them
-                         or `components` if more; 0: none */
-    bool unit;        /* then scale to length 1 */
+    double balance;        /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
+                              times the mean (capacity-limited assignment while fitting) */
+    const double *weights; /* [n] tokens of each document, which balance compares;
+                              borrowed; NULL: 1 each */
+    bool standardize;      /* divide each feature by its deviation first */
+    int components; /* then keep this many principal components, each with variance 1;
+                       0: all features as they are */
+    int sharpen;    /* rounds of turning the components towards what tells clusters
+                       apart (unsupervised discriminant analysis), among 64 of them
+                       or `components` if more; 0: none */
+    bool unit;      /* then scale to length 1 */
     uint64_t seed;
     int n_threads;
 } pl_router_options;
@@ -50,7 +52,8 @@ pl_router_options pl_router_defaults(int n_paths);
 typedef struct pl_router pl_router;
 
 /* features [n, dim]. Same bytes for the same input, whatever n_threads. ERR_DATA
- * "more modules than documents" with both numbers. */
+ * "more modules than documents" with both numbers; ERR_CONFIG if a weight is negative
+ * or not finite, or all are 0, with balance. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
@@ -97,9 +100,16 @@ PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *fea
                                        size_t n_docs, int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);
 
-/* Documents of the largest group of equal features [n][dim]: no router parts them. */
-PL_MUST_CHECK pl_status pl_router_largest_alike(const float *features, size_t n,
-                                                int dim, size_t *out);
+/* The heaviest group of documents with equal features [n, dim], which every router
+ * keeps on one path; the largest of equals. Often it is one document. Weights [n] as
+ * in pl_router_options. */
+typedef struct pl_alike {
+    size_t n_docs;
+    double weight;
+} pl_alike;
+PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n,
+                                                 int dim, const double *weights,
+                                                 pl_alike *out);
 
 /* How well an assignment matches labels: purity = share of documents in their
  * cluster's majority label; nmi = mutual information / mean of the entropies. */

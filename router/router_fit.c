@@ -26,6 +26,7 @@ typedef struct fit {
     pl_router *router;
     const float *features;
     size_t n;
+    double *weights;   /* [n] of each document */
     float *z;          /* [n, rank] */
     float *scratch;    /* [n_threads, dim] */
     double *distances; /* [n, n_centroids] */
@@ -168,23 +169,44 @@ static pl_status move_centroids(fit *f)
     return PL_OK;
 }
 
-/* Prices for the centroids, centroids for the labels, in turn; ends with prices. */
+/* Copies the weights, so that no weights are the same as weights of 1. */
+static pl_status take_weights(fit *f, double *total)
+{
+    const double *weights = f->options->weights;
+    *total = 0.0;
+    for (size_t i = 0; i < f->n; ++i) {
+        f->weights[i] = weights ? weights[i] : 1.0;
+        if (!(f->weights[i] >= 0.0) || !isfinite(f->weights[i]))
+            return pl_fail(PL_ERR_CONFIG,
+                           "document %zu weighs %g; give 0 or a positive number", i,
+                           f->weights[i]);
+        *total += f->weights[i];
+    }
+    if (!(*total > 0.0))
+        return pl_fail(PL_ERR_CONFIG, "all %zu documents weigh 0", f->n);
+    return PL_OK;
+}
+
+/* Prices for the centroids, centroids for the labels, in turn; ends with prices. A
+ * limit that was out of reach is replaced by what was reached, so that the centroids
+ * still move to the balanced shards. */
 static pl_status balance_shards(fit *f)
 {
-    double mean = (double)f->n / f->router->n_paths;
-    size_t even = (f->n + (size_t)f->router->n_paths - 1) / (size_t)f->router->n_paths;
-    size_t limit = (size_t)((1.0 + f->options->balance) * mean);
+    double total = 0.0, fullest = 0.0;
+    PL_RETURN_IF(take_weights(f, &total));
+    double limit = (1.0 + f->options->balance) * total / f->router->n_paths;
     balance_job job = {.router = f->router,
                        .distances = f->distances,
+                       .weights = f->weights,
                        .n = f->n,
-                       .limit = limit > even ? limit : even,
+                       .limit = limit,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
-    bool held = true;
     for (int round = 0; round < BALANCE_ROUNDS; ++round) {
-        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path, &held));
-        if (round + 1 == BALANCE_ROUNDS || !held)
+        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path, &fullest));
+        if (round + 1 == BALANCE_ROUNDS)
             break;
+        job.limit = fmax(job.limit, fullest);
         PL_RETURN_IF(move_centroids(f));
         PL_RETURN_IF(on_points(f, measure_points));
     }
@@ -211,12 +233,13 @@ static pl_status alloc_fit(fit *f, void **memory)
     size_t n = f->n, stride = (size_t)router_n_centroids(f->router);
     size_t rank = (size_t)f->router->lens.rank, dim = (size_t)f->router->lens.dim;
     size_t threads = (size_t)f->options->n_threads;
-    PL_RETURN_IF(pl_try_alloc(n * stride * sizeof(double) +
+    PL_RETURN_IF(pl_try_alloc(n * (stride + 1) * sizeof(double) +
                                   (n * rank + threads * dim) * sizeof(float) +
                                   2 * n * sizeof(int),
                               "the router's points", memory));
     f->distances = *memory;
-    f->z = (float *)(f->distances + n * stride);
+    f->weights = f->distances + n * stride;
+    f->z = (float *)(f->weights + n);
     f->scratch = f->z + n * rank;
     f->path = (int *)(f->scratch + threads * dim);
     f->label = f->path + n;

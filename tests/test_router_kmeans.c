@@ -211,63 +211,6 @@ static void the_defaults_fit(void **state)
     free(points);
 }
 
-static void balance_keeps_every_path_below_its_limit(void **state)
-{
-    (void)state;
-    enum { N = 900, DIM = 4 };
-    float *points = make_clouds(N, DIM, 3, 0.0f); /* one crowd... */
-    for (uint32_t i = 0; i < N / 30; ++i)
-        points[i * DIM] += 40.0f; /* ...and a few far away */
-    const double balances[] = {0.05, 0.25, 1.0};
-    for (int b = 0; b < 3; ++b)
-        for (int product = 0; product < 2; ++product) {
-            pl_router_options options = plain_options(6);
-            options.kind = product ? PL_ROUTER_PRODUCT : PL_ROUTER_KMEANS;
-            options.n_levels = 2;
-            options.experts[0] = 3;
-            options.experts[1] = 2;
-            options.balance = balances[b];
-            pl_router *router = fit(points, N, DIM, &options);
-            pl_shards shards;
-            assert_ok(pl_shards_make(router, points, N, 1, &shards));
-            for (int path = 0; path < 6; ++path)
-                assert_true((double)(shards.first[path + 1] - shards.first[path]) <=
-                            (1.0 + balances[b]) * N / 6.0);
-            pl_shards_clear(&shards);
-            pl_router_destroy(&router);
-        }
-    free(points);
-}
-
-/* Half of the documents are one and the same: they stay in one path, which has not many
- * others, and those are balanced as if the half were one mean shard. */
-static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
-{
-    (void)state;
-    enum { N = 800, DIM = 6, PATHS = 16, MEAN = N / PATHS, LIMIT = MEAN * 13 / 10 };
-    float *points = make_clouds(N, DIM, 5, 2.0f);
-    for (size_t i = 0; i < N; i += 2)
-        memcpy(points + i * DIM, points, DIM * sizeof *points);
-    pl_router_options options = plain_options(PATHS);
-    options.balance = 0.3;
-    pl_router *router = fit(points, N, DIM, &options);
-    pl_shards shards;
-    size_t n_alike = 0;
-    int n_over = 0;
-    assert_ok(pl_shards_make(router, points, N, 1, &shards));
-    assert_ok(pl_router_largest_alike(points, N, DIM, &n_alike));
-    assert_int_equal(n_alike, N / 2);
-    for (int path = 0; path < PATHS; ++path) {
-        size_t size = shards.first[path + 1] - shards.first[path];
-        n_over += size > LIMIT;
-        assert_true(size <= LIMIT || (size >= N / 2 && size <= N / 2 + LIMIT - MEAN));
-    }
-    assert_int_equal(n_over, 1);
-    pl_shards_clear(&shards);
-    pl_router_destroy(&router);
-    free(points);
-}
-
 static void impossible_requests_name_their_numbers(void **state)
 {
     (void)state;
@@ -304,8 +247,6 @@ int main(void)
         cmocka_unit_test(two_components_find_the_plane_of_the_clouds),
         cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
         cmocka_unit_test(the_defaults_fit),
-        cmocka_unit_test(balance_keeps_every_path_below_its_limit),
-        cmocka_unit_test(documents_that_are_alike_fill_one_path_and_no_more),
         cmocka_unit_test(impossible_requests_name_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
