@@ -118,6 +118,8 @@ typedef struct pl_sampler_options {
     int replica, n_replicas;
     int skip_prefix; /* 0: train on the prefix too */
 } pl_sampler_options;
+/* Windows with a target in a document of n_tokens; both it and context at least 1. */
+uint64_t pl_document_windows(uint32_t n_tokens, int context, int skip_prefix);
 /* Borrows tokens. ERR_DATA if there is no window with a target. */
 PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           const pl_sampler_options *options,

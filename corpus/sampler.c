@@ -33,9 +33,11 @@ static uint64_t skipped_windows(uint64_t n_tokens, uint64_t T, uint64_t prefix)
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
 }
 
-static uint64_t kept_windows(uint64_t n_tokens, uint64_t T, uint64_t prefix)
+uint64_t pl_document_windows(uint32_t n_tokens, int context, int skip_prefix)
 {
-    return (n_tokens - 1 + T - 1) / T - skipped_windows(n_tokens, T, prefix);
+    uint64_t T = (uint64_t)context;
+    return ((uint64_t)n_tokens - 1 + T - 1) / T -
+           skipped_windows(n_tokens, T, (uint64_t)skip_prefix);
 }
 
 static pl_status check_options(const pl_sampler_options *options)
@@ -55,9 +57,9 @@ static void count_windows(pl_sampler *sampler)
     uint64_t next = 0;
     for (uint32_t i = 0; i < sampler->n_docs; i++) {
         sampler->first_window[i] = next;
-        next += kept_windows(pl_tokens_doc(sampler->tokens, i)->n_tokens,
-                             (uint64_t)sampler->options.context,
-                             (uint64_t)sampler->options.skip_prefix);
+        next +=
+            pl_document_windows(pl_tokens_doc(sampler->tokens, i)->n_tokens,
+                                sampler->options.context, sampler->options.skip_prefix);
     }
     sampler->first_window[sampler->n_docs] = next;
 }
