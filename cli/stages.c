@@ -1,6 +1,7 @@
 /* The stages of `train`: data, base model, routing, arms. Each looks first whether its
  * product is there, so that the same command goes on where the last one stopped. */
 #include "cli/run.h"
+#include "eval/eval.h"
 #include "serve/serve.h"
 #include <math.h>
 
@@ -52,13 +53,12 @@ pl_status stage_data(run *r)
 
 /* ---- shards ---- */
 /* Targets that an epoch of these documents trains on. */
-static double shard_weight(const pl_tokens *tokens, const uint32_t *docs, size_t n)
+static double shard_weight(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                           int skip_prefix)
 {
     double targets = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t len = pl_tokens_doc(tokens, docs ? docs[i] : (uint32_t)i)->n_tokens;
-        targets += len > 0 ? (double)(len - 1) : 0;
-    }
+    for (size_t i = 0; i < n; i++)
+        targets += (double)pl_counted_targets(tokens, docs[i], skip_prefix);
     return targets;
 }
 
@@ -73,7 +73,7 @@ static pl_status put_shard(run *r, pl_arm *arm, const pl_topology *t, int path,
     if (status == PL_OK)
         status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                       &arm->shards[path]);
-    arm->weights[path] = shard_weight(r->train, docs, n);
+    arm->weights[path] = shard_weight(r->train, docs, n, arm->inner.skip_prefix);
     pl_buf_destroy(&bytes);
     return status;
 }
