@@ -149,8 +149,8 @@ static const pl_key keys[] = {
     {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
      "at most", false},
     {"router.balance", PL_KEY_REAL, AT(balance), "0.3", 0, 1000, NULL, "",
-     "largest shard at most (1+balance) times the mean, but for documents that begin "
-     "alike; 0: free",
+     "a shard has at most (1+balance) times the mean number of tokens, unless a "
+     "document, or documents that begin alike, have more; 0: no limit",
      false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
      "divide each feature by its deviation", false},
