@@ -58,6 +58,7 @@ static void common_inner(const run *r, pl_inner *in)
 {
     const config *c = &r->cfg;
     in->batch = (int)c->batch;
+    in->micro_batch = config_pass(c);
     in->context = (int)c->context;
     in->tau = (int)c->tau;
     in->phases = (int)c->phases;

@@ -91,6 +91,10 @@ static const pl_key keys[] = {
     SECTION("train", "the inner loop"),
     {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences", "a step",
      false},
+    {"train.micro_batch", PL_KEY_INT, AT(micro_batch), "0", 0, 65536, NULL, "sequences",
+     "in memory at a time: gradients of several passes add up to those of train.batch; "
+     "0: all in one pass",
+     false},
     {"train.tau", PL_KEY_INT, AT(tau), "50", 1, 1000000, NULL, "steps",
      "inner steps a phase", false},
     {"train.phases", PL_KEY_INT, AT(phases), "8", 1, 1000000, NULL, "",
@@ -163,9 +167,10 @@ static const pl_key keys[] = {
      "then scale each document's features to length 1", false},
     {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
      "",
-     "generate and serve: which path answers a prompt: the router's, or the path under "
-     "which the prompt's first router.prefix tokens are likeliest (each path reads "
-     "them); auto: likelihood in a run of at most 16 paths, else router",
+     "which path answers a prompt (generate, serve) or a held-out document (eval): the "
+     "router's, or the path under which its first router.prefix tokens are likeliest "
+     "(each path reads them); auto: likelihood in a run of at most 16 paths, else "
+     "router",
      true},
 
     SECTION("outer", "how updates become versions"),
@@ -229,8 +234,8 @@ static const pl_key keys[] = {
     {"outer.floor", PL_KEY_REAL, AT(outer_floor), "0.1", 0, 1, NULL, "of outer.lr",
      "where its decay ends", false},
     {"outer.settle", PL_KEY_BOOL, AT(settle), "true", 0, 0, NULL, "",
-     "diloco, heavy-ball and streaming go over to the plain mean while the inner "
-     "learning rate decays (train.schedule=wsd)",
+     "diloco, heavy-ball and streaming take the plain mean of the updates, without "
+     "momentum, while the inner learning rate decays (train.schedule=wsd)",
      false},
     {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
      "for which outer.lr and outer.momentum must be stable; 1: phases that train to "
@@ -561,6 +566,12 @@ pl_status config_check_answer(const char *option, const char *value)
                            : pl_fail(PL_ERR_USAGE,
                                      "%s takes auto, router or likelihood, not `%.64s`",
                                      option, value);
+}
+
+int config_pass(const config *c)
+{
+    bool splits = c->micro_batch > 0 && c->micro_batch < c->batch;
+    return (int)(splits ? c->micro_batch : c->batch);
 }
 
 pl_status config_shape(const config *c, pl_shape *out)

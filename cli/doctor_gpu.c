@@ -26,7 +26,7 @@ static void tell_plan(doctor *d, const run *r, uint64_t left)
         strcmp(r->cfg.precision, "fp8") == 0 ? "bf16 and fp8 " : "bf16 ",
         pl_human_bytes((double)plan.grads_bytes, text[2]),
         pl_human_bytes((double)plan.moments_bytes, text[3]),
-        pl_human_bytes((double)plan.acts_bytes, text[4]), (int)r->cfg.batch,
+        pl_human_bytes((double)plan.acts_bytes, text[4]), config_pass(&r->cfg),
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 

@@ -1,25 +1,64 @@
+/* Scores a run's arms on its held-out text. */
 #include "cli/evaluate.h"
 
 #include <math.h>
 
-static const char *const arm_names[COLUMNS] = {"mix", "dense", "diloco", "dense-eq",
-                                               "base"};
-static const char *const titles[COLUMNS] = {
-    "mixture, one routed path", "dense, steps of one path",
-    "DiLoCo, tokens of all paths", "dense, tokens of all paths", "base model, before"};
+/* Losses of all paths that are in memory at a time. */
+enum { LOSSES_BYTES_MAX = 256 << 20 };
+
+static const struct {
+    const char *arm, *name;
+} kinds[ROW_COUNT] = {[ROW_ROUTER] = {"mix", "mix"},
+                      [ROW_LIKELIHOOD] = {"mix", "mix-likelihood"},
+                      [ROW_WINDOWS] = {"mix", "mix-windows"},
+                      [ROW_DENSE] = {"dense", "dense"},
+                      [ROW_DILOCO] = {"diloco", "diloco"},
+                      [ROW_BATCH] = {"dense-batch", "dense-batch"},
+                      [ROW_EQUAL] = {"dense-eq", "dense-eq"},
+                      [ROW_BASE] = {"base", "base"}};
+
+static void name_rows(evaluation *e, int trainings)
+{
+    static const char *const titles[ROW_COUNT] = {
+        [ROW_ROUTER] = "mixture, by the router",
+        [ROW_LIKELIHOOD] = "mixture, by likelihood",
+        [ROW_WINDOWS] = "mixture, re-routed",
+        [ROW_DENSE] = "one machine, same time",
+        [ROW_DILOCO] = "same machines, DiLoCo",
+        [ROW_BATCH] = "same machines, one batch",
+        [ROW_BASE] = "base model, before"};
+    for (int i = 0; i < ROW_COUNT; i++) {
+        row *w = &e->rows[i];
+        w->arm = kinds[i].arm;
+        w->name = kinds[i].name;
+        pl_copy_text(w->title, sizeof w->title, titles[i] ? titles[i] : "");
+    }
+    row *equal = &e->rows[ROW_EQUAL];
+    snprintf(equal->title, sizeof equal->title, "one machine, %d x the time",
+             trainings);
+}
 
 void evaluation_clear(evaluation *e)
 {
-    for (int i = 0; i < COLUMNS; i++)
-        pl_free(e->columns[i].by_domain);
+    for (int i = 0; i < ROW_COUNT; i++) {
+        pl_free(e->rows[i].by_domain);
+        pl_free(e->rows[i].scores);
+    }
     pl_free(e->docs);
     pl_free(e->path_of);
+    pl_free(e->likeliest);
     memset(e, 0, sizeof *e);
+}
+
+double evaluation_bits(const evaluation *e, const pl_score *score)
+{
+    return score->nats / log(2) / (double)e->n_bytes;
 }
 
 /* ---- what was spent ---- */
 typedef struct spent {
-    uint64_t tokens;
+    uint64_t tokens, longest; /* of all trainings, of the one that had most */
+    double seconds;
     int n;
     int64_t least_phase;
 } spent;
@@ -28,6 +67,8 @@ static pl_status add_path(void *context, const pl_path_state *state)
 {
     spent *s = context;
     s->tokens += state->n_tokens;
+    s->seconds += state->seconds;
+    s->longest = state->n_tokens > s->longest ? state->n_tokens : s->longest;
     s->least_phase =
         s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
     s->n++;
@@ -48,9 +89,8 @@ typedef struct job {
     pl_store *store;
     evaluation *e;
     pl_scorer *scorer;
-    pl_score *scores;
     float *params;
-    uint64_t base_tokens;
+    spent base;
 } job;
 
 typedef struct arm_source {
@@ -65,50 +105,128 @@ static pl_status load_path(void *context, int path, float *params)
     return store_path_params(s->store, s->arm, s->topology, path, UINT64_MAX, params);
 }
 
-static pl_status score_arm(job *j, const pl_arm *arm, const pl_topology *t)
+static pl_score *scores_of(evaluation *e, row_kind kind)
+{
+    row *w = &e->rows[kind];
+    if (!w->scores)
+        w->scores = pl_alloc((e->n_docs ? e->n_docs : 1) * sizeof *w->scores);
+    w->present = true;
+    return w->scores;
+}
+
+/* Every document with every path, and what comes of each way to choose. */
+static pl_status score_ways(job *j, arm_source *source)
+{
+    static const int kind_of[PL_ROUTE_COUNT] = {[PL_ROUTE_ROUTER] = ROW_ROUTER,
+                                                [PL_ROUTE_LIKELIHOOD] = ROW_LIKELIHOOD,
+                                                [PL_ROUTE_WINDOWS] = ROW_WINDOWS,
+                                                [PL_ROUTE_BEST] = -1,
+                                                [PL_ROUTE_BEST_WINDOWS] = -1};
+    evaluation *e = j->e;
+    size_t n = e->n_docs;
+    e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
+    const pl_routes routes = {
+        .scores = pl_alloc(PL_ROUTE_COUNT * (n ? n : 1) * sizeof(pl_score)),
+        .by_likelihood = e->likeliest};
+    const pl_route_job all = {.scorer = j->scorer,
+                              .tokens = j->r->valid,
+                              .docs = e->docs,
+                              .path_of = e->path_of,
+                              .n = n,
+                              .prefix = (int)j->r->cfg.prefix,
+                              .params = load_path,
+                              .context = source,
+                              .most_bytes = LOSSES_BYTES_MAX};
+    pl_status status = pl_score_routes(&all, &routes);
+    for (int route = 0; status == PL_OK && route < PL_ROUTE_COUNT; route++)
+        if (kind_of[route] >= 0)
+            memcpy(scores_of(e, (row_kind)kind_of[route]),
+                   routes.scores + (size_t)route * n, n * sizeof(pl_score));
+    e->best = pl_score_sum(routes.scores + PL_ROUTE_BEST * n, n);
+    e->best_windows = pl_score_sum(routes.scores + PL_ROUTE_BEST_WINDOWS * n, n);
+    pl_free(routes.scores);
+    return status;
+}
+
+static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
+                           const pl_topology *t)
 {
     arm_source source = {j->store, arm, t};
     evaluation *e = j->e;
-    if (pl_topology_n_paths(t) > 1)
+    int n_paths = pl_topology_n_paths(t);
+    bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
+    if (kind == ROW_ROUTER && n_paths > 1 && answers) {
+        e->answer = ROW_LIKELIHOOD;
+        return score_ways(j, &source);
+    }
+    if (n_paths > 1)
         return pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
-                               load_path, &source, j->scores);
+                               load_path, &source, scores_of(e, kind));
     PL_RETURN_IF(load_path(&source, 0, j->params));
     PL_RETURN_IF(pl_scorer_load(j->scorer, j->params));
-    return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs, j->scores);
+    return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
+                              scores_of(e, kind));
 }
 
-static void fill_spent(job *j, column *c, const pl_arm *arm, const pl_topology *t,
+/* Seconds on one machine per path or replica, at the mean rate of this run's machines:
+ * what was measured depends on which arms ran beside each other. */
+static double training_seconds(const job *j, const row *w, const spent *s,
+                               int trainings)
+{
+    double tokens = (double)s->longest;
+    if (w == &j->e->rows[ROW_BATCH])
+        tokens /= trainings;
+    if (w != &j->e->rows[ROW_BASE])
+        tokens += (double)j->base.longest;
+    return j->e->rate > 0 ? tokens / j->e->rate : NAN;
+}
+
+static void fill_spent(job *j, row *w, const pl_arm *arm, const pl_topology *t,
                        const spent *s)
 {
-    bool is_base = strcmp(c->arm, "base") == 0;
-    uint64_t before = is_base ? 0 : j->base_tokens;
-    int trainings = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
-    c->tokens_total = before + s->tokens;
-    c->tokens_per_path = before + s->tokens / (uint64_t)(trainings ? trainings : 1);
-    c->flops = (double)c->tokens_total *
+    bool is_base = strcmp(w->arm, "base") == 0;
+    uint64_t before = is_base ? 0 : j->base.tokens;
+    int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+    int trainings =
+        pl_topology_n_paths(j->r->topology) * pl_topology_n_replicas(j->r->topology);
+    w->tokens_total = before + s->tokens;
+    w->tokens_per_path = before + s->tokens / (uint64_t)(n && !is_base ? n : 1);
+    w->flops = (double)w->tokens_total *
                pl_topology_flops_per_token(t, arm->inner.context, true);
-    c->finished = arm->inner.phases == 0 ||
-                  (s->n == trainings && s->least_phase >= arm->inner.phases);
+    w->seconds = training_seconds(j, w, s, trainings);
+    w->finished =
+        arm->inner.phases == 0 || (s->n == n && s->least_phase >= arm->inner.phases);
 }
 
-static pl_status fill_column(job *j, column *c)
+static void fill_scores(job *j, row *w)
+{
+    size_t n_domains = pl_tokens_n_domains(j->r->valid);
+    w->score = pl_score_sum(w->scores, j->e->n_docs);
+    w->ppl = pl_perplexity(&w->score);
+    w->bits = evaluation_bits(j->e, &w->score);
+    w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
+    pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs, w->by_domain);
+}
+
+/* All rows of the arm that begins at `kind`. */
+static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
     pl_topology *t = NULL;
     spent s;
-    size_t n_domains = pl_tokens_n_domains(j->r->valid);
-    pl_status status = store_arm(j->store, c->arm, &arm, &t);
+    const char *name = j->e->rows[kind].arm;
+    pl_status status = store_arm(j->store, name, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_TRY(status);
-    PL_TRY(count_spent(j->store, c->arm, &s));
-    PL_TRY(score_arm(j, &arm, t));
-    c->present = true;
-    c->score = pl_score_sum(j->scores, j->e->n_docs);
-    c->ppl = pl_perplexity(&c->score);
-    c->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *c->by_domain);
-    pl_score_by_domain(j->r->valid, j->e->docs, j->scores, j->e->n_docs, c->by_domain);
-    fill_spent(j, c, &arm, t, &s);
+    PL_TRY(count_spent(j->store, name, &s));
+    PL_TRY(score_arm(j, kind, &arm, t));
+    for (int i = kind; i < ROW_COUNT && strcmp(j->e->rows[i].arm, name) == 0; i++) {
+        if (!j->e->rows[i].present)
+            continue;
+        fill_scores(j, &j->e->rows[i]);
+        fill_spent(j, &j->e->rows[i], &arm, t, &s);
+    }
 done:
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
@@ -197,23 +315,57 @@ static void pick(const run *r, evaluation *e)
         e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
 }
 
+static pl_status count_bytes(const run *r, evaluation *e)
+{
+    char path[PL_PATH_MAX];
+    pl_tokenizer *tokenizer = NULL;
+    uint64_t bytes;
+    pl_status status = PL_OK;
+    PL_TRY(pl_tokenizer_load(run_file(r, "data/tokenizer.model", path), &tokenizer));
+    for (size_t i = 0; i < e->n_docs; i++) {
+        PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
+                                &bytes));
+        e->n_bytes += bytes;
+    }
+done:
+    pl_tokenizer_destroy(&tokenizer);
+    return status;
+}
+
+/* What the base model took, and the mean rate over everything that was trained. */
+static pl_status read_spent(job *j)
+{
+    uint64_t tokens = 0;
+    double seconds = 0;
+    const char *before = "";
+    for (int i = 0; i < ROW_COUNT; i++) {
+        spent s;
+        if (strcmp(kinds[i].arm, before) == 0)
+            continue;
+        before = kinds[i].arm;
+        PL_RETURN_IF(count_spent(j->store, before, &s));
+        tokens += s.tokens;
+        seconds += s.seconds;
+        if (i == ROW_BASE)
+            j->base = s;
+    }
+    j->e->rate = seconds > 0 ? (double)tokens / seconds : 0;
+    return PL_OK;
+}
+
 static pl_status open_job(job *j)
 {
     const run *r = j->r;
-    spent base;
     pl_scorer_options options = {.topology = r->topology,
                                  .backend = r->cfg.backend,
                                  .precision = r->cfg.precision,
                                  .n_threads = pl_cpu_count(),
                                  .prefix = (int)r->cfg.prefix};
-    j->scores = pl_alloc((j->e->n_docs ? j->e->n_docs : 1) * sizeof *j->scores);
     PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                               "a path", (void **)&j->params));
     PL_RETURN_IF(pl_scorer_create(&options, &j->scorer));
     PL_RETURN_IF(read_base(j));
-    PL_RETURN_IF(count_spent(j->store, "base", &base));
-    j->base_tokens = base.tokens;
-    return PL_OK;
+    return read_spent(j);
 }
 
 pl_status evaluate(run *r, pl_store *store, evaluation *out)
@@ -229,18 +381,18 @@ pl_status evaluate(run *r, pl_store *store, evaluation *out)
             "no held-out document is longer than the prefix of %lld tokens; give "
             "more held-out text",
             (long long)r->cfg.prefix));
+    PL_TRY(count_bytes(r, out));
+    name_rows(out,
+              pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology));
     read_router_report(r, out);
     PL_TRY(open_job(&j));
     PL_TRY(route_valid(&j));
-    for (int i = 0; i < COLUMNS; i++) {
-        out->columns[i].arm = arm_names[i];
-        out->columns[i].title = titles[i];
-        PL_TRY(fill_column(&j, &out->columns[i]));
-    }
+    PL_TRY(fill_rows(&j, ROW_ROUTER));
+    for (int kind = ROW_DENSE; kind < ROW_COUNT; kind++)
+        PL_TRY(fill_rows(&j, (row_kind)kind));
     out->seconds = pl_now() - start;
 done:
     pl_scorer_destroy(&j.scorer);
     pl_free_aligned(j.params);
-    pl_free(j.scores);
     return status;
 }

@@ -4,38 +4,73 @@
 
 #include <math.h>
 
-static void set_ppl(pl_json *o, const char *key, const column *c)
+/* ---- JSON ---- */
+static void set_ppl(pl_json *o, const char *key, const row *w)
 {
-    pl_json_set_real(o, key, c->present ? c->ppl : NAN); /* NaN becomes null */
+    pl_json_set_real(o, key, w->present ? w->ppl : NAN); /* NaN becomes null */
 }
 
-static pl_json *column_json(const run *r, const column *c)
+static pl_json *row_json(const run *r, const evaluation *e, const row *w)
 {
     pl_json *o = pl_json_object(), *domains = pl_json_object();
-    pl_json_set_text(o, "arm", c->arm);
-    pl_json_set_real(o, "ppl", c->ppl);
-    pl_json_set_bool(o, "finished", c->finished);
-    pl_json_set_int(o, "tokens_per_path", (int64_t)c->tokens_per_path);
-    pl_json_set_int(o, "tokens_total", (int64_t)c->tokens_total);
-    pl_json_set_real(o, "train_flops", c->flops);
+    pl_json_set_text(o, "arm", w->arm);
+    pl_json_set_text(o, "row", w->name);
+    pl_json_set_text(o, "title", w->title);
+    pl_json_set_real(o, "bits_per_byte", w->bits);
+    pl_json_set_real(o, "bits_error",
+                     pl_score_error(w->scores, NULL, e->n_docs) / log(2) *
+                         (double)e->n_targets / (double)e->n_bytes);
+    pl_json_set_real(o, "ppl", w->ppl);
+    pl_json_set_bool(o, "finished", w->finished);
+    pl_json_set_int(o, "tokens_per_path", (int64_t)w->tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)w->tokens_total);
+    pl_json_set_real(o, "train_flops", w->flops);
+    pl_json_set_real(o, "train_seconds", w->seconds);
     for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++)
         pl_json_set_real(domains, pl_tokens_domain(r->valid, d),
-                         pl_perplexity(&c->by_domain[d]));
+                         pl_perplexity(&w->by_domain[d]));
     pl_json_set(o, "ppl_by_domain", domains);
     return o;
+}
+
+/* Held-out documents of each path: by the router, or by likelihood. */
+static pl_json *counts_json(const run *r, const evaluation *e, const int *path_of)
+{
+    int n_paths = pl_topology_n_paths(r->topology);
+    int64_t *counts = pl_alloc((size_t)n_paths * sizeof *counts);
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; path_of && i < e->n_docs; i++)
+        counts[path_of[i]]++;
+    for (int p = 0; path_of && p < n_paths; p++)
+        pl_json_push(list, pl_json_make_int(counts[p]));
+    pl_free(counts);
+    return list;
+}
+
+static void set_perplexities(pl_json *o, const evaluation *e)
+{
+    set_ppl(o, "ppl_routed", &e->rows[ROW_ROUTER]);
+    set_ppl(o, "ppl_likelihood", &e->rows[ROW_LIKELIHOOD]);
+    set_ppl(o, "ppl_rerouted", &e->rows[ROW_WINDOWS]);
+    pl_json_set_real(o, "ppl_best_path", pl_perplexity(&e->best));
+    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_windows));
+    set_ppl(o, "ppl_dense", &e->rows[ROW_DENSE]);
+    set_ppl(o, "ppl_diloco", &e->rows[ROW_DILOCO]);
+    set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
+    set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
+    set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
 }
 
 void evaluation_json(const run *r, const evaluation *e, int indent, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *arms = pl_json_array();
+    const row *mix = &e->rows[ROW_ROUTER];
     char hex[PL_HASH_TEXT];
-    set_ppl(o, "ppl_routed", &e->columns[0]);
-    set_ppl(o, "ppl_dense", &e->columns[1]);
-    set_ppl(o, "ppl_diloco", &e->columns[2]);
-    set_ppl(o, "ppl_dense_equal_tokens", &e->columns[3]);
-    set_ppl(o, "ppl_base", &e->columns[4]);
-    pl_json_set_int(o, "tokens_per_path", (int64_t)e->columns[0].tokens_per_path);
-    pl_json_set_int(o, "tokens_total", (int64_t)e->columns[0].tokens_total);
+    set_perplexities(o, e);
+    pl_json_set_text(o, "answers_by",
+                     e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
+    pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)mix->tokens_total);
     pl_json_set_real(o, "router_purity", e->purity);
     pl_json_set_real(o, "router_nmi", e->nmi);
     pl_json_set_real(o, "router_purity_k8", e->purity_k8);
@@ -47,12 +82,16 @@ void evaluation_json(const run *r, const evaluation *e, int indent, pl_buf *out)
     pl_json_set_int(o, "prefix", r->cfg.prefix);
     pl_json_set_int(o, "eval_documents", (int64_t)e->n_docs);
     pl_json_set_int(o, "eval_tokens", (int64_t)e->n_targets);
+    pl_json_set_int(o, "eval_bytes", (int64_t)e->n_bytes);
+    pl_json_set(o, "documents_by_router", counts_json(r, e, e->path_of));
+    pl_json_set(o, "documents_by_likelihood", counts_json(r, e, e->likeliest));
+    pl_json_set_real(o, "tokens_per_second", e->rate);
     pl_json_set_int(o, "seed", r->cfg.seed);
     pl_hash_format(&r->hash, hex);
     pl_json_set_text(o, "config", hex);
-    for (int i = 0; i < COLUMNS; i++)
-        if (e->columns[i].present)
-            pl_json_push(arms, column_json(r, &e->columns[i]));
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (e->rows[i].present)
+            pl_json_push(arms, row_json(r, e, &e->rows[i]));
     pl_json_set(o, "arms", arms);
     pl_json_write(o, indent, out);
     pl_json_destroy(&o);
@@ -70,43 +109,70 @@ pl_status evaluation_save(const run *r, const evaluation *e)
     return status;
 }
 
-static void print_column(const column *c, double routed)
+/* ---- the table ---- */
+/* How much lower or higher the mixture's perplexity is, with the standard error of the
+ * difference over documents, in percent. */
+typedef struct gain {
+    double percent, error;
+} gain;
+
+static gain gain_over(const evaluation *e, const row *other)
 {
-    char per_path[16], total[16], versus[16] = "";
-    if (!c->present)
-        return;
-    if (strcmp(c->arm, "mix") != 0)
-        snprintf(versus, sizeof versus, "%+.1f %%", 100 * (routed / c->ppl - 1));
-    say("  %-27s %8.2f %9s %11s %8s %8.2e%s", c->title, c->ppl, versus,
-        pl_human_count((double)c->tokens_per_path, per_path),
-        pl_human_count((double)c->tokens_total, total), c->flops,
-        c->finished ? "" : "  (not finished)");
+    const row *mix = &e->rows[e->answer];
+    double error = pl_score_error(mix->scores, other->scores, e->n_docs);
+    return (gain){100 * (1 - mix->ppl / other->ppl),
+                  100 * error * mix->ppl / other->ppl};
 }
 
-static const char *const short_titles[COLUMNS] = {"mixture", "dense", "DiLoCo",
-                                                  "dense-eq", "base"};
+static bool is_rival(const evaluation *e, int kind)
+{
+    return kind >= ROW_DENSE && e->rows[kind].present && e->rows[e->answer].present;
+}
 
-/* Columns of the arms that the run has, rows of the domains that were scored. */
+static void print_row(const evaluation *e, int kind)
+{
+    const row *w = &e->rows[kind];
+    char total[16], seconds[16] = "-", versus[32] = "";
+    if (!w->present)
+        return;
+    if (!w->finished)
+        snprintf(versus, sizeof versus, "not finished");
+    else if (is_rival(e, kind) && e->rows[e->answer].finished) {
+        gain g = gain_over(e, w);
+        snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent), g.error,
+                 g.percent >= 0 ? "better" : "worse");
+    }
+    if (isfinite(w->seconds))
+        pl_human_seconds(w->seconds, seconds);
+    /* "±" is two bytes and one column */
+    say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
+        w->title, w->bits, w->ppl, 19 + (strchr(versus, '%') ? 1 : 0), versus,
+        pl_human_count((double)w->tokens_total, total), w->flops, seconds);
+}
+
+static const char *const short_titles[ROW_COUNT] = {
+    "router", "likely", "rerouted", "dense", "DiLoCo", "batch", "dense-eq", "base"};
+
+/* Columns of the rows that the run has, rows of the domains that were scored. */
 static void print_domains(const run *r, const evaluation *e)
 {
     uint32_t n = pl_tokens_n_domains(r->valid);
     pl_buf line = {0};
-    if (n < 2 || !e->columns[0].present)
+    if (n < 2 || !e->rows[ROW_ROUTER].present)
         return;
-    pl_buf_printf(&line, "\n  %-27s", "perplexity by domain");
-    for (int i = 0; i < COLUMNS; i++)
-        if (e->columns[i].present)
+    pl_buf_printf(&line, "\n   %-20s", "perplexity by domain");
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (e->rows[i].present)
             pl_buf_printf(&line, " %8s", short_titles[i]);
     say("%s", pl_buf_text(&line));
     for (uint32_t d = 0; d < n; d++) {
-        if (!isfinite(pl_perplexity(&e->columns[0].by_domain[d])))
+        if (!isfinite(pl_perplexity(&e->rows[ROW_ROUTER].by_domain[d])))
             continue;
         pl_buf_clear(&line);
-        pl_buf_printf(&line, "  %-27s", pl_tokens_domain(r->valid, d));
-        for (int i = 0; i < COLUMNS; i++)
-            if (e->columns[i].present)
-                pl_buf_printf(&line, " %8.2f",
-                              pl_perplexity(&e->columns[i].by_domain[d]));
+        pl_buf_printf(&line, "   %-20s", pl_tokens_domain(r->valid, d));
+        for (int i = 0; i < ROW_COUNT; i++)
+            if (e->rows[i].present)
+                pl_buf_printf(&line, " %8.2f", pl_perplexity(&e->rows[i].by_domain[d]));
         say("%s", pl_buf_text(&line));
     }
     pl_buf_destroy(&line);
@@ -115,33 +181,75 @@ static void print_domains(const run *r, const evaluation *e)
 /* Says what the numbers say, also when the mixture loses. */
 static void print_verdict(const evaluation *e)
 {
-    const column *mix = &e->columns[0];
     const char *gap = "\n";
-    for (int i = 1; i < 4; i++) {
-        const column *c = &e->columns[i];
-        if (!c->present || !mix->present)
+    for (int i = ROW_DENSE; i < ROW_BASE; i++) {
+        const row *w = &e->rows[i];
+        if (!is_rival(e, i) || !w->finished || !e->rows[e->answer].finished)
             continue;
-        double gain = 100 * (1 - mix->ppl / c->ppl);
-        say("%s  the routed path is %.1f %% %s than %s", gap, fabs(gain),
-            gain >= 0 ? "better" : "worse", c->title);
+        gain g = gain_over(e, w);
+        if (fabs(g.percent) < 2 * g.error)
+            say("%s   the mixture and \"%s\" cannot be told apart: %zu held-out "
+                "documents\n   show differences of %.1f %% and more",
+                gap, w->title, e->n_docs, 2 * g.error);
+        else
+            say("%s   the mixture is %.1f %% %s than \"%s\"", gap, fabs(g.percent),
+                g.percent >= 0 ? "better" : "worse", w->title);
         gap = "";
     }
 }
 
-void evaluation_print(const run *r, const evaluation *e)
+/* "p00 12, p01 30": how many held-out documents each path answers. */
+static void print_documents(const run *r, const evaluation *e)
 {
-    char count[16], seconds[16];
-    say("%s", "");
-    say("  %-27s %8s %9s %11s %8s %8s", "held-out perplexity", "ppl", "mix vs it",
-        "tokens/path", "tokens", "FLOPs");
-    for (int i = 0; i < COLUMNS; i++)
-        print_column(&e->columns[i], e->columns[0].ppl);
-    say("  (%zu documents, %s tokens after the %lld-token prefix, scored in %s;\n"
-        "  tokens and FLOPs are of training; each row answers with one model of %.2f "
-        "M)",
+    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
+    int n_paths = pl_topology_n_paths(r->topology);
+    pl_buf line = {0};
+    if (n_paths < 2 || n_paths > 32 || !e->rows[ROW_ROUTER].present)
+        return;
+    pl_buf_printf(&line, "   documents per path (*):");
+    for (int p = 0; p < n_paths; p++) {
+        char name[PL_NAME_MAX];
+        int n = 0;
+        for (size_t i = 0; i < e->n_docs; i++)
+            n += path_of[i] == p;
+        pl_topology_path_name(r->topology, p, name);
+        pl_buf_printf(&line, "%s %s %d", p > 0 ? "," : "", name, n);
+    }
+    say("%s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+}
+
+static void print_notes(const run *r, const evaluation *e)
+{
+    char count[16], seconds[16], rate[16];
+    const row *mix = &e->rows[e->answer];
+    say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
+        "Every\n"
+        "   row answers with one model of %.2f M parameters. Time is what the training "
+        "takes\n"
+        "   with one machine per path at %s tokens/s each. *: as generate and serve "
+        "answer)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
-        (double)pl_topology_path_params(r->topology) / 1e6);
+        (double)pl_topology_path_params(r->topology) / 1e6,
+        pl_human_count(e->rate, rate));
+    print_documents(r, e);
+    if (e->rows[ROW_LIKELIHOOD].present)
+        say("   in hindsight: the best path of each document %.4f bits/byte, of each "
+            "window %.4f;\n   that is %.1f %% and %.1f %% below row * in perplexity",
+            evaluation_bits(e, &e->best), evaluation_bits(e, &e->best_windows),
+            100 * (1 - pl_perplexity(&e->best) / mix->ppl),
+            100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
+}
+
+void evaluation_print(const run *r, const evaluation *e)
+{
+    say("%s", "");
+    say("   %-23s %8s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
+        "mixture * is", "tokens", "FLOPs", "time");
+    for (int i = 0; i < ROW_COUNT; i++)
+        print_row(e, i);
+    print_notes(r, e);
     print_domains(r, e);
     print_verdict(e);
 }
@@ -186,8 +294,9 @@ static void print_escaped(const char *label, const char *name, pl_buf *text)
 
 static int find_document(const evaluation *e, int path)
 {
+    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
     for (size_t i = 0; i < e->n_docs; i++)
-        if (e->path_of[i] == path)
+        if (path_of[i] == path)
             return (int)i;
     return -1;
 }

@@ -7,7 +7,7 @@ enum { CONTEXT_BYTES = 512 << 20 };
 
 void run_gpu_plan(const run *r, pl_model_plan *out)
 {
-    const pl_model_options options = {.batch = (int)r->cfg.batch,
+    const pl_model_options options = {.batch = config_pass(&r->cfg),
                                       .context = (int)r->cfg.context,
                                       .training = true,
                                       .recompute = r->cfg.recompute};

@@ -27,7 +27,7 @@ static uint64_t worker_bytes(const run *r, const pl_outer *outer)
     uint64_t state = (uint64_t)l.n_vectors, mates = l.last >= 0 ? 3 : 0;
     uint64_t tasks = (1 + 2 * state) + (3 + 2 * state) + (7 + 3 * state) + mates;
     pl_model_plan plan;
-    pl_model_options options = {.batch = (int)r->cfg.batch,
+    pl_model_options options = {.batch = config_pass(&r->cfg),
                                 .context = (int)r->cfg.context,
                                 .training = true,
                                 .recompute = r->cfg.recompute};
@@ -77,6 +77,8 @@ static uint64_t disk_bytes(const run *r)
         bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "diloco"))
         bytes += path * (phases + 2) + paths * 3 * path;
+    if (config_wants(&r->cfg, "dense-batch"))
+        bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "dense-eq"))
         bytes += path * (phases * paths + 3);
     return bytes + bytes / 4 + STORE_RESERVE_BYTES + DATABASE_BYTES;
@@ -123,8 +125,9 @@ pl_status run_plan(const run *r)
         pl_human_bytes((double)disk, text[4]),
         pl_human_bytes((double)free_disk, text[5]));
     if (have > 0 && memory > have)
-        return refuse("memory", memory, have,
-                      "lower workers.count, train.batch, model.context or model.width");
+        return refuse(
+            "memory", memory, have,
+            "lower workers.count, train.micro_batch, model.context or model.width");
     if (free_disk > 0 && disk > free_disk)
         return refuse("disk", disk, free_disk,
                       "free some, give another --out, or lower train.phases");

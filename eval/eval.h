@@ -7,10 +7,11 @@
  * order: perplexity = exp(sum of nats / counted targets).
  *
  * scorer: one topology's parameters on documents. Routed perplexity scores each
- * document with the parameters of its path; the matrix scores every document with
- * every path and tells what the routing is worth.
+ * document with the parameters of its path; routes score every document with every path
+ * and compare ways to choose.
  *
- * Only numbers come out: the verbs print. Read in this order: scorer, perplexity.
+ * Only numbers come out: the verbs print. Read in this order: scorer, perplexity,
+ * routes.
  */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
@@ -53,6 +54,17 @@ PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *t
                                            const uint32_t *docs, size_t n,
                                            pl_score *scores);
 
+/* The loss in nats of every target of the documents, one document behind the other, the
+ * prefix included: losses [sum of pl_doc_targets]. The same order and errors. */
+PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
+                                         const uint32_t *docs, size_t n, float *losses);
+
+/* Tokens of a document that follow another: all but the first. */
+static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
+{
+    return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
+}
+
 /* ---- perplexity ---- */
 /* Gives path `path`'s parameters, pl_topology_path_params floats. */
 typedef pl_status (*pl_path_params_fn)(void *context, int path, float *params);
@@ -63,35 +75,71 @@ PL_MUST_CHECK pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *toke
                                         size_t n, pl_path_params_fn params,
                                         void *context, pl_score *scores);
 
-/* Scores every document with every path: scores [n_paths, n]. */
-PL_MUST_CHECK pl_status pl_score_matrix(pl_scorer *scorer, const pl_tokens *tokens,
-                                        const uint32_t *docs, size_t n,
-                                        pl_path_params_fn params, void *context,
-                                        pl_score *scores);
+/* ERR_ARG where a document's path is not one of n_paths. */
+PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths);
 
-/* What the matrix says. `matrix` [n_paths, n_paths] may be NULL: row = the path that
- * scored, column = the path that the router gave the document. */
-typedef struct pl_matrix_summary {
-    pl_score routed;      /* each document with its own path */
-    pl_score best;        /* each document with the path that predicts it best */
-    pl_score worst_wrong; /* each document with the worst of the other paths */
-    pl_score mean_other;  /* mean over the other paths, counted once a document */
-    uint64_t n_best_is_routed, n_documents; /* with a counted target */
-} pl_matrix_summary;
-void pl_matrix_summarise(const pl_score *scores, int n_paths, const int *path_of,
-                         size_t n, pl_score *matrix, pl_matrix_summary *out);
+/* ---- routes ---- */
+/* Ways to choose the path of a document or of each of its windows (routes.c). */
+typedef enum pl_route {
+    PL_ROUTE_ROUTER,     /* the document by the caller's path */
+    PL_ROUTE_LIKELIHOOD, /* the document by the paths' likelihood of its prefix */
+    PL_ROUTE_WINDOWS,    /* the same, and anew for each window by the text before it */
+    PL_ROUTE_BEST,       /* in hindsight: the best path of each document */
+    PL_ROUTE_BEST_WINDOWS, /* in hindsight: the best path of each window */
+    PL_ROUTE_COUNT
+} pl_route;
 
+typedef struct pl_route_document {
+    const float *losses; /* [n_paths] rows of n_targets, `stride` apart; nats */
+    size_t stride;
+    int n_paths;
+    uint32_t n_targets;
+    int prefix, window; /* tokens that choose and do not count; targets a window */
+    int router_path;
+} pl_route_document;
+/* Counted targets of one document under each way; *by_likelihood is its path under
+ * PL_ROUTE_LIKELIHOOD (router_path where the prefix has no target). */
+void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
+                     int *by_likelihood);
+
+/* Scores every document with every path, as many documents at a time as `most_bytes` of
+ * losses hold: each path is loaded once for each such part. */
+typedef struct pl_route_job {
+    pl_scorer *scorer;
+    const pl_tokens *tokens;
+    const uint32_t *docs; /* [n] */
+    const int *path_of;   /* [n] the router's */
+    size_t n;
+    int prefix;
+    pl_path_params_fn params;
+    void *context;
+    size_t most_bytes;
+} pl_route_job;
+typedef struct pl_routes {
+    pl_score *scores;   /* [PL_ROUTE_COUNT, n] */
+    int *by_likelihood; /* [n] */
+} pl_routes;
+PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
+
+/* ---- sums ---- */
 /* Sums in order. perplexity is NaN when nothing was counted. */
 void pl_score_add(pl_score *sum, const pl_score *score);
 pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
+/* Standard error over documents of nats per counted target, or, with `than`, of the
+ * difference between two models on the same documents. A ratio of sums: documents weigh
+ * by their targets. NaN for fewer than two documents. */
+double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 
 /* by_domain [pl_tokens_n_domains]: sums of the documents of each. */
 void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
                         const pl_score *scores, size_t n, pl_score *by_domain);
 
-/* Counted targets of a document. */
+/* Counted targets of a document, and the bytes of text that they stand for. */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix);
+PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
+                                         int prefix, const pl_tokenizer *tokenizer,
+                                         uint64_t *bytes);
 
 /* Chooses whole documents, evenly strided over the list, that have together at most
  * max_targets counted targets (0: no limit), but at least one. Keeps the chosen at

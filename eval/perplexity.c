@@ -1,4 +1,4 @@
-/* Routed perplexity, the matrix of paths against shards, and sums. */
+/* Routed perplexity, and sums. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -22,6 +22,25 @@ double pl_perplexity(const pl_score *score)
     return score->n_targets > 0 ? exp(score->nats / (double)score->n_targets) : NAN;
 }
 
+double pl_score_error(const pl_score *scores, const pl_score *than, size_t n)
+{
+    pl_score sum = {0};
+    double squares = 0.0;
+    for (size_t i = 0; i < n; ++i) {
+        sum.nats += scores[i].nats - (than ? than[i].nats : 0.0);
+        sum.n_targets += scores[i].n_targets;
+    }
+    if (n < 2 || sum.n_targets == 0)
+        return NAN;
+    double targets = (double)sum.n_targets, mean = sum.nats / targets;
+    for (size_t i = 0; i < n; ++i) {
+        double nats = scores[i].nats - (than ? than[i].nats : 0.0);
+        double off = nats - mean * (double)scores[i].n_targets;
+        squares += off * off;
+    }
+    return sqrt(squares * (double)n / (double)(n - 1)) / targets;
+}
+
 void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
                         const pl_score *scores, size_t n, pl_score *by_domain)
 {
@@ -37,6 +56,31 @@ uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
     uint64_t first = prefix > 1 ? (uint64_t)prefix : 1; /* the first token predicts */
     uint64_t n_tokens = pl_tokens_doc(tokens, doc)->n_tokens;
     return n_tokens > first ? n_tokens - first : 0;
+}
+
+/* The text of a document's tokens from `first` on: of all, less that of those before.
+ */
+pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
+                           const pl_tokenizer *tokenizer, uint64_t *bytes)
+{
+    const pl_token_doc *d = pl_tokens_doc(tokens, doc);
+    size_t first = prefix > 1 ? (size_t)prefix : 1, n = d->n_tokens;
+    pl_buf all = {0}, before = {0};
+    void *memory = NULL;
+    pl_status status = PL_OK;
+    *bytes = 0;
+    if (n <= first)
+        return PL_OK;
+    PL_TRY(pl_try_alloc(n * sizeof(int32_t), "a document's tokens", &memory));
+    pl_tokens_copy(tokens, d->first, n, memory);
+    PL_TRY(pl_tokenizer_decode(tokenizer, memory, n, &all));
+    PL_TRY(pl_tokenizer_decode(tokenizer, memory, first, &before));
+    *bytes = all.len - before.len;
+done:
+    pl_free_aligned(memory);
+    pl_buf_destroy(&all);
+    pl_buf_destroy(&before);
+    return status;
 }
 
 /* Targets of `picks` of n documents at even strides. */
@@ -98,7 +142,7 @@ static void gather_part(const uint32_t *docs, const int *path_of, size_t n, int 
         }
 }
 
-static pl_status check_paths(const int *path_of, size_t n, int n_paths)
+pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
 {
     for (size_t i = 0; i < n; ++i)
         if (path_of[i] < 0 || path_of[i] >= n_paths)
@@ -128,7 +172,7 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
     void *block = NULL, *memory = NULL;
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
-    PL_RETURN_IF(check_paths(path_of, n, n_paths));
+    PL_RETURN_IF(pl_check_paths(path_of, n, n_paths));
     PL_TRY(alloc_params(scorer, &block));
     PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
                         "routed documents", &memory));
@@ -146,63 +190,4 @@ done:
     pl_free_aligned(memory);
     pl_free_aligned(block);
     return status;
-}
-
-pl_status pl_score_matrix(pl_scorer *scorer, const pl_tokens *tokens,
-                          const uint32_t *docs, size_t n, pl_path_params_fn params,
-                          void *context, pl_score *scores)
-{
-    int n_paths = pl_topology_n_paths(pl_scorer_topology(scorer));
-    void *block = NULL;
-    pl_status status;
-    PL_TRY(alloc_params(scorer, &block));
-    for (int path = 0; path < n_paths; ++path) {
-        PL_TRY(load_path(scorer, params, context, path, block));
-        PL_TRY(pl_score_documents(scorer, tokens, docs, n, scores + (size_t)path * n));
-    }
-done:
-    pl_free_aligned(block);
-    return status;
-}
-
-/* One document's column of the matrix. */
-static void summarise_document(const pl_score *column, size_t stride, int n_paths,
-                               int own, pl_matrix_summary *out)
-{
-    pl_score best = column[(size_t)own * stride], worst = {0}, others = {0};
-    int best_path = own;
-    for (int path = 0; path < n_paths; ++path) {
-        const pl_score *score = &column[(size_t)path * stride];
-        if (score->nats < best.nats) {
-            best = *score;
-            best_path = path;
-        }
-        if (path == own)
-            continue;
-        others.nats += score->nats / (double)(n_paths - 1);
-        others.n_targets = score->n_targets;
-        if (score->nats > worst.nats)
-            worst = *score;
-    }
-    pl_score_add(&out->routed, &column[(size_t)own * stride]);
-    pl_score_add(&out->best, &best);
-    pl_score_add(&out->worst_wrong, &worst);
-    pl_score_add(&out->mean_other, &others);
-    out->n_best_is_routed += best_path == own;
-    ++out->n_documents;
-}
-
-void pl_matrix_summarise(const pl_score *scores, int n_paths, const int *path_of,
-                         size_t n, pl_score *matrix, pl_matrix_summary *out)
-{
-    size_t P = (size_t)n_paths;
-    memset(out, 0, sizeof *out);
-    if (matrix)
-        memset(matrix, 0, P * P * sizeof *matrix);
-    for (size_t i = 0; i < n; ++i) {
-        if (scores[i].n_targets > 0)
-            summarise_document(scores + i, n, n_paths, path_of[i], out);
-        for (size_t path = 0; matrix && path < P; ++path)
-            pl_score_add(&matrix[path * P + (size_t)path_of[i]], &scores[path * n + i]);
-    }
 }

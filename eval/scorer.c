@@ -117,6 +117,7 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 typedef struct window {
     size_t row;     /* place of its document in the list */
     uint64_t first; /* of its tokens in the file */
+    uint64_t place; /* of its first target among those of all documents of the list */
     uint32_t n;     /* targets */
     uint32_t skip;  /* of them at the start that do not count */
 } window;
@@ -124,18 +125,20 @@ typedef struct window {
 typedef struct pass {
     pl_scorer *scorer;
     const pl_tokens *tokens;
+    int prefix;
     window *windows;
     size_t n_windows;
-    double *nats; /* [n_windows] */
+    double *nats;  /* [n_windows] */
+    float *losses; /* of each target, at its window's place; NULL: only the sums */
 } pass;
 
 /* Appends the windows of a document that have a counted target, or, without room to
  * write them, only counts. */
-static size_t cut_document(const pl_scorer_options *options, const pl_token_doc *doc,
-                           size_t row, window *out)
+static size_t cut_document(const pass *p, const pl_token_doc *doc, size_t row,
+                           uint64_t place, window *out)
 {
-    uint32_t T = (uint32_t)options->context, prefix = (uint32_t)options->prefix;
-    uint32_t n_targets = doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
+    uint32_t T = (uint32_t)p->scorer->options.context, prefix = (uint32_t)p->prefix;
+    uint32_t n_targets = pl_doc_targets(doc);
     size_t n = 0;
     for (uint32_t at = 0; at < n_targets; at += T) {
         uint32_t length = n_targets - at < T ? n_targets - at : T;
@@ -143,7 +146,7 @@ static size_t cut_document(const pl_scorer_options *options, const pl_token_doc 
         if (skip >= length)
             continue;
         if (out)
-            out[n] = (window){row, doc->first + at, length, skip};
+            out[n] = (window){row, doc->first + at, place + at, length, skip};
         ++n;
     }
     return n;
@@ -151,13 +154,11 @@ static size_t cut_document(const pl_scorer_options *options, const pl_token_doc 
 
 static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
 {
-    const pl_scorer_options *options = &p->scorer->options;
     for (size_t i = 0; i < n; ++i) {
         if (docs[i] >= pl_tokens_n_docs(p->tokens))
             return pl_fail(PL_ERR_ARG, "document %u does not exist: there are %u",
                            docs[i], pl_tokens_n_docs(p->tokens));
-        p->n_windows +=
-            cut_document(options, pl_tokens_doc(p->tokens, docs[i]), i, NULL);
+        p->n_windows += cut_document(p, pl_tokens_doc(p->tokens, docs[i]), i, 0, NULL);
     }
     void *memory = NULL;
     PL_RETURN_IF(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
@@ -165,9 +166,12 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
     p->windows = memory;
     p->nats = (double *)(p->windows + p->n_windows);
     size_t next = 0;
-    for (size_t i = 0; i < n; ++i)
-        next += cut_document(options, pl_tokens_doc(p->tokens, docs[i]), i,
-                             p->windows + next);
+    uint64_t place = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, docs[i]);
+        next += cut_document(p, doc, i, place, p->windows + next);
+        place += pl_doc_targets(doc);
+    }
     return PL_OK;
 }
 
@@ -205,28 +209,43 @@ static pl_status score_batch(void *context, size_t item, int thread)
         for (size_t t = 0; t < T; ++t)
             sum += (double)l->losses[b * T + t];
         p->nats[first + b] = sum;
+        const window *w = &p->windows[first + b];
+        if (p->losses)
+            memcpy(p->losses + w->place, l->losses + b * T, w->n * sizeof *l->losses);
     }
     return PL_OK;
+}
+
+static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
+{
+    size_t batch = (size_t)p->scorer->options.batch;
+    if (!p->scorer->loaded)
+        return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
+    PL_RETURN_IF(plan_pass(p, docs, n));
+    return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
+                       score_batch, p);
 }
 
 pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
                              const uint32_t *docs, size_t n, pl_score *scores)
 {
     memset(scores, 0, n * sizeof *scores);
-    if (!scorer->loaded)
-        return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
-    pass p = {.scorer = scorer, .tokens = tokens};
-    size_t batch = (size_t)scorer->options.batch;
-    pl_status status;
-    PL_TRY(plan_pass(&p, docs, n));
-    PL_TRY(pl_parallel(scorer->n_lanes, (p.n_windows + batch - 1) / batch, score_batch,
-                       &p));
-    for (size_t i = 0; i < p.n_windows; ++i) {
+    pass p = {.scorer = scorer, .tokens = tokens, .prefix = scorer->options.prefix};
+    pl_status status = run_pass(&p, docs, n);
+    for (size_t i = 0; status == PL_OK && i < p.n_windows; ++i) {
         pl_score *score = &scores[p.windows[i].row];
         score->nats += p.nats[i];
         score->n_targets += p.windows[i].n - p.windows[i].skip;
     }
-done:
+    pl_free_aligned(p.windows);
+    return status;
+}
+
+pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
+                           const uint32_t *docs, size_t n, float *losses)
+{
+    pass p = {.scorer = scorer, .tokens = tokens, .losses = losses};
+    pl_status status = run_pass(&p, docs, n);
     pl_free_aligned(p.windows);
     return status;
 }

@@ -64,8 +64,10 @@ PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
 /* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
  * token outside 0..V-1 is ERR_DATA). The loss is the mean over counted targets.
- * `clip` > 0 scales gradients to at most this global norm. ERR_NUMERIC if loss or
- * norm is not finite; the parameters are then unchanged. */
+ * `clip` > 0 scales gradients to at most this global norm. B may be larger than the
+ * model's batch: then passes of so many sequences add up their gradients before the one
+ * update, which rounds otherwise than one pass over all. ERR_NUMERIC if loss or norm is
+ * not finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */

@@ -51,16 +51,23 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     return PL_OK;
 }
 
-/* Mean loss and gradient norm of the pass just made; waits for the device. */
-static pl_status measure(pl_model *m, int N, pl_step_result *out)
+/* Adds the losses of the pass just made; waits for the device. */
+static pl_status add_losses(pl_model *m, int N, double *sum)
 {
-    double squares = 0.0, sum = 0.0;
-    m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
     m->ops->download(m->be, m->host_rows, m->acts.loss, (size_t)N * sizeof(float));
     PL_RETURN_IF(m->ops->sync(m->be));
     /* rows without a target are exactly zero */
     for (int n = 0; n < N; n++)
-        sum += (double)m->host_rows[n];
+        *sum += (double)m->host_rows[n];
+    return PL_OK;
+}
+
+/* Mean loss and gradient norm, `sum` being of the passes before this one. */
+static pl_status measure(pl_model *m, int N, double sum, pl_step_result *out)
+{
+    double squares = 0.0;
+    m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
+    PL_RETURN_IF(add_losses(m, N, &sum));
     out->loss = sum / (double)out->n_tokens;
     out->grad_norm = sqrt(squares);
     if (!isfinite(out->loss) || !isfinite(out->grad_norm))
@@ -77,19 +84,38 @@ static float mass(float beta, int64_t step)
     return (float)(1.0 - pow((double)beta, (double)step));
 }
 
-/* The batch and the numbers to the device; completes the numbers. */
-static pl_status take_step(pl_model *m, const int32_t *tokens, const int32_t *targets,
-                           int B, int T, pl_step_numbers *numbers, int64_t *n_tokens)
+static int64_t count_targets(const int32_t *targets, int64_t n)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++)
+        counted += targets[i] >= 0;
+    return counted;
+}
+
+/* What all passes of a step share. */
+static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, int T,
+                            pl_step_numbers *numbers, int64_t *n_tokens)
 {
     if (!m->options.training)
         return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, n_tokens));
+    if (B < 1 || T < 1)
+        return pl_fail(PL_ERR_ARG, "a step needs a batch, not %d x %d tokens", B, T);
+    *n_tokens = count_targets(targets, (int64_t)B * T);
     if (*n_tokens == 0)
         return pl_fail(PL_ERR_DATA, "none of the %d targets of the batch counts",
                        B * T);
     numbers->mass1 = mass(numbers->adam.beta1, numbers->adam.step);
     numbers->mass2 = mass(numbers->adam.beta2, numbers->adam.step);
     numbers->loss_scale = 1.0f / (float)*n_tokens;
+    return PL_OK;
+}
+
+/* The sequences of a pass and the step's numbers to the device. */
+static pl_status take_pass(pl_model *m, const int32_t *tokens, const int32_t *targets,
+                           int B, int T, const pl_step_numbers *numbers)
+{
+    int64_t counted;
+    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &counted));
     m->ops->upload(m->be, m->acts.numbers, numbers, sizeof *numbers);
     return PL_OK;
 }
@@ -99,11 +125,12 @@ pl_status pl_model_gradients(pl_model *m, const int32_t *tokens, const int32_t *
 {
     pl_step_numbers numbers = {0};
     *out = (pl_step_result){0};
-    PL_RETURN_IF(take_step(m, tokens, targets, B, T, &numbers, &out->n_tokens));
+    PL_RETURN_IF(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
+    PL_RETURN_IF(take_pass(m, tokens, targets, B, T, &numbers));
     model_forward(m, B, T);
     model_backward(m, B, T);
     m->ops->sum_squares(m->be, m->acts.squares, m->grads, m->n_params);
-    pl_status status = measure(m, B * T, out);
+    pl_status status = measure(m, B * T, 0.0, out);
     if (status != PL_OK)
         pl_model_zero_gradients(m);
     return status;
@@ -124,18 +151,44 @@ static void work_step(void *context)
                          m->acts.numbers);
 }
 
+/* Passes over all sequences but those of the last one, whose gradients only add up. */
+static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *targets,
+                            int n_sequences, int T, const pl_step_numbers *numbers,
+                            double *sum)
+{
+    int batch = m->options.batch;
+    for (int first = 0; first < n_sequences; first += batch) {
+        size_t at = (size_t)first * (size_t)T;
+        PL_RETURN_IF(take_pass(m, tokens + at, targets + at, batch, T, numbers));
+        model_forward(m, batch, T);
+        model_backward(m, batch, T);
+        PL_RETURN_IF(add_losses(m, batch * T, sum));
+    }
+    return PL_OK;
+}
+
 pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
                               const int32_t *targets, int B, int T,
                               const pl_adamw *adam, float clip, pl_step_result *out)
 {
-    step_extent step = {m, B, T};
     pl_step_numbers numbers = {.adam = *adam, .clip = clip};
-    uint64_t shape = (uint64_t)(uint32_t)B << 32 | (uint32_t)T;
+    double sum = 0.0;
     *out = (pl_step_result){0};
     if (adam->step < 1)
         return pl_fail(PL_ERR_ARG, "AdamW step %lld; steps count from 1",
                        (long long)adam->step);
-    PL_RETURN_IF(take_step(m, tokens, targets, B, T, &numbers, &out->n_tokens));
+    PL_RETURN_IF(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
+    int before = (B - 1) / m->options.batch * m->options.batch;
+    size_t at = (size_t)before * (size_t)T;
+    step_extent step = {m, B - before, T};
+    uint64_t shape = (uint64_t)(uint32_t)step.B << 32 | (uint32_t)T;
+    pl_status status = accumulate(m, tokens, targets, before, T, &numbers, &sum);
+    if (status == PL_OK)
+        status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
+    if (status != PL_OK) {
+        pl_model_zero_gradients(m); /* of the passes that were made */
+        return status;
+    }
     m->ops->perform(m->be, &m->routine, shape, work_step, &step);
-    return measure(m, B * T, out);
+    return measure(m, step.B * T, sum, out);
 }

@@ -15,7 +15,7 @@ enum {
     TAG_CHOICES,        /* repeated: embed, head (two's complement) */
     TAG_REPLICAS,
     TAG_INNER_INT = 30, /* repeated: batch, context, tau, phases, warmup, skip,
-                           schedule, decay, first step */
+                           schedule, decay, first step, micro-batch */
     TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
     TAG_OUTER_LR,       /* repeated, by class */
     TAG_OUTER_MOMENTUM,
@@ -111,9 +111,9 @@ static void encode_codec(const pl_codec_options *c, pl_buf *out)
 
 static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
 {
-    const int ints[] = {in->batch,         in->context, in->tau,
-                        in->phases,        in->warmup,  in->skip_prefix,
-                        (int)in->schedule, in->decay,   in->first_step};
+    const int ints[] = {in->batch,      in->context,     in->tau,           in->phases,
+                        in->warmup,     in->skip_prefix, (int)in->schedule, in->decay,
+                        in->first_step, in->micro_batch};
     const double reals[] = {in->lr,  in->lr_floor,     in->beta1, in->beta2,
                             in->eps, in->weight_decay, in->clip};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
@@ -299,6 +299,7 @@ static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
     in->schedule = (pl_schedule_kind)get_choice(r, TAG_INNER_INT, 6, PL_SCHEDULE_COUNT);
     in->decay = get_int(r, TAG_INNER_INT, 7);
     in->first_step = get_int(r, TAG_INNER_INT, 8);
+    in->micro_batch = get_int(r, TAG_INNER_INT, 9);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         *reals[i] = pl_get_f64(r, TAG_INNER_REAL, i);
     for (size_t c = 0; c < PL_CLASS_COUNT; c++)
@@ -373,6 +374,11 @@ pl_status pl_mean_check(const pl_outer *outer)
     return PL_OK;
 }
 
+int pl_arm_pass(const pl_inner *in)
+{
+    return in->micro_batch > 0 ? in->micro_batch : in->batch;
+}
+
 pl_schedule pl_arm_schedule(const pl_inner *in)
 {
     return (pl_schedule){.kind = in->schedule,
@@ -387,14 +393,16 @@ pl_schedule pl_arm_schedule(const pl_inner *in)
 static pl_status check_inner(const pl_arm *arm)
 {
     const pl_inner *in = &arm->inner;
-    if (in->batch < 1 || in->context < 1 || in->tau < 1 || in->phases < 0 ||
+    if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
+        in->context < 1 || in->tau < 1 || in->phases < 0 ||
         in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
         in->decay > (int64_t)in->tau * in->phases)
         return pl_fail(PL_ERR_PROTO,
-                       "arm %s has an impossible inner loop: batch %d, context %d, tau "
+                       "arm %s has an impossible inner loop: batch %d in passes of %d, "
+                       "context %d, tau "
                        "%d, phases %d, decay %d, first step %d",
-                       arm->name, in->batch, in->context, in->tau, in->phases,
-                       in->decay, in->first_step);
+                       arm->name, in->batch, in->micro_batch, in->context, in->tau,
+                       in->phases, in->decay, in->first_step);
     return PL_OK;
 }
 

@@ -43,6 +43,7 @@ typedef enum pl_state_kind {
 
 typedef struct pl_inner {
     int batch;           /* B, sequences a step */
+    int micro_batch;     /* of them in one pass, gradients add up; 0: all */
     int context;         /* T, targets a sequence */
     int tau;             /* inner steps a phase */
     int phases;          /* of the arm: tau * phases inner steps a path */
@@ -104,6 +105,8 @@ typedef struct pl_arm {
 /* Object whose blob arms name as their first moments. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
+/* Sequences of one pass. */
+int pl_arm_pass(const pl_inner *inner);
 /* The learning rate's schedule over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);
 

@@ -149,10 +149,9 @@ void pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                    settings->method == PL_METHOD_HEAVY_BALL ||
                    settings->method == PL_METHOD_STREAMING;
     settings->lr = pl_outer_lr(schedule, settings->lr, phase);
-    int64_t left = schedule->phases - phase;
-    if (!settles || left > schedule->settle || left < 1)
-        return;
-    double r = ((double)left - 0.5) / (double)schedule->settle;
-    settings->lr = r * settings->lr + (1 - r);
-    settings->momentum *= r;
+    if (settles && schedule->settle > 0 &&
+        phase >= schedule->phases - schedule->settle) {
+        settings->lr = 1;
+        settings->momentum = 0;
+    }
 }

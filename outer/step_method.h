@@ -112,13 +112,9 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase
  * it stays at lr floor (constant: at lr).
  *
- * In the last `settle` phases diloco, heavy-ball and streaming go over to the plain
- * mean, in proportion to what is left, r = (phases - p - 1/2) / settle:
- *
- *   lr <- r lr + (1 - r),   momentum <- r momentum
- *
- * While the inner learning rate falls to zero, a step beyond the mean would overshoot
- * what the paths agree on, and nothing would bring them back. */
+ * In the last `settle` phases diloco, heavy-ball and streaming take the plain mean: lr
+ * 1, momentum 0. While the inner learning rate falls to zero, a step beyond the mean
+ * overshoots what the paths agree on, and nothing brings them back. */
 typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;

@@ -350,24 +350,24 @@ works "short, long and broken text" '3 bytes that are not UTF-8|too short|mixtur
 echo "-- a run and what can happen to it"
 mkdir few
 cp text/code/codea[a-l] few
-works "twelve documents" 'mixture, one routed path' \
+works "twelve documents" 'mixture, by the router' \
     $train --corpus few --out "$work/few-run" --set data.valid_share=0.2
 rm -rf few few-run
-works "one text file" 'book.txt: cut into 4|mixture, one routed path' \
+works "one text file" 'book.txt: cut into 4|mixture, by the router' \
     $train --corpus book.txt --out "$work/book-run" --set data.cut=1024
 rm -rf book-run
 gzip -k book.txt
 works "one text file, one held out, both cut" \
-    'book.txt.gz: cut into|text/notes/notesaa: cut into|mixture, one routed path' \
+    'book.txt.gz: cut into|text/notes/notesaa: cut into|mixture, by the router' \
     $train --corpus book.txt.gz --valid text/notes/notesaa --out "$work/book-run" \
     --set data.cut=1024
 rm -rf book-run
-works "the first start" 'mixture, one routed path|base model|p11|pathloom generate' \
+works "the first start" 'mixture, by the router|base model|p11|pathloom generate' \
     $train --corpus text --out "$work/run"
 [ "$failures" -eq 0 ] || exit 1
 if grep -q "$(printf '\033')" stdout; then complain "escapes in a pipe"; fi
 check_gone run/proc
-works "the second start" 'prepared before|mixture, one routed path' \
+works "the second start" 'prepared before|mixture, by the router' \
     $train --corpus text --out "$work/run"
 "$pathloom" init >all.yaml
 refused "what init writes is read again" 65 'empty.txt|no text' \
@@ -460,7 +460,7 @@ if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
     check_sentence "$disk/run/store" MiB "free some disk space"
     check_nobody_left
     rm "$disk/fill"
-    works "the same command on a disk with space" 'mixture, one routed path' \
+    works "the same command on a disk with space" 'mixture, by the router' \
         $train --corpus text --out "$disk/run" --set train.phases=40
     umount "$disk"
 else
@@ -677,7 +677,7 @@ end 137
 check_nobody_left
 refused "status of a killed job" 66 'no job is running|train --out' \
     "$pathloom" status --run long
-works "the same command finishes" 'resumed|mixture, one routed path' \
+works "the same command finishes" 'resumed|mixture, by the router' \
     $long
 check_gone long/proc
 

@@ -178,44 +178,150 @@ static void routed_documents_are_scored_by_their_path(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-static void the_matrix_holds_every_path(void **state)
+/* Losses of every target, prefix included, add up to the score of each document. */
+static void losses_of_targets_add_up_to_the_scores(void **state)
 {
     (void)state;
-    int n_asked[PATHS] = {0};
-    pl_score scores[PATHS][N_DOCS];
-    pl_scorer *scorer = open_scorer(1, 3, 0);
-    assert_ok(
-        pl_score_matrix(scorer, tokens, all, N_DOCS, give_params, n_asked, scores[0]));
-    for (int path = 0; path < PATHS; ++path)
-        for (uint32_t d = 3; d < 5; ++d) {
-            pl_score naive = naive_score(path, d);
-            assert_true(fabs(scores[path][d].nats - naive.nats) <=
-                        1e-5 * (1 + naive.nats));
-        }
+    float losses[256];
+    pl_score scores[N_DOCS];
+    size_t at = 0;
+    pl_scorer *scorer = open_scorer(1, 3, 1);
+    assert_ok(pl_score_targets(scorer, tokens, all, N_DOCS, losses));
+    assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        double sum = 0;
+        for (uint32_t t = PREFIX - 1; t + 1 < lens[d]; ++t)
+            sum += (double)losses[at + t];
+        assert_true(fabs(sum - scores[d].nats) <= 1e-5 * (1 + scores[d].nats));
+        assert_true(losses[at] > 0); /* a target of the prefix has its loss, too */
+        at += lens[d] - 1;
+    }
     pl_scorer_destroy(&scorer);
 }
 
-/* Three paths, three documents, one of them without targets; by hand. */
-static void a_matrix_is_summarised(void **state)
+/* Two paths, seven targets, of which the first two are the prefix's, windows of three:
+ * worked out by hand. */
+static void ways_to_choose_are_compared_on_one_matrix(void **state)
 {
     (void)state;
-    const pl_score scores[] = {{4.0, 2}, {9.0, 3}, {0.0, 0},  /* path 0 */
-                               {6.0, 2}, {3.0, 3}, {0.0, 0},  /* path 1 */
-                               {8.0, 2}, {5.0, 3}, {0.0, 0}}; /* path 2 */
-    const int path_of[] = {0, 2, 1};
-    pl_score matrix[PATHS * PATHS];
-    pl_matrix_summary summary;
-    pl_matrix_summarise(scores, PATHS, path_of, 3, matrix, &summary);
-    assert_int_equal(summary.n_documents, 2);
-    assert_int_equal(summary.n_best_is_routed, 1);
-    assert_true(summary.routed.nats == 4.0 + 5.0);
-    assert_true(summary.best.nats == 4.0 + 3.0);
-    assert_true(summary.worst_wrong.nats == 8.0 + 9.0);
-    assert_true(summary.mean_other.nats == 7.0 + 6.0);
-    assert_int_equal(summary.mean_other.n_targets, 5);
-    assert_true(matrix[0 * PATHS + 2].nats == 9.0 && matrix[2 * PATHS + 0].nats == 8.0);
-    assert_int_equal(matrix[1 * PATHS + 1].n_targets, 0);
-    assert_true(fabs(pl_perplexity(&summary.routed) - exp(9.0 / 5.0)) < 1e-12);
+    const float losses[] = {1, 2, 1, 9, 1, 1, 1,  /* path 0 */
+                            2, 2, 2, 1, 1, 2, 3}; /* path 1 */
+    const pl_route_document d = {.losses = losses,
+                                 .stride = 7,
+                                 .n_paths = 2,
+                                 .n_targets = 7,
+                                 .prefix = 3,
+                                 .window = 3,
+                                 .router_path = 1};
+    pl_score scores[PL_ROUTE_COUNT];
+    int path = -1;
+    pl_route_choose(&d, scores, &path);
+    assert_int_equal(path, 0); /* 3 nats against 4 */
+    assert_true(scores[PL_ROUTE_ROUTER].nats == 2 + 1 + 1 + 2 + 3);
+    assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 1 + 9 + 1 + 1 + 1);
+    assert_true(scores[PL_ROUTE_BEST].nats == 9);
+    /* window 1 by 4 against 6: path 0; window 2 by 2+11 against 3+4: path 1 */
+    assert_true(scores[PL_ROUTE_WINDOWS].nats == 1 + (9 + 1 + 1) + 3);
+    assert_true(scores[PL_ROUTE_BEST_WINDOWS].nats == 1 + (1 + 1 + 2) + 1);
+    for (int route = 0; route < PL_ROUTE_COUNT; ++route)
+        assert_int_equal(scores[route].n_targets, 5);
+}
+
+/* Nothing after a window may decide its path. */
+static void later_text_does_not_choose_a_path(void **state)
+{
+    (void)state;
+    float losses[2][9];
+    pl_score before[PL_ROUTE_COUNT], after[PL_ROUTE_COUNT];
+    int path;
+    for (int t = 0; t < 9; ++t) {
+        losses[0][t] = 1;
+        losses[1][t] = 2;
+    }
+    pl_route_document d = {.losses = losses[0],
+                           .stride = 9,
+                           .n_paths = 2,
+                           .n_targets = 9,
+                           .prefix = 2,
+                           .window = 3};
+    pl_route_choose(&d, before, &path);
+    losses[0][8] = 100;
+    pl_route_choose(&d, after, &path);
+    assert_true(after[PL_ROUTE_WINDOWS].nats == before[PL_ROUTE_WINDOWS].nats + 99);
+    assert_true(after[PL_ROUTE_BEST_WINDOWS].nats < after[PL_ROUTE_WINDOWS].nats);
+}
+
+static void a_prefix_without_targets_goes_by_the_router(void **state)
+{
+    (void)state;
+    const float losses[] = {1, 1, 5, 5};
+    const pl_route_document d = {.losses = losses,
+                                 .stride = 2,
+                                 .n_paths = 2,
+                                 .n_targets = 2,
+                                 .prefix = 1,
+                                 .window = 3,
+                                 .router_path = 1};
+    pl_score scores[PL_ROUTE_COUNT];
+    int path = -1;
+    pl_route_choose(&d, scores, &path);
+    assert_int_equal(path, 1);
+    assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 10);
+}
+
+/* However few losses fit into memory at a time, and what the router says is the same as
+ * scoring each document by its path alone. */
+static void routes_do_not_depend_on_the_memory_they_get(void **state)
+{
+    (void)state;
+    enum { WAYS = PL_ROUTE_COUNT * N_DOCS };
+    const int path_of[N_DOCS] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+    const size_t most[] = {1, 600, 1 << 20};
+    int n_asked[PATHS] = {0}, chosen[3][N_DOCS];
+    pl_score ways[3][WAYS], routed[N_DOCS];
+    pl_scorer *scorer = open_scorer(1, 2, 1);
+    for (int i = 0; i < 3; ++i) {
+        const pl_route_job job = {.scorer = scorer,
+                                  .tokens = tokens,
+                                  .docs = all,
+                                  .path_of = path_of,
+                                  .n = N_DOCS,
+                                  .prefix = PREFIX,
+                                  .params = give_params,
+                                  .context = n_asked,
+                                  .most_bytes = most[i]};
+        const pl_routes out = {ways[i], chosen[i]};
+        assert_ok(pl_score_routes(&job, &out));
+    }
+    assert_int_equal(n_asked[0], N_DOCS + 3 + 1);
+    assert_ok(pl_score_routed(scorer, tokens, all, path_of, N_DOCS, give_params,
+                              n_asked, routed));
+    for (int w = 0; w < WAYS; ++w)
+        for (int i = 1; i < 3; ++i)
+            assert_true(fabs(ways[i][w].nats - ways[0][w].nats) <=
+                        1e-5 * (1 + ways[0][w].nats));
+    for (int d = 0; d < N_DOCS; ++d) {
+        const pl_score *once = &ways[2][PL_ROUTE_ROUTER * N_DOCS + d];
+        assert_int_equal(once->n_targets, routed[d].n_targets);
+        assert_true(fabs(once->nats - routed[d].nats) <= 1e-5 * (1 + routed[d].nats));
+        assert_int_equal(chosen[0][d], chosen[2][d]);
+    }
+    pl_scorer_destroy(&scorer);
+}
+
+/* Ratio of sums: by hand for two documents of 2 and 3 targets. */
+static void errors_are_those_of_a_ratio_of_sums(void **state)
+{
+    (void)state;
+    const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
+    double off = 4.0 - 2.0 * 13.0 / 5.0; /* and the same below zero for the other */
+    double want = sqrt(2.0 * off * off * 2.0) / 5.0;
+    assert_true(fabs(pl_score_error(a, NULL, 2) - want) < 1e-12);
+    off = 1.0 - 2.0 * 4.0 / 5.0;
+    want = sqrt(2.0 * off * off * 2.0) / 5.0;
+    assert_true(fabs(pl_score_error(a, b, 2) - want) < 1e-12);
+    assert_true(pl_score_error(a, a, 2) == 0.0);
+    assert_true(isnan(pl_score_error(a, NULL, 1)));
 }
 
 static void domains_add_up(void **state)
@@ -283,8 +389,12 @@ int main(void)
         cmocka_unit_test(documents_within_the_prefix_count_nothing),
         cmocka_unit_test(scores_do_not_depend_on_threads),
         cmocka_unit_test(routed_documents_are_scored_by_their_path),
-        cmocka_unit_test(the_matrix_holds_every_path),
-        cmocka_unit_test(a_matrix_is_summarised),
+        cmocka_unit_test(losses_of_targets_add_up_to_the_scores),
+        cmocka_unit_test(ways_to_choose_are_compared_on_one_matrix),
+        cmocka_unit_test(later_text_does_not_choose_a_path),
+        cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
+        cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),
+        cmocka_unit_test(errors_are_those_of_a_ratio_of_sums),
         cmocka_unit_test(domains_add_up),
         cmocka_unit_test(a_cap_picks_whole_documents_evenly),
         cmocka_unit_test(wrong_use_is_refused),

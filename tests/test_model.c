@@ -328,6 +328,50 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     close_rig(&r);
 }
 
+/* Three sequences in passes of one and of two (the last pass then has one) against one
+ * pass: the same loss, norm and parameters but for rounding. */
+static void a_step_in_passes_is_a_step(void **state)
+{
+    (void)state;
+    enum { B3 = 3 };
+    const int32_t tokens[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2, 4, 4, 8, 1, 0};
+    const int32_t targets[] = {7, 12, 0, -1, 7, -1, -1, -1, -1, 5, 4, 8, 1, 0, 6};
+    rig whole = open_rig(&tiny, B3, true);
+    pl_step_result want, got;
+    assert_int_equal(pl_model_train_step(whole.model, tokens, targets, B3, T5,
+                                         &adam_default, 0.5f, &want),
+                     PL_OK);
+    float *params = copy_params(&whole);
+    for (int batch = 1; batch <= 2; batch++) {
+        rig parts = open_rig(&tiny, batch, true);
+        assert_int_equal(pl_model_train_step(parts.model, tokens, targets, B3, T5,
+                                             &adam_default, 0.5f, &got),
+                         PL_OK);
+        float *other = copy_params(&parts);
+        assert_int_equal(got.n_tokens, want.n_tokens);
+        assert_true(fabs(got.loss - want.loss) < 1e-6);
+        assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
+        for (size_t i = 0; i < whole.n; i++)
+            assert_true(fabsf(other[i] - params[i]) < 1e-4f);
+        /* a token that does not exist, in the second pass: nothing stays behind */
+        int32_t damaged[B3 * T5];
+        memcpy(damaged, tokens, sizeof damaged);
+        damaged[B3 * T5 - 1] = 1000;
+        assert_int_equal(pl_model_train_step(parts.model, damaged, targets, B3, T5,
+                                             &adam_default, 0.5f, &got),
+                         PL_ERR_DATA);
+        float *grads = calloc(whole.n, sizeof *grads);
+        assert_non_null(grads);
+        assert_int_equal(pl_model_save_grads(parts.model, grads), PL_OK);
+        for (size_t i = 0; i < whole.n; i++)
+            assert_true(grads[i] == 0.0f);
+        free(grads), free(other);
+        close_rig(&parts);
+    }
+    free(params);
+    close_rig(&whole);
+}
+
 static void train_some(const rig *r, int n_steps)
 {
     pl_step_result result;
@@ -708,6 +752,7 @@ int main(void)
         cmocka_unit_test(sequences_of_a_batch_do_not_see_each_other),
         cmocka_unit_test(features_are_means_of_the_last_hidden_state),
         cmocka_unit_test(training_on_a_repeated_batch_learns_it_by_heart),
+        cmocka_unit_test(a_step_in_passes_is_a_step),
         cmocka_unit_test(two_trainings_from_one_seed_end_in_the_same_bytes),
         cmocka_unit_test(saved_parameters_and_moments_continue_to_the_same_bytes),
         cmocka_unit_test(clipping_scales_the_gradient_to_the_given_norm),

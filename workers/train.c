@@ -58,17 +58,17 @@ static void log_remark(trainer *t)
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
-    if (t->model && t->batch == in->batch && t->context == in->context &&
+    if (t->model && t->batch == pl_arm_pass(in) && t->context == in->context &&
         same_layout(t->topology, job->topology))
         return PL_OK;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
     PL_RETURN_IF(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
-    pl_model_options options = {.batch = in->batch,
+    pl_model_options options = {.batch = pl_arm_pass(in),
                                 .context = in->context,
                                 .training = true,
                                 .recompute = t->recompute};
-    t->batch = in->batch;
+    t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_RETURN_IF(pl_model_create(t->backend, t->topology, &options, &t->model));
     log_plan(t, &options);

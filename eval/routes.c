@@ -1,0 +1,177 @@
+/* What the choice of the path is worth: every path's loss of every target of the
+ * documents, and from that one matrix the sums of several ways to choose, which so are
+ * compared on the same weights.
+ *
+ *   router       whole documents by the path that the caller names
+ *   likelihood   whole documents by the path under which the prefix is likeliest:
+ *                p = argmin_p sum of its losses of the targets within the prefix
+ *   windows      window 0 as likelihood, each later window by the path with the least
+ *                evidence against it, e_p <- e_p / 2 + its losses of the window before:
+ *                only what was read decides, and what was read lately decides most
+ *   best         hindsight: the best single path of the document's counted targets
+ *   best windows hindsight: the best path of each window's
+ *
+ * Equal sums go to the lower path. */
+#include "eval/eval.h"
+#include <string.h>
+
+static double sum_losses(const float *losses, uint32_t first, uint32_t end)
+{
+    double sum = 0.0;
+    for (uint32_t t = first; t < end; ++t)
+        sum += (double)losses[t];
+    return sum;
+}
+
+static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
+                     double *nats)
+{
+    int best = 0;
+    for (int path = 0; path < d->n_paths; ++path) {
+        double sum = sum_losses(d->losses + (size_t)path * d->stride, first, end);
+        if (path == 0 || sum < *nats) {
+            *nats = sum;
+            best = path;
+        }
+    }
+    return best;
+}
+
+static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
+                     pl_score *score)
+{
+    score->nats += sum_losses(d->losses + (size_t)path * d->stride, first, end);
+    score->n_targets += end - first;
+}
+
+static void add_evidence(const pl_route_document *d, uint32_t first, uint32_t end,
+                         double *evidence)
+{
+    for (int path = 0; path < d->n_paths; ++path) {
+        const float *losses = d->losses + (size_t)path * d->stride;
+        evidence[path] = evidence[path] / 2 + sum_losses(losses, first, end);
+    }
+}
+
+static int least(const double *values, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; ++i)
+        if (values[i] < values[best])
+            best = i;
+    return best;
+}
+
+static void route_windows(const pl_route_document *d, uint32_t first, int path,
+                          pl_score *windows, pl_score *best)
+{
+    uint32_t W = (uint32_t)d->window;
+    double nats, *evidence = pl_alloc((size_t)d->n_paths * sizeof *evidence);
+    for (uint32_t at = 0; at < d->n_targets; at += W) {
+        uint32_t end = d->n_targets - at < W ? d->n_targets : at + W;
+        uint32_t from = at > first ? at : first;
+        if (at > 0)
+            path = least(evidence, d->n_paths);
+        if (from < end) {
+            add_part(d, path, from, end, windows);
+            add_part(d, likeliest(d, from, end, &nats), from, end, best);
+        }
+        add_evidence(d, at, end, evidence);
+    }
+    pl_free(evidence);
+}
+
+void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
+                     int *by_likelihood)
+{
+    uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0; /* counted target */
+    uint32_t seen = first < d->n_targets ? first : d->n_targets;
+    double nats = 0.0;
+    memset(scores, 0, PL_ROUTE_COUNT * sizeof *scores);
+    *by_likelihood = seen > 0 ? likeliest(d, 0, seen, &nats) : d->router_path;
+    if (d->n_targets <= first)
+        return;
+    add_part(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
+    add_part(d, *by_likelihood, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
+    add_part(d, likeliest(d, first, d->n_targets, &nats), first, d->n_targets,
+             &scores[PL_ROUTE_BEST]);
+    route_windows(d, first, *by_likelihood, &scores[PL_ROUTE_WINDOWS],
+                  &scores[PL_ROUTE_BEST_WINDOWS]);
+}
+
+/* ---- the matrix, a part of the documents at a time ---- */
+
+static size_t n_targets_of(const pl_route_job *job, size_t i)
+{
+    return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
+}
+
+/* Documents from `first` on whose losses fit, at least one. */
+static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targets)
+{
+    size_t n_paths = (size_t)pl_topology_n_paths(pl_scorer_topology(job->scorer));
+    size_t most = job->most_bytes / (n_paths * sizeof(float)), end = first;
+    *targets = 0;
+    while (end < job->n && (end == first || *targets + n_targets_of(job, end) <= most))
+        *targets += n_targets_of(job, end++);
+    return end - first;
+}
+
+static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t targets,
+                        const float *losses, const pl_routes *out)
+{
+    const pl_topology *t = pl_scorer_topology(job->scorer);
+    pl_score scores[PL_ROUTE_COUNT];
+    for (size_t i = first; i < first + n; ++i) {
+        const pl_route_document d = {.losses = losses,
+                                     .stride = targets,
+                                     .n_paths = pl_topology_n_paths(t),
+                                     .n_targets = (uint32_t)n_targets_of(job, i),
+                                     .prefix = job->prefix,
+                                     .window = pl_topology_shape(t)->context,
+                                     .router_path = job->path_of[i]};
+        pl_route_choose(&d, scores, &out->by_likelihood[i]);
+        for (int route = 0; route < PL_ROUTE_COUNT; ++route)
+            out->scores[(size_t)route * job->n + i] = scores[route];
+        losses += d.n_targets;
+    }
+}
+
+static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
+                            size_t targets, float *params, const pl_routes *out)
+{
+    int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
+    void *losses = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
+                        "losses of every path", &losses));
+    for (int path = 0; path < n_paths; ++path) {
+        PL_TRY(job->params(job->context, path, params));
+        PL_TRY(pl_scorer_load(job->scorer, params));
+        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n,
+                                (float *)losses + (size_t)path * targets));
+    }
+    choose_part(job, first, n, targets, losses, out);
+done:
+    pl_free_aligned(losses);
+    return status;
+}
+
+pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
+{
+    size_t bytes =
+        pl_topology_path_params(pl_scorer_topology(job->scorer)) * sizeof(float);
+    size_t targets;
+    void *params = NULL;
+    pl_status status;
+    PL_TRY(pl_check_paths(job->path_of, job->n,
+                          pl_topology_n_paths(pl_scorer_topology(job->scorer))));
+    PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
+    for (size_t first = 0, n; first < job->n; first += n) {
+        n = count_fitting(job, first, &targets);
+        PL_TRY(score_part(job, first, n, targets, params, out));
+    }
+done:
+    pl_free_aligned(params);
+    return status;
+}
