@@ -1,66 +1,77 @@
 #!/bin/sh
-# Held-out perplexity of the mixture against its baselines over several seeds: mean and
-# spread (lowest to highest).
+# Held-out bits per byte and perplexity of the mixture and of what it is compared with,
+# over several seeds: mean and spread (lowest to highest).
 #
 #   sh bench/quality.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
-# Each seed is one `pathloom train`; runs that are there already are only read. Prints a
-# table in Markdown. What every row was trained on stands in its tokens column.
+# CORPUS and VALID may be "" for the text of this machine. Each seed is one
+# `pathloom train`; runs that are there already are only read. Prints a table in
+# Markdown, and appends one line per row and seed to OUTFOLDER/rows.tsv, which
+# bench/curve.sh draws: row, tokens in all, bits per byte, perplexity, seed.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
 shift 4
-sets=
-for pair in "$@"; do
-    sets="$sets --set $pair"
-done
 mkdir -p "$out"
 for seed in $seeds; do
     [ -s "$out/seed$seed/report.json" ] && continue
-    # shellcheck disable=SC2086 # pairs hold no blanks
-    "$pathloom" train --corpus "$corpus" --valid "$valid" --out "$out/seed$seed" \
-        --set seed="$seed" $sets >"$out/seed$seed.log" 2>&1 || {
+    set -- "$@" "seed=$seed"
+    (
+        for pair in "$@"; do
+            shift
+            set -- "$@" --set "$pair"
+        done
+        [ -z "$corpus" ] || set -- "$@" --corpus "$corpus"
+        [ -z "$valid" ] || set -- "$@" --valid "$valid"
+        exec "$pathloom" train --out "$out/seed$seed" "$@"
+    ) >"$out/seed$seed.log" 2>&1 || {
         tail -n 3 "$out/seed$seed.log" >&2
         exit 1
     }
 done
 
-# The arms of a report, one a line: name, perplexity, tokens a path, tokens in all.
-arms() {
-    awk -F'[:,]' '
-        /"arm":/ { gsub(/[ "]/, "", $2); arm = $2 }
+# The rows of a report, one per line: row, bits per byte, perplexity, tokens in all,
+# training FLOPs, seconds with one machine per path, title.
+rows() {
+    awk -F'": *' '
+        { sub(/,$/, "", $2); gsub(/"/, "", $2) }
+        /"row":/ { row = $2 }
+        /"title":/ { title = $2 }
+        /"bits_per_byte":/ { bits = $2 }
         /"ppl":/ { ppl = $2 }
-        /"tokens_per_path":/ { path = $2 }
-        /"tokens_total":/ { total = $2 }
-        /"train_flops":/ { print arm, ppl, path, total, $2 }' "$1"
+        /"tokens_total":/ && row { total = $2 }
+        /"train_flops":/ { flops = $2 }
+        /"train_seconds":/ { print row, bits, ppl, total, flops, $2, title; row = "" }' "$1"
 }
 
 for seed in $seeds; do
-    arms "$out/seed$seed/report.json" | sed "s/^/$seed /"
-done | awk '
-    { n[$2]++; sum[$2] += $3; path[$2] += $4; total[$2] += $5; flops[$2] += $6
-      ppl[$1, $2] = $3; seeds[$1] = 1
-      if (!($2 in low) || $3 < low[$2]) low[$2] = $3
-      if (!($2 in high) || $3 > high[$2]) high[$2] = $3 }
+    rows "$out/seed$seed/report.json" | sed "s/^/$seed /"
+done >"$out/rows.txt"
+awk -v OFS='\t' '{ print $2, $5, $3, $4, $1 }' "$out/rows.txt" >"$out/rows.tsv"
+awk '
+    { row = $2; n[row]++; bits[row] += $3; ppl[row] += $4; tokens[row] += $5
+      flops[row] += $6; time[row] += $7; seed_ppl[$1, row] = $4
+      if (!seeds[$1]++) order_of_seed[++n_seeds] = $1
+      if (!(row in low) || $4 < low[row]) low[row] = $4
+      if (!(row in high) || $4 > high[row]) high[row] = $4
+      title[row] = $8; for (i = 9; i <= NF; i++) title[row] = title[row] " " $i
+      if (n[row] == 1) order[++count] = row }
+    function versus(row, best,   s, text) {
+        for (s = 1; s <= n_seeds; s++)
+            text = text sprintf("%s%.3f", text == "" ? "" : ", ",
+                                seed_ppl[order_of_seed[s], best] / seed_ppl[order_of_seed[s], row])
+        return text
+    }
     END {
-        title["mix"] = "mixture, one routed path"
-        title["dense"] = "dense, steps of one path"
-        title["diloco"] = "DiLoCo, tokens of all paths"
-        title["dense-eq"] = "dense, tokens of all paths"
-        title["base"] = "base model, before"
-        print "| model | perplexity: mean (lowest to highest) | mixture against it, a seed | tokens a path | tokens | training FLOPs |"
-        print "|---|---|---|---|---|---|"
-        count = split("mix dense diloco dense-eq base", order, " ")
+        once = n["mix-likelihood"] ? "mix-likelihood" : "mix"
+        print "| model | bits per byte | perplexity: mean (lowest to highest) | mixture routed once / it, per seed | re-routed / it | tokens | training FLOPs | time, one machine per path |"
+        print "|---|---|---|---|---|---|---|---|"
         for (i = 1; i <= count; i++) {
             a = order[i]
-            if (!n[a]) continue
-            versus = ""
-            if (a != "mix")
-                for (s in seeds)
-                    versus = versus sprintf("%s%+.1f %%", versus == "" ? "" : ", ",
-                                            100 * (ppl[s, "mix"] / ppl[s, a] - 1))
-            printf "| %s | %.2f (%.2f to %.2f) | %s | %.2fM | %.2fM | %.2e |\n", title[a],
-                sum[a] / n[a], low[a], high[a], versus, path[a] / n[a] / 1e6,
-                total[a] / n[a] / 1e6, flops[a] / n[a]
+            rival = a !~ /^mix/
+            printf "| %s | %.4f | %.2f (%.2f to %.2f) | %s | %s | %.2fM | %.2e | %.0f s |\n", title[a],
+                bits[a] / n[a], ppl[a] / n[a], low[a], high[a], rival ? versus(a, once) : "",
+                rival && n["mix-windows"] ? versus(a, "mix-windows") : "", tokens[a] / n[a] / 1e6,
+                flops[a] / n[a], time[a] / n[a]
         }
-    }'
+    }' "$out/rows.txt"

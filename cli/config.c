@@ -6,7 +6,7 @@
 
 /* router.answer=auto means the router above this number of paths: each path reads the
  * prompt, so that the cost grows with their number. */
-enum { LIKELIHOOD_PATHS_MAX = 16 };
+enum { LIKELIHOOD_PATHS_MAX = 16, DEALING_WINDOWS = 4 };
 
 #define AT(field) offsetof(config, field)
 #define SECTION(name, help)                                                            \
@@ -106,7 +106,7 @@ static const pl_key keys[] = {
      "train the base model together: each does its share of train.base_steps and they "
      "average their parameters after every train.tau of them",
      false},
-    {"train.schedule", PL_KEY_CHOICE, AT(schedule), "cosine", 0, 0, "cosine|wsd", "",
+    {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",
      "of the learning rate; cosine: the base model and each arm have one of their own; "
      "wsd: one warm-up, then constant through the base model and into each arm, which "
      "decays over its last train.decay and goes on with the base model's moments",
@@ -122,8 +122,11 @@ static const pl_key keys[] = {
      "linear warm-up", false},
     {"train.base_warmup", PL_KEY_INT, AT(base_warmup), "40", 0, 1e9, NULL, "steps",
      "the same for the base model", false},
-    {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "0.1", 0, 1, NULL, "of the peak",
-     "where the schedule ends", false},
+    {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "-1", -1, 1, NULL, "of the peak",
+     "learning rate at the end of the schedule; -1: the schedule's own (cosine 0.1, "
+     "wsd "
+     "0)",
+     false},
     {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "", "of AdamW",
      false},
     {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "", "of AdamW",
@@ -146,6 +149,14 @@ static const pl_key keys[] = {
      "", "k-means with one centroid a path, or one clustering a level", false},
     {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
      "that decide, and that no perplexity counts", false},
+    {"router.sees", PL_KEY_INT, AT(sees), "-1", -1, 1000000, NULL, "windows",
+     "training documents are dealt to paths by so many windows of model.context "
+     "tokens, "
+     "spread evenly over each; 0: by its first router.prefix tokens, which is all that "
+     "the router sees of new text; -1: 4 in a run of at most 16 paths, whose answers "
+     "do "
+     "not need the router (router.answer), else 0",
+     false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
      "a training document stands in its n nearest shards", false},
     {"router.restarts", PL_KEY_INT, AT(restarts), "8", 1, 1000, NULL, "",
@@ -311,11 +322,12 @@ static const pl_key keys[] = {
      "of sketch16", false},
 
     SECTION("eval", "what the mixture is compared with"),
-    {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq", 0, 0, NULL,
-     "",
-     "trained beside the mixture, or none: dense (steps of one path), diloco (tokens "
-     "of all "
-     "paths), dense-eq (tokens of all paths)",
+    {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq,dense-batch",
+     0, 0, NULL, "",
+     "trained beside the mixture, or none: dense (one machine, as many steps as one "
+     "path), diloco (as many replicas of one model as there are paths), dense-eq (one "
+     "machine, the steps of all paths), dense-batch (the steps of one path with the "
+     "batches of all paths in each)",
      false},
     {"eval.batch_lr", PL_KEY_REAL, AT(batch_lr), "0", 0, 1, NULL, "",
      "learning rate of dense-batch; 0: train.lr times the square root of the paths",
@@ -451,6 +463,11 @@ static int64_t usual_ffn(const config *c)
     return (c->width * 8 / 3 + 7) / 8 * 8;
 }
 
+static double own_floor(const config *c)
+{
+    return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
+}
+
 static void fill_derived(config *c)
 {
     if (c->head_size == 0 && c->heads > 0)
@@ -461,6 +478,8 @@ static void fill_derived(config *c)
         c->ffn = usual_ffn(c);
     if (c->base_lr == 0)
         c->base_lr = c->lr;
+    if (c->lr_floor < 0)
+        c->lr_floor = own_floor(c);
 }
 
 void config_leave_derived(config *c)
@@ -473,6 +492,8 @@ void config_leave_derived(config *c)
         c->ffn = 0;
     if (c->base_lr == c->lr)
         c->base_lr = 0;
+    if (c->lr_floor == own_floor(c))
+        c->lr_floor = -1;
 }
 
 /* The name it had is the one that the run's data was made under. */
@@ -566,6 +587,13 @@ pl_status config_check_answer(const char *option, const char *value)
                            : pl_fail(PL_ERR_USAGE,
                                      "%s takes auto, router or likelihood, not `%.64s`",
                                      option, value);
+}
+
+int config_sees(const config *c, int n_paths)
+{
+    if (c->sees >= 0)
+        return (int)c->sees;
+    return n_paths <= LIKELIHOOD_PATHS_MAX ? DEALING_WINDOWS : 0;
 }
 
 int config_pass(const config *c)

@@ -32,7 +32,7 @@ typedef struct config {
     config_text state;
 
     config_text router_kind, answer;
-    int64_t prefix, overlap, restarts, iterations, components, sharpen;
+    int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
     double balance;
     bool standardize, unit;
 
@@ -99,6 +99,8 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Sequences of one pass: train.micro_batch, at most train.batch. */
 int config_pass(const config *c);
+/* Windows of a training document that decide its path; 0: its prefix (router.sees). */
+int config_sees(const config *c, int n_paths);
 bool config_wants(const config *c, const char *baseline);
 /* Whether answers of a run with so many paths come from the path under which the prompt
  * is likeliest, instead of the router's (router.answer, with auto resolved). */

@@ -317,6 +317,7 @@ static pl_status count_tokens(const run *r, routing *g)
 static pl_status fit_router(run *r, routing *g)
 {
     const config *c = &r->cfg;
+    const int sees = config_sees(c, pl_topology_n_paths(r->topology));
     g->n = pl_tokens_n_docs(r->train);
     g->dim = (int)c->width;
     PL_RETURN_IF(count_tokens(r, g));
@@ -328,7 +329,8 @@ static pl_status fit_router(run *r, routing *g)
                           .params = g->params,
                           .precision = c->precision,
                           .backend = c->backend,
-                          .prefix = (int)c->prefix,
+                          .prefix = (int)(sees > 0 ? c->context : c->prefix),
+                          .windows = sees,
                           .n_threads = pl_cpu_count()};
     PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
     PL_RETURN_IF(run_stopped(r));

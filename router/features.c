@@ -9,6 +9,8 @@ typedef struct lane {
     pl_model *model;
     int32_t *tokens;  /* [batch, prefix] */
     int32_t *lengths; /* [batch] */
+    uint32_t *docs;   /* [batch] whose window a row is */
+    float *rows;      /* [batch, width] */
 } lane;
 
 typedef struct pass {
@@ -43,10 +45,14 @@ static pl_status open_lane(const pl_feature_job *job, lane *out)
     PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
     PL_RETURN_IF(pl_model_create(out->backend, job->topology, &model, &out->model));
     PL_RETURN_IF(pl_model_load(out->model, job->params));
-    PL_RETURN_IF(pl_try_alloc(rows * ((size_t)job->prefix + 1) * sizeof(int32_t),
-                              "feature batch", &memory));
+    size_t width = (size_t)pl_topology_shape(job->topology)->width;
+    PL_RETURN_IF(pl_try_alloc(
+        rows * (((size_t)job->prefix + 2) * sizeof(int32_t) + width * sizeof(float)),
+        "feature batch", &memory));
     out->tokens = memory;
     out->lengths = out->tokens + rows * (size_t)job->prefix;
+    out->docs = (uint32_t *)(out->lengths + rows);
+    out->rows = (float *)(out->docs + rows);
     return PL_OK;
 }
 
@@ -57,22 +63,57 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
+/* Windows that a document is seen through: as many as it fills, at most what is asked
+ * for. */
+static size_t n_windows(const pl_feature_job *job, const pl_token_doc *doc)
+{
+    size_t T = (size_t)job->prefix, most = job->windows > 1 ? (size_t)job->windows : 1;
+    size_t full = (doc->n_tokens + T - 1) / T;
+    return full < 1 ? 1 : full < most ? full : most;
+}
+
+/* Window w of the batch's documents that have one: the first begins the document, the
+ * last ends it, the others lie evenly between. */
+static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
+{
+    size_t T = (size_t)p->job->prefix, B = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)(first + i));
+        size_t k = n_windows(p->job, doc), length = doc->n_tokens;
+        if (w >= k)
+            continue;
+        uint64_t at = k > 1 ? w * (uint64_t)(length - T) / (k - 1) : 0;
+        length = length < T ? length : T;
+        memset(l->tokens + B * T, 0, T * sizeof *l->tokens);
+        pl_tokens_copy(p->tokens, doc->first + at, length, l->tokens + B * T);
+        l->docs[B] = (uint32_t)(first + i);
+        l->lengths[B++] = (int32_t)length;
+    }
+    return B;
+}
+
+/* The mean over a document's windows; all but a single one are full, so they weigh
+ * alike. */
 static pl_status one_batch(void *context, size_t item, int thread)
 {
     pass *p = context;
     lane *l = &p->lanes[thread];
-    size_t T = (size_t)p->job->prefix, first = item * DOCUMENTS_A_BATCH;
+    size_t first = item * DOCUMENTS_A_BATCH, C = p->width;
     size_t left = p->n_docs - first;
-    size_t B = left < DOCUMENTS_A_BATCH ? left : DOCUMENTS_A_BATCH;
-    memset(l->tokens, 0, B * T * sizeof *l->tokens);
-    for (size_t b = 0; b < B; ++b) {
-        const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)(first + b));
-        size_t n = doc->n_tokens < T ? doc->n_tokens : T;
-        pl_tokens_copy(p->tokens, doc->first, n, l->tokens + b * T);
-        l->lengths[b] = (int32_t)n;
+    size_t n = left < DOCUMENTS_A_BATCH ? left : DOCUMENTS_A_BATCH;
+    memset(p->features + first * C, 0, n * C * sizeof *p->features);
+    for (size_t w = 0, B; (B = fill_windows(p, first, n, w, l)) > 0; ++w) {
+        PL_RETURN_IF(pl_model_features(l->model, l->tokens, l->lengths, (int)B,
+                                       p->job->prefix, l->rows));
+        for (size_t b = 0; b < B; ++b) {
+            const pl_token_doc *doc = pl_tokens_doc(p->tokens, l->docs[b]);
+            float share = 1.0f / (float)n_windows(p->job, doc);
+            float *sum = p->features + l->docs[b] * C;
+            for (size_t c = 0; c < C; ++c)
+                sum[c] += share * l->rows[b * C + c];
+        }
     }
-    return pl_model_features(l->model, l->tokens, l->lengths, (int)B, (int)T,
-                             p->features + first * p->width);
+    return PL_OK;
 }
 
 pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,

@@ -69,7 +69,8 @@ void pl_router_encode(const pl_router *router, pl_buf *out);
 PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router **out);
 
 /* Features of every document's first `prefix` tokens (BOS included, shorter ones
- * whole), [n_docs, width]. Batches are fixed, so the result does not depend on
+ * whole), [n_docs, width]; with `windows` above 1 the mean over so many windows of
+ * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result does not depend on
  * n_threads. `params` are a path's fp32 parameters of the base model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
@@ -77,6 +78,7 @@ typedef struct pl_feature_job {
     const char *precision; /* backend precision, "auto" */
     const char *backend;
     int prefix, n_threads;
+    int windows; /* at most; 0 and 1: the first alone */
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);

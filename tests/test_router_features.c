@@ -1,6 +1,7 @@
 /* folder: router; label: unit */
 #include "tests/test_corpus_support.h"
 #include "router/router.h"
+#include <math.h>
 
 enum { PREFIX = 6, N_DOCS = 70, WIDTH = 10 }; /* more than one batch of 64 */
 static pl_topology *topology;
@@ -80,6 +81,38 @@ static void features_do_not_depend_on_threads(void **state)
     assert_memory_equal(features[0], features[2], sizeof features[0]);
 }
 
+/* Slices that begin with the document, end with it, and lie evenly between. */
+static void several_windows_give_their_mean(void **state)
+{
+    (void)state;
+    enum { WINDOWS = 3 };
+    float features[N_DOCS * WIDTH], feature[WIDTH];
+    int n_several = 0;
+    pl_feature_job job = make_job(2);
+    job.windows = WINDOWS;
+    assert_ok(pl_router_features(&job, tokens, features));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
+        int n = (int)doc->n_tokens, full = (n + PREFIX - 1) / PREFIX;
+        int k = full < WINDOWS ? full : WINDOWS;
+        double mean[WIDTH] = {0};
+        int32_t slice[PREFIX];
+        n_several += k > 1;
+        for (int w = 0; w < k; ++w) {
+            int at = k > 1 ? w * (n - PREFIX) / (k - 1) : 0;
+            int length = n < PREFIX ? n : PREFIX;
+            pl_tokens_copy(tokens, doc->first + (uint64_t)at, (size_t)length, slice);
+            assert_ok(pl_router_feature_of(base, PREFIX, slice, length, feature));
+            for (int c = 0; c < WIDTH; ++c)
+                mean[c] += (double)feature[c] / k;
+        }
+        for (int c = 0; c < WIDTH; ++c)
+            assert_true(fabs(mean[c] - (double)features[d * WIDTH + (uint32_t)c]) <
+                        1e-5);
+    }
+    assert_true(n_several > 2); /* the documents are long enough to test anything */
+}
+
 /* A prompt of a document's first tokens is routed as the document is. */
 static void a_prompt_has_the_feature_of_its_document(void **state)
 {
@@ -132,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_do_not_depend_on_threads),
+        cmocka_unit_test(several_windows_give_their_mean),
         cmocka_unit_test(a_prompt_has_the_feature_of_its_document),
         cmocka_unit_test(only_the_prefix_counts),
         cmocka_unit_test(impossible_jobs_are_refused),

@@ -1,0 +1,169 @@
+/* folder: cli; label: unit */
+/* The arms that follow from a configuration; tests/CMakeLists.txt adds cli/config*.c.
+ */
+#include "cli/run.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum { PATHS = 4, TAU = 50, PHASES = 20, BASE_STEPS = 1000 };
+
+static run r;
+
+static pl_inner inner_of(const char *name, pl_arm *arm)
+{
+    assert_int_equal(run_arm(&r, name, arm), PL_OK);
+    return arm->inner;
+}
+
+/* laptop's four paths, and what the pairs say besides; the list ends with NULL. */
+static void configure(const char *const *more)
+{
+    const char *sets[16] = {"train.base_steps=1000", "train.tau=50", "train.phases=20",
+                            "train.decay=0.4", "train.lr=1e-3"};
+    pl_topology_spec spec;
+    pl_shape shape;
+    int n = 5;
+    while (*more)
+        sets[n++] = *more++;
+    memset(&r, 0, sizeof r);
+    assert_int_equal(config_build(NULL, sets, n, &r.cfg), PL_OK);
+    assert_int_equal(config_shape(&r.cfg, &shape), PL_OK);
+    assert_int_equal(config_spec(&r.cfg, &spec), PL_OK);
+    assert_int_equal(pl_topology_create(&shape, &spec, &r.topology), PL_OK);
+}
+
+static double rate_at(const pl_inner *in, int64_t step)
+{
+    const pl_schedule s = pl_arm_schedule(in);
+    return pl_learning_rate(&s, in->first_step + step);
+}
+
+/* Under wsd no rate is warmed up twice, and each arm falls to zero over its own last
+ * two fifths. */
+static void every_arm_goes_on_where_the_base_model_stopped(void **state)
+{
+    (void)state;
+    static const char *const arms[] = {"mix", "dense", "diloco", "dense-eq",
+                                       "dense-batch"};
+    const char *const sets[] = {"train.schedule=wsd", "train.base_replicas=1", NULL};
+    pl_arm arm;
+    configure(sets);
+    pl_inner base = inner_of("base", &arm);
+    assert_int_equal((int64_t)base.tau * base.phases, BASE_STEPS);
+    assert_true(rate_at(&base, 0) < 1e-4);
+    assert_true(rate_at(&base, BASE_STEPS - 1) == 1e-3);
+    pl_arm_clear(&arm);
+    for (size_t i = 0; i < sizeof arms / sizeof *arms; i++) {
+        pl_inner in = inner_of(arms[i], &arm);
+        int64_t steps = (int64_t)in.tau * in.phases;
+        bool equal = strcmp(arms[i], "dense-eq") == 0;
+        double peak = strcmp(arms[i], "dense-batch") == 0 ? 2e-3 : 1e-3;
+        assert_int_equal(steps, TAU * PHASES * (equal ? PATHS : 1));
+        assert_int_equal(in.first_step, BASE_STEPS);
+        assert_int_equal(in.decay, steps * 2 / 5);
+        assert_true(fabs(rate_at(&in, 0) - peak) < 1e-12);
+        assert_true(fabs(rate_at(&in, steps - in.decay) - peak) < 1e-12);
+        assert_true(fabs(rate_at(&in, steps - in.decay / 2) - peak / 2) < 1e-12);
+        assert_true(rate_at(&in, steps) == 0);
+        pl_arm_clear(&arm);
+    }
+    pl_topology_destroy(&r.topology);
+}
+
+/* The rounds of the decay are plain means; a dense arm's are in any case. */
+static void the_outer_step_settles_while_the_rate_decays(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.schedule=wsd", NULL};
+    const char *const off[] = {"train.schedule=wsd", "outer.settle=false", NULL};
+    const char *const cosine[] = {"train.schedule=cosine", NULL};
+    const char *const *const cases[] = {sets, off, cosine};
+    const int64_t settle[] = {8, 0, 0};
+    for (int i = 0; i < 3; i++) {
+        pl_arm arm;
+        configure(cases[i]);
+        (void)inner_of("mix", &arm);
+        assert_int_equal(arm.outer.schedule.phases, PHASES);
+        assert_int_equal(arm.outer.schedule.settle, settle[i]);
+        pl_arm_clear(&arm);
+        (void)inner_of("diloco", &arm);
+        assert_int_equal(arm.outer.schedule.settle, settle[i]);
+        assert_int_equal(arm.spec.replicas, PATHS);
+        pl_arm_clear(&arm);
+        pl_topology_destroy(&r.topology);
+    }
+}
+
+/* Replicas share the steps of the base model, rounded up to whole phases, and average
+ * without momentum; arms count on from the steps of one of them. */
+static void replicas_divide_the_base_model(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.base_replicas=3", "train.schedule=wsd",
+                                "outer.quorum=0.5", NULL};
+    pl_arm arm;
+    configure(sets);
+    pl_inner base = inner_of("base", &arm);
+    assert_int_equal(arm.spec.replicas, 3);
+    assert_int_equal(base.tau, TAU);
+    assert_int_equal(base.phases, 7); /* 334 steps each */
+    assert_true(arm.outer.quorum == 0);
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        assert_true(arm.outer.lr[c] == 1 && arm.outer.momentum[c] == 0);
+    pl_arm_clear(&arm);
+    assert_int_equal(inner_of("mix", &arm).first_step, 350);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
+static void a_cosine_begins_anew_in_every_arm(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.schedule=cosine", NULL};
+    pl_arm arm;
+    configure(sets);
+    pl_inner base = inner_of("base", &arm);
+    assert_true(fabs(rate_at(&base, BASE_STEPS) - 1e-4) < 1e-12);
+    pl_arm_clear(&arm);
+    pl_inner mix = inner_of("mix", &arm);
+    assert_int_equal(mix.first_step, 0);
+    assert_true(rate_at(&mix, 0) < 1e-4);
+    assert_true(fabs(rate_at(&mix, TAU * PHASES) - 1e-4) < 1e-12);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
+/* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
+static void one_batch_is_that_of_all_paths(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.batch=6", "train.micro_batch=4", NULL};
+    pl_arm arm;
+    configure(sets);
+    pl_inner in = inner_of("dense-batch", &arm);
+    assert_int_equal(in.batch, 24);
+    assert_int_equal(pl_arm_pass(&in), 4);
+    assert_int_equal((int64_t)in.tau * in.phases, TAU * PHASES);
+    pl_arm_clear(&arm);
+    in = inner_of("mix", &arm);
+    assert_int_equal(in.batch, 6);
+    assert_int_equal(pl_arm_pass(&in), 4);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_arm_goes_on_where_the_base_model_stopped),
+        cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
+        cmocka_unit_test(replicas_divide_the_base_model),
+        cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
+        cmocka_unit_test(one_batch_is_that_of_all_paths),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
