@@ -65,7 +65,8 @@ links=2x2
 rates="free 1gbit 100mbit 10mbit"
 workers=2
 table_only=
-sets="data.vocab=512 data.max_bytes=4000000 model.width=64 model.blocks=4
+# The published tables were taken with these two: a schedule per arm, shards by prefix.
+sets="train.schedule=cosine router.sees=0 data.vocab=512 data.max_bytes=4000000 model.width=64 model.blocks=4
     model.context=64 train.tau=48 train.phases=12 train.base_steps=288"
 link_sets="train.phases=4 train.base_steps=48 eval.max_tokens=20000"
 
