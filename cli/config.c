@@ -163,7 +163,7 @@ static const pl_key keys[] = {
      "of k-means++", false},
     {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
      "at most", false},
-    {"router.balance", PL_KEY_REAL, AT(balance), "0.3", 0, 1000, NULL, "",
+    {"router.balance", PL_KEY_REAL, AT(balance), "0.1", 0, 1000, NULL, "",
      "a shard has at most (1+balance) times the mean number of tokens, unless a "
      "document, or documents that begin alike, have more; 0: no limit",
      false},
