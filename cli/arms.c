@@ -125,7 +125,9 @@ static void continue_base(const config *c, pl_arm *arm)
     in->first_step = base_steps(c);
     if (in->first_step > 0)
         in->warmup = (int)c->base_warmup;
-    if (c->settle) /* from the round in which the decay begins */
+    if (c->settle &&
+        arm->outer.schedule.decay ==
+            PL_DECAY_CONSTANT) /* from the round in which the decay begins */
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
@@ -138,7 +140,8 @@ static void make_base(const config *c, pl_arm *arm)
     arm->outer.schedule.phases = arm->inner.phases;
 }
 
-/* What machines with a fast network would do together in the steps of one path. */
+/* The baseline of machines that exchange gradients at every step: as many steps as one
+ * path, each with the batches of all. */
 static void make_dense_batch(const config *c, int trainings, pl_arm *arm)
 {
     arm->inner.batch *= trainings;

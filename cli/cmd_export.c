@@ -9,7 +9,7 @@ enum {
     OPT_RUN = 256,
     OPT_ARM,
     OPT_PATH,
-    OPT_ROUTE,
+    OPT_PROMPT,
     OPT_ALL,
     OPT_AT,
     OPT_FORMAT,
@@ -21,7 +21,7 @@ enum {
 static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
                                       {"arm", required_argument, NULL, OPT_ARM},
                                       {"path", required_argument, NULL, OPT_PATH},
-                                      {"route", required_argument, NULL, OPT_ROUTE},
+                                      {"prompt", required_argument, NULL, OPT_PROMPT},
                                       {"all", no_argument, NULL, OPT_ALL},
                                       {"at", required_argument, NULL, OPT_AT},
                                       {"format", required_argument, NULL, OPT_FORMAT},
@@ -58,7 +58,7 @@ static pl_status take(int option, request *q, char **argv)
     case OPT_PATH:
         q->path = optarg;
         return PL_OK;
-    case OPT_ROUTE:
+    case OPT_PROMPT:
         q->text = optarg;
         return PL_OK;
     case OPT_ALL:
@@ -101,7 +101,7 @@ static pl_status parse(int argc, char **argv, request *q)
                                      "--type f32, f16 or bf16");
     if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
         return pl_fail(PL_ERR_USAGE,
-                       "give one of --path, --route and --all, not several");
+                       "give one of --path, --prompt and --all, not several");
     return PL_OK;
 }
 
@@ -302,6 +302,8 @@ static pl_status route(job *j, int *path)
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     PL_TRY(path_chooser_open(&j->r, j->store, &chooser));
+    if (config_answers_by_likelihood(&j->r.cfg, pl_topology_n_paths(j->topology)))
+        PL_TRY(path_chooser_by_likelihood(chooser, &j->arm, j->topology, 1));
     PL_TRY(path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
                                (int)(tokens.len / sizeof bos), &choice));
     *path = choice.path;
@@ -326,7 +328,7 @@ static pl_status find_path(job *j, int *path)
     pl_topology_path_name(j->topology, n - 1, last);
     return pl_fail(
         PL_ERR_USAGE,
-        "arm %s has %d paths, the last one %s; give --path NAME, --route TEXT "
+        "arm %s has %d paths, the last one %s; give --path NAME, --prompt TEXT "
         "or --all",
         j->arm.name, n, last);
 }

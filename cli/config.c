@@ -102,9 +102,11 @@ static const pl_key keys[] = {
     {"train.base_steps", PL_KEY_INT, AT(base_steps), "800", 0, 1e9, NULL, "steps",
      "of dense training before the paths part; 0 only with model.import", false},
     {"train.base_replicas", PL_KEY_INT, AT(base_replicas), "1", 1, 1024, NULL,
-     "workers",
-     "train the base model together: each does its share of train.base_steps and they "
-     "average their parameters after every train.tau of them",
+     "replicas",
+     "of the base model, trained by several workers at once: each trains an equal "
+     "share "
+     "of train.base_steps, and all average their parameters after every train.tau "
+     "steps",
      false},
     {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",
      "of the learning rate; cosine: the base model and each arm have one of their own; "
@@ -246,7 +248,8 @@ static const pl_key keys[] = {
      "where its decay ends", false},
     {"outer.settle", PL_KEY_BOOL, AT(settle), "true", 0, 0, NULL, "",
      "diloco, heavy-ball and streaming take the plain mean of the updates, without "
-     "momentum, while the inner learning rate decays (train.schedule=wsd)",
+     "momentum, while the inner learning rate decays (train.schedule=wsd); only with "
+     "outer.decay=constant",
      false},
     {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
      "for which outer.lr and outer.momentum must be stable; 1: phases that train to "
@@ -468,6 +471,19 @@ static double own_floor(const config *c)
     return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
 }
 
+/* What the router's features of training documents are made of; 0 if the levels cannot
+ * be read, which config_check says. */
+static int64_t own_sees(const config *c)
+{
+    pl_topology_spec spec;
+    int64_t n_paths = 1;
+    if (config_spec(c, &spec) != PL_OK)
+        return 0;
+    for (int l = 0; l < spec.n_levels && n_paths <= LIKELIHOOD_PATHS_MAX; l++)
+        n_paths *= spec.experts[l];
+    return config_answers_by_likelihood(c, (int)n_paths) ? DEALING_WINDOWS : 0;
+}
+
 static void fill_derived(config *c)
 {
     if (c->head_size == 0 && c->heads > 0)
@@ -480,6 +496,8 @@ static void fill_derived(config *c)
         c->base_lr = c->lr;
     if (c->lr_floor < 0)
         c->lr_floor = own_floor(c);
+    if (c->sees < 0)
+        c->sees = own_sees(c);
 }
 
 void config_leave_derived(config *c)
@@ -494,6 +512,8 @@ void config_leave_derived(config *c)
         c->base_lr = 0;
     if (c->lr_floor == own_floor(c))
         c->lr_floor = -1;
+    if (c->sees == own_sees(c))
+        c->sees = -1;
 }
 
 /* The name it had is the one that the run's data was made under. */
@@ -573,6 +593,8 @@ bool config_wants(const config *c, const char *baseline)
 
 bool config_answers_by_likelihood(const config *c, int n_paths)
 {
+    if (n_paths < 2 || c->prefix < 2) /* nothing to choose, or nothing to choose by */
+        return false;
     if (strcmp(c->answer, "auto") == 0)
         return n_paths <= LIKELIHOOD_PATHS_MAX;
     return strcmp(c->answer, "likelihood") == 0;
@@ -587,13 +609,6 @@ pl_status config_check_answer(const char *option, const char *value)
                            : pl_fail(PL_ERR_USAGE,
                                      "%s takes auto, router or likelihood, not `%.64s`",
                                      option, value);
-}
-
-int config_sees(const config *c, int n_paths)
-{
-    if (c->sees >= 0)
-        return (int)c->sees;
-    return n_paths <= LIKELIHOOD_PATHS_MAX ? DEALING_WINDOWS : 0;
 }
 
 int config_pass(const config *c)

@@ -24,7 +24,8 @@ typedef struct config {
     config_text levels, level_blocks, private_blocks, embed, head;
     int64_t replicas;
 
-    int64_t batch, micro_batch, tau, phases, base_steps, base_replicas, warmup, base_warmup;
+    int64_t batch, micro_batch, tau, phases, base_steps, base_replicas, warmup,
+        base_warmup;
     config_text schedule;
     double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
@@ -99,8 +100,6 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Sequences of one pass: train.micro_batch, at most train.batch. */
 int config_pass(const config *c);
-/* Windows of a training document that decide its path; 0: its prefix (router.sees). */
-int config_sees(const config *c, int n_paths);
 bool config_wants(const config *c, const char *baseline);
 /* Whether answers of a run with so many paths come from the path under which the prompt
  * is likeliest, instead of the router's (router.answer, with auto resolved). */

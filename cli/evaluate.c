@@ -3,9 +3,6 @@
 
 #include <math.h>
 
-/* Losses of all paths that are in memory at a time. */
-enum { LOSSES_BYTES_MAX = 256 << 20 };
-
 static const struct {
     const char *arm, *name;
 } kinds[ROW_COUNT] = {[ROW_ROUTER] = {"mix", "mix"},
@@ -52,7 +49,7 @@ void evaluation_clear(evaluation *e)
 
 double evaluation_bits(const evaluation *e, const pl_score *score)
 {
-    return score->nats / log(2) / (double)e->n_bytes;
+    return e->n_bytes > 0 ? score->nats / log(2) / (double)e->n_bytes : NAN;
 }
 
 /* ---- what was spent ---- */
@@ -136,7 +133,7 @@ static pl_status score_ways(job *j, arm_source *source)
                               .prefix = (int)j->r->cfg.prefix,
                               .params = load_path,
                               .context = source,
-                              .most_bytes = LOSSES_BYTES_MAX};
+                              .most_bytes = EVALUATION_LOSSES_BYTES};
     pl_status status = pl_score_routes(&all, &routes);
     for (int route = 0; status == PL_OK && route < PL_ROUTE_COUNT; route++)
         if (kind_of[route] >= 0)

@@ -62,7 +62,7 @@ static const char export_options[] =
     "  --run RUN           folder of the run (pathloom-run); it may be training\n"
     "  --arm NAME          of the run (mix)\n"
     "  --path pNN          this path\n"
-    "  --route TEXT        the path that the router gives to a text that begins so\n"
+    "  --prompt TEXT       the path that would answer this text (generate, serve)\n"
     "  --all               every path, each with a name of its own in --out\n"
     "  --at N, --at TAG    version N of every module, or those of a tag (the newest)\n"
     "  --format NAME       safetensors: a folder for transformers; gguf: a file for\n"

@@ -139,14 +139,18 @@ static void print_row(const evaluation *e, int kind)
         snprintf(versus, sizeof versus, "not finished");
     else if (is_rival(e, kind) && e->rows[e->answer].finished) {
         gain g = gain_over(e, w);
-        snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent), g.error,
-                 g.percent >= 0 ? "better" : "worse");
+        const char *sense = g.percent >= 0 ? "better" : "worse";
+        if (isfinite(g.error))
+            snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent),
+                     g.error, sense);
+        else
+            snprintf(versus, sizeof versus, "%.1f %% %s", fabs(g.percent), sense);
     }
     if (isfinite(w->seconds))
         pl_human_seconds(w->seconds, seconds);
     /* "±" is two bytes and one column */
     say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
-        w->title, w->bits, w->ppl, 19 + (strchr(versus, '%') ? 1 : 0), versus,
+        w->title, w->bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
         pl_human_count((double)w->tokens_total, total), w->flops, seconds);
 }
 
@@ -187,7 +191,10 @@ static void print_verdict(const evaluation *e)
         if (!is_rival(e, i) || !w->finished || !e->rows[e->answer].finished)
             continue;
         gain g = gain_over(e, w);
-        if (fabs(g.percent) < 2 * g.error)
+        if (!isfinite(g.error))
+            say("%s   one held-out document does not tell the mixture from \"%s\"", gap,
+                w->title);
+        else if (fabs(g.percent) <= 2 * g.error)
             say("%s   the mixture and \"%s\" cannot be told apart: %zu held-out "
                 "documents\n   show differences of %.1f %% and more",
                 gap, w->title, e->n_docs, 2 * g.error);

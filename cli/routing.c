@@ -50,7 +50,7 @@ static pl_status count_tokens(const run *r, routing *g)
 pl_status routing_fit(run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
-    const int sees = config_sees(c, pl_topology_n_paths(r->topology));
+    const int sees = (int)c->sees;
     g->n = pl_tokens_n_docs(r->train);
     g->dim = (int)c->width;
     PL_RETURN_IF(count_tokens(r, g));
@@ -195,9 +195,8 @@ static void say_unbalanced(const run *r, const routing *g)
             1 + c->balance);
     else if (g->alike.n_docs > 1)
         say("         router.balance asks for %.2f at most, but %zu documents (%s "
-            "tokens)\n         begin with the same %lld tokens, which no router "
-            "separates",
-            1 + c->balance, g->alike.n_docs, tokens, (long long)c->prefix);
+            "tokens)\n         look the same to the router, which cannot separate them",
+            1 + c->balance, g->alike.n_docs, tokens);
     else
         say("         router.balance asks for %.2f at most, but one document has %s "
             "tokens;\n         split it into several documents",

@@ -87,6 +87,9 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
                             char out[PL_ADDRESS_MAX]);
 pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 
+/* Losses of every path that an evaluation holds at a time. */
+enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
+
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */
 pl_status run_plan(const run *r);
 

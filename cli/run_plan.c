@@ -50,6 +50,8 @@ static uint64_t home_bytes(const run *r, const pl_outer *outer)
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         const pl_slot *slot = pl_topology_slot(r->topology, s);
         uint64_t updates = paths / (uint64_t)slot->n_experts;
+        uint64_t base = (uint64_t)r->cfg.base_replicas;
+        updates = base > updates ? base : updates;
         uint64_t bytes = (8 + updates) * slot->n_params * sizeof(float);
         largest = bytes > largest ? bytes : largest;
     }
@@ -59,6 +61,19 @@ static uint64_t home_bytes(const run *r, const pl_outer *outer)
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : paths;
     uint64_t uploads = senders * (1 + state) * path;
     return largest + uploads + (96u << 20);
+}
+
+/* The launcher computes routing features and scores held-out text: a model for
+ * inference per processor, made for about 2048 tokens, and losses of every path. */
+static uint64_t launcher_bytes(const run *r)
+{
+    int context = (int)r->cfg.context;
+    pl_model_plan plan;
+    pl_model_options options = {.batch = (2048 + context - 1) / context,
+                                .context = context};
+    pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
+    return (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) +
+           EVALUATION_LOSSES_BYTES + (64u << 20);
 }
 
 /* What a home keeps free for its commits, and what its database takes in advance. */
@@ -112,7 +127,7 @@ pl_status run_plan(const run *r)
     memset(&outer, 0, sizeof outer);
     PL_RETURN_IF(config_outer(&r->cfg, &outer));
     uint64_t memory = worker_bytes(r, &outer) * (uint64_t)r->n_workers +
-                      home_bytes(r, &outer) + (64u << 20);
+                      home_bytes(r, &outer) + launcher_bytes(r);
     uint64_t have = pl_memory_available_bytes();
     uint64_t disk = disk_bytes(r), free_disk = pl_disk_free_bytes(r->dir);
     say("model    %s = %d paths; %s parameters a path, %s in all modules",

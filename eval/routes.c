@@ -11,8 +11,10 @@
  *   best         hindsight: the best single path of the document's counted targets
  *   best windows hindsight: the best path of each window's
  *
- * Equal sums go to the lower path. */
+ * Equal sums go to the lower path; a path whose losses are no numbers is chosen only
+ * where all are. */
 #include "eval/eval.h"
+#include <math.h>
 #include <string.h>
 
 static double sum_losses(const float *losses, uint32_t first, uint32_t end)
@@ -29,7 +31,7 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     int best = 0;
     for (int path = 0; path < d->n_paths; ++path) {
         double sum = sum_losses(d->losses + (size_t)path * d->stride, first, end);
-        if (path == 0 || sum < *nats) {
+        if (path == 0 || sum < *nats || isnan(*nats)) {
             *nats = sum;
             best = path;
         }
@@ -57,7 +59,7 @@ static int least(const double *values, int n)
 {
     int best = 0;
     for (int i = 1; i < n; ++i)
-        if (values[i] < values[best])
+        if (values[i] < values[best] || isnan(values[best]))
             best = i;
     return best;
 }

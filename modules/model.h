@@ -65,8 +65,8 @@ PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 /* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
  * token outside 0..V-1 is ERR_DATA). The loss is the mean over counted targets.
  * `clip` > 0 scales gradients to at most this global norm. B may be larger than the
- * model's batch: then passes of so many sequences add up their gradients before the one
- * update, which rounds otherwise than one pass over all. ERR_NUMERIC if loss or norm is
+ * model's batch: then the gradients of several passes are added before the one update.
+ * The sum rounds differently from that of a single pass. ERR_NUMERIC if loss or norm is
  * not finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */

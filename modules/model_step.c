@@ -62,7 +62,7 @@ static pl_status add_losses(pl_model *m, int N, double *sum)
     return PL_OK;
 }
 
-/* Mean loss and gradient norm, `sum` being of the passes before this one. */
+/* Mean loss and gradient norm of a step; `sum` has the losses of its earlier passes. */
 static pl_status measure(pl_model *m, int N, double sum, pl_step_result *out)
 {
     double squares = 0.0;
@@ -151,7 +151,7 @@ static void work_step(void *context)
                          m->acts.numbers);
 }
 
-/* Passes over all sequences but those of the last one, whose gradients only add up. */
+/* All passes but the last: they only add to the gradients and to `sum`. */
 static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *targets,
                             int n_sequences, int T, const pl_step_numbers *numbers,
                             double *sum)

@@ -1,20 +1,17 @@
-/* The inner learning rate. Both kinds begin with
+/* The inner learning rate. With w = warmup, d = decay, n = total, f = floor:
  *
- *   peak (s + 1) / warmup                                      s < warmup
+ *   s < w              peak (s + 1) / w
+ *   cosine, s < n      peak (f + (1 - f) (1 + cos(pi (s - w) / (n - w))) / 2)
+ *   wsd, s < n - d     peak, and at any later step if d = 0
+ *   wsd, s < n         peak (f + (1 - f) (n - s) / d)
+ *   s >= n             peak f
  *
- * so that the first step is not lost to a rate of zero and the last step of the warm-up
- * has the peak. Then
- *
- *   cosine   peak (floor + (1 - floor) (1 + cos(pi q)) / 2)    q = (s - warmup) /
- *                                                                  (total - warmup)
- *   wsd      peak                                              s < total - decay
- *            peak (floor + (1 - floor) (1 - q))                q = (s - total + decay)
- * / decay both     peak floor                                        s >= total
+ * The first step is not lost to a rate of zero, and the last step of the warm-up has
+ * the peak.
  *
  * wsd (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395; Haegele et al. 2024,
  * arXiv:2405.18392) lets a model branch: what has not decayed can go on anywhere, and
- * each branch decays over its own last steps.
- */
+ * each branch decays over its own last steps. */
 #include "modules/model.h"
 #include <math.h>
 

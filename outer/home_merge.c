@@ -340,13 +340,13 @@ static void choose_step(merge *g)
     int64_t round = (int64_t)g->module->version;
     if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
         round /= pl_arm_contributors(g->arm->topology, g->index);
-    pl_method_schedule(&outer->schedule, round, &settings);
+    bool settled = pl_method_schedule(&outer->schedule, round, &settings);
+    bool rescales = outer->rescale && !gossips && !settled;
     g->lr = settings.lr;
     g->velocity_lr = scales ? g->lr : 1;
     if (gossips)
         settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
-    g->step =
-        pl_method_step(&settings, scales ? 1 : g->lr, outer->rescale && !gossips, g->n);
+    g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
 }
 
 static pl_status prepare(merge *g)

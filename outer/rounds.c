@@ -188,8 +188,9 @@ pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
 {
     const float weight = 1.0f;
     pl_method_settings settings = pl_arm_method(arm, t, module);
-    pl_method_schedule(&arm->outer.schedule, round, &settings);
-    pl_outer_step step = pl_method_step(&settings, settings.lr, arm->outer.rescale, 1);
+    bool settled = pl_method_schedule(&arm->outer.schedule, round, &settings);
+    pl_outer_step step =
+        pl_method_step(&settings, settings.lr, arm->outer.rescale && !settled, 1);
     pl_outer_state state = {.params = params};
     pl_outer_report report;
     const pl_arith_merge of = {

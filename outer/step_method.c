@@ -142,16 +142,17 @@ double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase)
     return lr * (schedule->floor + (1.0 - schedule->floor) * shape);
 }
 
-void pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
+bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings)
 {
     bool settles = settings->method == PL_METHOD_DILOCO ||
                    settings->method == PL_METHOD_HEAVY_BALL ||
                    settings->method == PL_METHOD_STREAMING;
     settings->lr = pl_outer_lr(schedule, settings->lr, phase);
-    if (settles && schedule->settle > 0 &&
-        phase >= schedule->phases - schedule->settle) {
-        settings->lr = 1;
-        settings->momentum = 0;
-    }
+    if (!settles || schedule->settle == 0 ||
+        phase < schedule->phases - schedule->settle)
+        return false;
+    settings->lr = 1;
+    settings->momentum = 0;
+    return true;
 }

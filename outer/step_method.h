@@ -122,8 +122,9 @@ typedef struct pl_outer_schedule {
     int64_t settle; /* 0: never */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
-/* The coefficients of a phase: lr and momentum of `settings` become that phase's. */
-void pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
+/* The coefficients of a phase: lr and momentum of `settings` become that phase's.
+ * Returns whether they are of the plain mean, which nothing may rescale. */
+bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
 
 #ifdef __cplusplus

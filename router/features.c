@@ -2,7 +2,13 @@
 #include "router/router.h"
 #include <string.h>
 
-enum { DOCUMENTS_A_BATCH = 64 };
+enum { DOCUMENTS_MAX = 64, TOKENS_MAX = 2048 }; /* of a batch */
+
+static size_t batch_of(const pl_feature_job *job)
+{
+    int fit = TOKENS_MAX / job->prefix;
+    return (size_t)(fit < 1 ? 1 : fit < DOCUMENTS_MAX ? fit : DOCUMENTS_MAX);
+}
 
 typedef struct lane {
     pl_backend *backend;
@@ -39,8 +45,8 @@ static pl_status open_lane(const pl_feature_job *job, lane *out)
 {
     pl_backend_options backend = {
         .name = job->backend, .n_threads = 1, .precision = job->precision};
-    pl_model_options model = {.batch = DOCUMENTS_A_BATCH, .context = job->prefix};
-    size_t rows = DOCUMENTS_A_BATCH;
+    pl_model_options model = {.batch = (int)batch_of(job), .context = job->prefix};
+    size_t rows = batch_of(job);
     void *memory = NULL;
     PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
     PL_RETURN_IF(pl_model_create(out->backend, job->topology, &model, &out->model));
@@ -98,9 +104,9 @@ static pl_status one_batch(void *context, size_t item, int thread)
 {
     pass *p = context;
     lane *l = &p->lanes[thread];
-    size_t first = item * DOCUMENTS_A_BATCH, C = p->width;
+    size_t most = batch_of(p->job), first = item * most, C = p->width;
     size_t left = p->n_docs - first;
-    size_t n = left < DOCUMENTS_A_BATCH ? left : DOCUMENTS_A_BATCH;
+    size_t n = left < most ? left : most;
     memset(p->features + first * C, 0, n * C * sizeof *p->features);
     for (size_t w = 0, B; (B = fill_windows(p, first, n, w, l)) > 0; ++w) {
         PL_RETURN_IF(pl_model_features(l->model, l->tokens, l->lengths, (int)B,
@@ -124,7 +130,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     PL_RETURN_IF(check_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
-    size_t n_batches = (p.n_docs + DOCUMENTS_A_BATCH - 1) / DOCUMENTS_A_BATCH;
+    size_t n_batches = (p.n_docs + batch_of(job) - 1) / batch_of(job);
     int n_lanes = (size_t)job->n_threads < n_batches ? job->n_threads : (int)n_batches;
     p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
     while (p.n_lanes < n_lanes)

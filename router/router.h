@@ -70,8 +70,9 @@ PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router
 
 /* Features of every document's first `prefix` tokens (BOS included, shorter ones
  * whole), [n_docs, width]; with `windows` above 1 the mean over so many windows of
- * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result does not depend on
- * n_threads. `params` are a path's fp32 parameters of the base model. */
+ * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result
+ * does not depend on n_threads. `params` are a path's fp32 parameters of the base
+ * model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
     const float *params;

@@ -91,7 +91,7 @@ same_values "$work/early/model.safetensors" "$work/first/model.safetensors"
 "$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
 "$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
 same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
-"$pathloom" export --run "$work/run" --route "static void" --out "$work/routed" --json |
+"$pathloom" export --run "$work/run" --prompt "static void" --out "$work/routed" --json |
     grep -q '"path":"p' || fail "--route names no path"
 ok
 
@@ -124,7 +124,7 @@ for set in model.width=64 data.vocab=900 model.tied=true model.import=x; do
 done
 
 # ---- refusals ----
-refused 64 "give --path NAME, --route TEXT or --all" \
+refused 64 "give --path NAME, --prompt TEXT or --all" \
     "$pathloom" export --run "$work/run" --out "$work/x"
 refused 64 "--format gguf" \
     "$pathloom" export --run "$work/run" --path p01 --type q8_0 --out "$work/x"

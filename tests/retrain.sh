@@ -55,8 +55,10 @@ same shared --set codec.name=i8-shared --set codec.down=i8
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "was chance" arrivals --set outer.method=delayed-nesterov
-"$check" "$work/plain/store" 1 >"$work/out" 2>&1 || fail "retrain_check"
-cat "$work/out"
+for name in plain continued; do # the base model of one, and of two replicas
+    "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
+    cat "$work/out"
+done
 "$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/out" 2>&1
 [ $? -eq 64 ] || fail "--store is taken"
 echo "$n_same tasks trained again, all the same"

@@ -2,7 +2,8 @@
  *
  * Trains the tasks of a run's newest version of mix/L1.E0 once more, rightly and
  * wrongly: retrain_check STORE THREADS. What a worker sent comes out only if nothing is
- * changed; and where the machine is another, or something is gone, no verdict does. */
+ * changed; and where the machine is another, or something is gone, no verdict does.
+ * And that its paths began with the moments that the base model ended with. */
 #include "workers/workers.h"
 
 #include <stdio.h>
@@ -20,21 +21,30 @@ typedef struct bench {
     int failures;
 } bench;
 
-static pl_status open_bench(bench *b, const char *folder)
+static pl_status read_arm(bench *b, const char *name, pl_arm *arm,
+                          pl_topology **topology)
 {
     pl_object object;
     pl_buf bytes = {0};
     pl_status status = PL_OK;
-    PL_TRY(pl_store_open(folder, PL_STORE_READ, &b->store));
-    PL_TRY(pl_store_get_object(b->store, "arm/mix", &object));
+    PL_TRY(pl_store_get_object(b->store, name, &object));
     pl_buf_reserve(&bytes, (size_t)object.bytes);
     PL_TRY(pl_store_read_blob(b->store, &object.blob, 0, (size_t)object.bytes,
                               bytes.data));
-    PL_TRY(pl_arm_decode(bytes.data, (size_t)object.bytes, &b->arm));
-    PL_TRY(pl_topology_create(&b->arm.shape, &b->arm.spec, &b->topology));
-    PL_TRY(pl_store_head(b->store, MODULE, &b->v));
+    PL_TRY(pl_arm_decode(bytes.data, (size_t)object.bytes, arm));
+    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
 done:
     pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status open_bench(bench *b, const char *folder)
+{
+    pl_status status = PL_OK;
+    PL_TRY(pl_store_open(folder, PL_STORE_READ, &b->store));
+    PL_TRY(read_arm(b, "arm/mix", &b->arm, &b->topology));
+    PL_TRY(pl_store_head(b->store, MODULE, &b->v));
+done:
     return status;
 }
 
@@ -42,6 +52,57 @@ static void demand(bench *b, bool truth, const char *what)
 {
     printf("%s: %s\n", truth ? "ok" : "FAILED", what);
     b->failures += !truth;
+}
+
+/* ---- what the arm's paths began with ---- */
+/* The mean over the base model's replicas of the moments that each ended with. */
+static pl_status mean_moments(bench *b, const pl_arm *base, const pl_topology *t,
+                              size_t n, float *mean)
+{
+    int replicas = pl_topology_n_replicas(t);
+    float *own = calloc(n, sizeof *own);
+    pl_status status = own ? PL_OK : PL_ERR_NOMEM;
+    for (int replica = 0; status == PL_OK && replica < replicas; replica++) {
+        pl_path_state state;
+        char name[96];
+        pl_arm_path_name(base, t, 0, replica, name);
+        PL_TRY(pl_store_get_path(b->store, name, &state));
+        PL_TRY(pl_store_read_blob(b->store, &state.moments, 0, n * sizeof *own, own));
+        for (size_t i = 0; i < n; i++)
+            mean[i] += own[i] / (float)replicas;
+    }
+done:
+    free(own);
+    return status;
+}
+
+static void check_moments(bench *b)
+{
+    pl_arm base;
+    pl_topology *t = NULL;
+    size_t n = 2 * pl_topology_path_params(b->topology), off = 0, zero = 0;
+    float *mean = calloc(n, sizeof *mean), *named = calloc(n, sizeof *named);
+    memset(&base, 0, sizeof base);
+    pl_status status = mean && named ? PL_OK : PL_ERR_NOMEM;
+    PL_TRY(status);
+    PL_TRY(read_arm(b, "arm/base", &base, &t));
+    PL_TRY(mean_moments(b, &base, t, n, mean));
+    PL_TRY(pl_store_read_blob(b->store, &b->arm.moments, 0, n * sizeof *named, named));
+    for (size_t i = 0; i < n; i++) {
+        off += mean[i] != named[i];
+        zero += named[i] == 0;
+    }
+    demand(b, off == 0, "paths begin with the base model's moments");
+    demand(b, zero < n / 2, "which are not zeros");
+    demand(b, b->arm.inner.first_step == base.inner.tau * base.inner.phases,
+           "and count on from its steps");
+done:
+    if (status != PL_OK)
+        demand(b, false, pl_last_error());
+    free(mean);
+    free(named);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&base);
 }
 
 static pl_status retrain(bench *b, const pl_contribution *c, pl_hash *update)
@@ -96,9 +157,10 @@ int main(int argc, char **argv)
         return 64;
     b.backend.n_threads = atoi(argv[2]);
     pl_status status = open_bench(&b, argv[1]);
-    if (status == PL_OK && b.v.n_contributions >= 2)
+    if (status == PL_OK && b.v.n_contributions >= 2) {
+        check_moments(&b);
         check(&b);
-    else
+    } else
         demand(&b, false, status == PL_OK ? "two contributions" : pl_last_error());
     pl_version_clear(&b.v);
     pl_topology_destroy(&b.topology);

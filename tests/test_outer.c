@@ -267,6 +267,40 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
     assert_in_range(moved, 150, 250);
 }
 
+/* Records that no launcher writes: each is refused, with its numbers. */
+static void an_impossible_inner_loop_is_refused(void **state)
+{
+    static const struct {
+        int batch, micro_batch, decay, first_step, phases;
+        pl_status expected;
+    } cases[] = {{4, 0, 0, 0, 3, PL_OK},         {4, 4, 30, 900, 3, PL_OK},
+                 {4, 5, 0, 0, 3, PL_ERR_PROTO},  {4, -1, 0, 0, 3, PL_ERR_PROTO},
+                 {4, 0, 31, 0, 3, PL_ERR_PROTO}, {4, 0, -1, 0, 3, PL_ERR_PROTO},
+                 {4, 0, 0, -1, 3, PL_ERR_PROTO}, {0, 0, 0, 0, 3, PL_ERR_PROTO},
+                 {4, 0, 0, 0, -1, PL_ERR_PROTO}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pl_arm arm, back;
+        pl_buf bytes = {0};
+        make_arm(&arm);
+        arm.inner.batch = cases[i].batch;
+        arm.inner.micro_batch = cases[i].micro_batch;
+        arm.inner.decay = cases[i].decay;
+        arm.inner.first_step = cases[i].first_step;
+        arm.inner.phases = cases[i].phases;
+        pl_arm_encode(&arm, &bytes);
+        assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back),
+                         cases[i].expected);
+        if (cases[i].expected != PL_OK)
+            assert_non_null(strstr(pl_last_error(), "impossible inner loop"));
+        else
+            assert_int_equal(back.inner.first_step, arm.inner.first_step);
+        pl_arm_clear(&back);
+        pl_arm_clear(&arm);
+        pl_buf_destroy(&bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +310,7 @@ int main(void)
         cmocka_unit_test(full_step_of_one_contributor_takes_its_parameters),
         cmocka_unit_test(rescale_multiplies_by_the_root_of_the_contributors),
         cmocka_unit_test(arm_survives_encoding),
+        cmocka_unit_test(an_impossible_inner_loop_is_refused),
         cmocka_unit_test(kinds_of_state_survive_encoding),
         cmocka_unit_test(a_mean_of_those_that_send_survives_encoding),
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
