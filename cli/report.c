@@ -124,9 +124,9 @@ static gain gain_over(const evaluation *e, const row *other)
                   100 * error * mix->ppl / other->ppl};
 }
 
-static bool is_rival(const evaluation *e, int kind)
+static bool is_rival(const evaluation *e, const row *w)
 {
-    return kind >= ROW_DENSE && e->rows[kind].present && e->rows[e->answer].present;
+    return w->present && e->rows[e->answer].present && strcmp(w->arm, "mix") != 0;
 }
 
 static void print_row(const evaluation *e, int kind)
@@ -137,7 +137,7 @@ static void print_row(const evaluation *e, int kind)
         return;
     if (!w->finished)
         snprintf(versus, sizeof versus, "not finished");
-    else if (is_rival(e, kind) && e->rows[e->answer].finished) {
+    else if (is_rival(e, w) && e->rows[e->answer].finished) {
         gain g = gain_over(e, w);
         const char *sense = g.percent >= 0 ? "better" : "worse";
         if (isfinite(g.error))
@@ -188,7 +188,7 @@ static void print_verdict(const evaluation *e)
     const char *gap = "\n";
     for (int i = ROW_DENSE; i < ROW_BASE; i++) {
         const row *w = &e->rows[i];
-        if (!is_rival(e, i) || !w->finished || !e->rows[e->answer].finished)
+        if (!is_rival(e, w) || !w->finished || !e->rows[e->answer].finished)
             continue;
         gain g = gain_over(e, w);
         if (!isfinite(g.error))
