@@ -34,14 +34,14 @@ done
 # training FLOPs, seconds with one machine per path, title.
 rows() {
     awk -F'": *' '
-        { sub(/,$/, "", $2); gsub(/"/, "", $2) }
-        /"row":/ { row = $2 }
-        /"title":/ { title = $2 }
-        /"bits_per_byte":/ { bits = $2 }
-        /"ppl":/ { ppl = $2 }
-        /"tokens_total":/ && row { total = $2 }
-        /"train_flops":/ { flops = $2 }
-        /"train_seconds":/ { print row, bits, ppl, total, flops, $2, title; row = "" }' "$1"
+        { value = $2; sub(/,$/, "", value); gsub(/"/, "", value) }
+        /"row":/ { row = value }
+        /"title":/ { title = value }
+        /"bits_per_byte":/ { bits = value }
+        /"ppl":/ { ppl = value }
+        /"tokens_total":/ && row { total = value }
+        /"train_flops":/ { flops = value }
+        /"train_seconds":/ { print row, bits, ppl, total, flops, value, title; row = "" }' "$1"
 }
 
 for seed in $seeds; do
