@@ -62,7 +62,7 @@ done | awk -F'\t' -v title="$title" '
                 share = before / (before - d)
                 at = exp(log(last_x) + share * log(mean_x(rival, f) / last_x))
                 printf "<path class=\"cross\" d=\"M%.1f 50V320\"/><text class=\"note\" x=\"%.1f\" y=\"44\">crossing at %.1fM tokens</text>\n",
-                    px(at), px(at) - 60, at / 1e6
+                    px(at), px(at) < 132 ? 72 : px(at) - 60, at / 1e6
                 return
             }
             before = d; last_x = mean_x(rival, f)
