@@ -252,7 +252,7 @@ static void print_notes(const run *r, const evaluation *e)
 void evaluation_print(const run *r, const evaluation *e)
 {
     say("%s", "");
-    say("   %-23s %8s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
+    say("   %-22s %9s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
         "mixture * is", "tokens", "FLOPs", "time");
     for (int i = 0; i < ROW_COUNT; i++)
         print_row(e, i);
