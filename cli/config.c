@@ -103,10 +103,8 @@ static const pl_key keys[] = {
      "of dense training before the paths part; 0 only with model.import", false},
     {"train.base_replicas", PL_KEY_INT, AT(base_replicas), "1", 1, 1024, NULL,
      "replicas",
-     "of the base model, trained by several workers at once: each trains an equal "
-     "share "
-     "of train.base_steps, and all average their parameters after every train.tau "
-     "steps",
+     "of the base model, which workers train at the same time: each does an equal part "
+     "of train.base_steps, and all average their parameters every train.tau steps",
      false},
     {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",
      "of the learning rate; cosine: the base model and each arm have one of their own; "
@@ -125,10 +123,7 @@ static const pl_key keys[] = {
     {"train.base_warmup", PL_KEY_INT, AT(base_warmup), "40", 0, 1e9, NULL, "steps",
      "the same for the base model", false},
     {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "-1", -1, 1, NULL, "of the peak",
-     "learning rate at the end of the schedule; -1: the schedule's own (cosine 0.1, "
-     "wsd "
-     "0)",
-     false},
+     "learning rate at the end of the schedule; -1: 0.1 for cosine, 0 for wsd", false},
     {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "", "of AdamW",
      false},
     {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "", "of AdamW",
@@ -152,12 +147,10 @@ static const pl_key keys[] = {
     {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
      "that decide, and that no perplexity counts", false},
     {"router.sees", PL_KEY_INT, AT(sees), "-1", -1, 1000000, NULL, "windows",
-     "training documents are dealt to paths by so many windows of model.context "
-     "tokens, "
-     "spread evenly over each; 0: by its first router.prefix tokens, which is all that "
-     "the router sees of new text; -1: 4 in a run of at most 16 paths, whose answers "
-     "do "
-     "not need the router (router.answer), else 0",
+     "the path of a training document is decided by at most this many windows of "
+     "model.context tokens, spread evenly over it; 0: by its first router.prefix "
+     "tokens, which is all that the router sees of new text; -1: 4 where a new run "
+     "answers by likelihood (router.answer), else 0",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
      "a training document stands in its n nearest shards", false},
