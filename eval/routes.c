@@ -25,18 +25,23 @@ static double sum_losses(const float *losses, uint32_t first, uint32_t end)
     return sum;
 }
 
+/* The path with the fewest nats. */
+static int least(const double *nats, int n_paths)
+{
+    int best = 0;
+    for (int path = 1; path < n_paths; ++path)
+        if (nats[path] < nats[best] || isnan(nats[best]))
+            best = path;
+    return best;
+}
+
+/* The path under which these targets are likeliest; nats [n_paths] is scratch. */
 static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
                      double *nats)
 {
-    int best = 0;
-    for (int path = 0; path < d->n_paths; ++path) {
-        double sum = sum_losses(d->losses + (size_t)path * d->stride, first, end);
-        if (path == 0 || sum < *nats || isnan(*nats)) {
-            *nats = sum;
-            best = path;
-        }
-    }
-    return best;
+    for (int path = 0; path < d->n_paths; ++path)
+        nats[path] = sum_losses(d->losses + (size_t)path * d->stride, first, end);
+    return least(nats, d->n_paths);
 }
 
 static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
@@ -55,32 +60,23 @@ static void add_evidence(const pl_route_document *d, uint32_t first, uint32_t en
     }
 }
 
-static int least(const double *values, int n)
-{
-    int best = 0;
-    for (int i = 1; i < n; ++i)
-        if (values[i] < values[best] || isnan(values[best]))
-            best = i;
-    return best;
-}
-
 static void route_windows(const pl_route_document *d, uint32_t first, int path,
-                          pl_score *windows, pl_score *best)
+                          double *nats, double *evidence,
+                          pl_score scores[PL_ROUTE_COUNT])
 {
     uint32_t W = (uint32_t)d->window;
-    double nats, *evidence = pl_alloc((size_t)d->n_paths * sizeof *evidence);
     for (uint32_t at = 0; at < d->n_targets; at += W) {
         uint32_t end = d->n_targets - at < W ? d->n_targets : at + W;
         uint32_t from = at > first ? at : first;
         if (at > 0)
             path = least(evidence, d->n_paths);
         if (from < end) {
-            add_part(d, path, from, end, windows);
-            add_part(d, likeliest(d, from, end, &nats), from, end, best);
+            add_part(d, path, from, end, &scores[PL_ROUTE_WINDOWS]);
+            add_part(d, likeliest(d, from, end, nats), from, end,
+                     &scores[PL_ROUTE_BEST_WINDOWS]);
         }
         add_evidence(d, at, end, evidence);
     }
-    pl_free(evidence);
 }
 
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
@@ -88,17 +84,17 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
 {
     uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0; /* counted target */
     uint32_t seen = first < d->n_targets ? first : d->n_targets;
-    double nats = 0.0;
+    double *nats = pl_alloc(2 * (size_t)d->n_paths * sizeof *nats);
     memset(scores, 0, PL_ROUTE_COUNT * sizeof *scores);
-    *by_likelihood = seen > 0 ? likeliest(d, 0, seen, &nats) : d->router_path;
-    if (d->n_targets <= first)
-        return;
-    add_part(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
-    add_part(d, *by_likelihood, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
-    add_part(d, likeliest(d, first, d->n_targets, &nats), first, d->n_targets,
-             &scores[PL_ROUTE_BEST]);
-    route_windows(d, first, *by_likelihood, &scores[PL_ROUTE_WINDOWS],
-                  &scores[PL_ROUTE_BEST_WINDOWS]);
+    *by_likelihood = seen > 0 ? likeliest(d, 0, seen, nats) : d->router_path;
+    if (d->n_targets > first) {
+        int best = likeliest(d, first, d->n_targets, nats);
+        add_part(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
+        add_part(d, *by_likelihood, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
+        add_part(d, best, first, d->n_targets, &scores[PL_ROUTE_BEST]);
+        route_windows(d, first, *by_likelihood, nats, nats + d->n_paths, scores);
+    }
+    pl_free(nats);
 }
 
 /* ---- the matrix, a part of the documents at a time ---- */

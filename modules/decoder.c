@@ -222,8 +222,7 @@ int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 
 static pl_status read_piece(pl_decoder *d, int slot, const int32_t *tokens, int n)
 {
-    int64_t n_targets;
-    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
+    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
     upload_places(d, n);
@@ -290,9 +289,8 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
                           int n, float *logits)
 {
     step_extent work = {d, n};
-    int64_t n_targets;
     PL_RETURN_IF(check_step(d, slots, n));
-    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n, &n_targets));
+    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slots[i], d->length[slots[i]]);
     upload_places(d, n);

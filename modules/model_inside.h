@@ -141,10 +141,9 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
                     void *base, model_acts *acts);
 
 /* Checks B and T against the plan, every token, and every target when given
- * (ERR_ARG, ERR_DATA), and uploads them. *n_targets counts targets >= 0. */
+ * (ERR_ARG, ERR_DATA), and uploads them. */
 PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
-                                         const int32_t *targets, int B, int T,
-                                         int64_t *n_targets);
+                                         const int32_t *targets, int B, int T);
 
 /* The forward pass over uploaded tokens, up to and with the final norm. */
 void model_forward(pl_model *m, int B, int T);

@@ -8,13 +8,12 @@
 pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *targets,
                           int B, int T, float *losses)
 {
-    int64_t n_targets;
     int N = B * T;
     if (m->be->decode_only)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "a model in int8 decodes and tells no losses; "
                        "choose precision bf16 or f32");
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &n_targets));
+    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
                        model_classifier(m), m->acts.targets, NULL, N, m->shape->vocab,
@@ -47,9 +46,8 @@ static pl_status check_lengths(const int32_t *lengths, int B, int T)
 pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,
                             int B, int T, float *features)
 {
-    int64_t n_targets;
     size_t C = (size_t)m->shape->width;
-    PL_RETURN_IF(model_take_batch(m, tokens, NULL, B, T, &n_targets));
+    PL_RETURN_IF(model_take_batch(m, tokens, NULL, B, T));
     PL_RETURN_IF(check_lengths(lengths, B, T));
     model_forward(m, B, T); /* the final norm completes the last block's `out` */
     pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;

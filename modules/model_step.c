@@ -34,9 +34,8 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
 /* Tokens come from files and from users: an index outside the embedding is found here,
  * so that no operation has to check. Any negative target means "not counted". */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
-                           int B, int T, int64_t *n_targets)
+                           int B, int T)
 {
-    *n_targets = 0;
     PL_RETURN_IF(check_extent(m, B, T));
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
@@ -46,8 +45,6 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
         return PL_OK;
     PL_RETURN_IF(check_ids("target", targets, INT32_MIN, V, N, T));
     m->ops->upload(m->be, m->acts.targets, targets, bytes);
-    for (int n = 0; n < N; n++)
-        *n_targets += targets[n] >= 0;
     return PL_OK;
 }
 
@@ -92,7 +89,7 @@ static int64_t count_targets(const int32_t *targets, int64_t n)
     return counted;
 }
 
-/* What all passes of a step share. */
+/* Computes the numbers that all passes of a step use. */
 static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, int T,
                             pl_step_numbers *numbers, int64_t *n_tokens)
 {
@@ -110,12 +107,11 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
     return PL_OK;
 }
 
-/* The sequences of a pass and the step's numbers to the device. */
+/* Uploads the sequences of one pass and the step's numbers to the device. */
 static pl_status take_pass(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T, const pl_step_numbers *numbers)
 {
-    int64_t counted;
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T, &counted));
+    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T));
     m->ops->upload(m->be, m->acts.numbers, numbers, sizeof *numbers);
     return PL_OK;
 }
