@@ -302,8 +302,7 @@ static pl_status route(job *j, int *path)
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     PL_TRY(path_chooser_open(&j->r, j->store, &chooser));
-    if (config_answers_by_likelihood(&j->r.cfg, pl_topology_n_paths(j->topology)))
-        PL_TRY(path_chooser_by_likelihood(chooser, &j->arm, j->topology, 1));
+    PL_TRY(path_chooser_follow(chooser, &j->arm, j->topology));
     PL_TRY(path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
                                (int)(tokens.len / sizeof bos), &choice));
     *path = choice.path;

@@ -186,8 +186,7 @@ static pl_status find_path(session *s)
     if (s->q->path)
         return find_path_name(t, s->q->path, &s->choice.path);
     PL_RETURN_IF(path_chooser_open(r, s->mix.store, &s->chooser));
-    if (config_answers_by_likelihood(&r->cfg, pl_topology_n_paths(t)))
-        PL_RETURN_IF(path_chooser_by_likelihood(s->chooser, &s->mix.arm, t, 1));
+    PL_RETURN_IF(path_chooser_follow(s->chooser, &s->mix.arm, t));
     return path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
 }
 

@@ -3,36 +3,32 @@
 
 #include <math.h>
 
+/* Rows of one arm stand beside each other. */
 static const struct {
-    const char *arm, *name;
-} kinds[ROW_COUNT] = {[ROW_ROUTER] = {"mix", "mix"},
-                      [ROW_LIKELIHOOD] = {"mix", "mix-likelihood"},
-                      [ROW_WINDOWS] = {"mix", "mix-windows"},
-                      [ROW_DENSE] = {"dense", "dense"},
-                      [ROW_DILOCO] = {"diloco", "diloco"},
-                      [ROW_BATCH] = {"dense-batch", "dense-batch"},
-                      [ROW_EQUAL] = {"dense-eq", "dense-eq"},
-                      [ROW_BASE] = {"base", "base"}};
+    const char *arm, *name, *title, *brief;
+} kinds[ROW_COUNT] = {
+    [ROW_ROUTER] = {"mix", "mix", "mixture, by the router", "router"},
+    [ROW_LIKELIHOOD] = {"mix", "mix-likelihood", "mixture, by likelihood", "likely"},
+    [ROW_WINDOWS] = {"mix", "mix-windows", "mixture, re-routed", "rerouted"},
+    [ROW_DENSE] = {"dense", "dense", "one machine, same time", "dense"},
+    [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
+    [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
+    [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL, "dense-eq"}, /* says how many times */
+    [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 static void name_rows(evaluation *e, int trainings)
 {
-    static const char *const titles[ROW_COUNT] = {
-        [ROW_ROUTER] = "mixture, by the router",
-        [ROW_LIKELIHOOD] = "mixture, by likelihood",
-        [ROW_WINDOWS] = "mixture, re-routed",
-        [ROW_DENSE] = "one machine, same time",
-        [ROW_DILOCO] = "same machines, DiLoCo",
-        [ROW_BATCH] = "same machines, one batch",
-        [ROW_BASE] = "base model, before"};
     for (int i = 0; i < ROW_COUNT; i++) {
         row *w = &e->rows[i];
         w->arm = kinds[i].arm;
         w->name = kinds[i].name;
-        pl_copy_text(w->title, sizeof w->title, titles[i] ? titles[i] : "");
+        w->brief = kinds[i].brief;
+        if (kinds[i].title)
+            pl_copy_text(w->title, sizeof w->title, kinds[i].title);
+        else
+            snprintf(w->title, sizeof w->title, "one machine, %d x the time",
+                     trainings);
     }
-    row *equal = &e->rows[ROW_EQUAL];
-    snprintf(equal->title, sizeof equal->title, "one machine, %d x the time",
-             trainings);
 }
 
 void evaluation_clear(evaluation *e)
@@ -87,7 +83,7 @@ typedef struct job {
     evaluation *e;
     pl_scorer *scorer;
     float *params;
-    spent base;
+    spent spent[ROW_COUNT]; /* of the arm of each row */
 } job;
 
 typedef struct arm_source {
@@ -174,15 +170,15 @@ static double training_seconds(const job *j, const row *w, const spent *s,
     if (w == &j->e->rows[ROW_BATCH])
         tokens /= trainings;
     if (w != &j->e->rows[ROW_BASE])
-        tokens += (double)j->base.longest;
+        tokens += (double)j->spent[ROW_BASE].longest;
     return j->e->rate > 0 ? tokens / j->e->rate : NAN;
 }
 
-static void fill_spent(job *j, row *w, const pl_arm *arm, const pl_topology *t,
-                       const spent *s)
+static void fill_spent(job *j, row *w, const pl_arm *arm, const pl_topology *t)
 {
+    const spent *s = &j->spent[w - j->e->rows];
     bool is_base = strcmp(w->arm, "base") == 0;
-    uint64_t before = is_base ? 0 : j->base.tokens;
+    uint64_t before = is_base ? 0 : j->spent[ROW_BASE].tokens;
     int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
     int trainings =
         pl_topology_n_paths(j->r->topology) * pl_topology_n_replicas(j->r->topology);
@@ -210,19 +206,17 @@ static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
     pl_topology *t = NULL;
-    spent s;
     const char *name = j->e->rows[kind].arm;
     pl_status status = store_arm(j->store, name, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_TRY(status);
-    PL_TRY(count_spent(j->store, name, &s));
     PL_TRY(score_arm(j, kind, &arm, t));
     for (int i = kind; i < ROW_COUNT && strcmp(j->e->rows[i].arm, name) == 0; i++) {
         if (!j->e->rows[i].present)
             continue;
         fill_scores(j, &j->e->rows[i]);
-        fill_spent(j, &j->e->rows[i], &arm, t, &s);
+        fill_spent(j, &j->e->rows[i], &arm, t);
     }
 done:
     pl_topology_destroy(&t);
@@ -329,22 +323,19 @@ done:
     return status;
 }
 
-/* What the base model took, and the mean rate over everything that was trained. */
+/* What each arm took, and the mean rate over everything that was trained. */
 static pl_status read_spent(job *j)
 {
     uint64_t tokens = 0;
     double seconds = 0;
-    const char *before = "";
     for (int i = 0; i < ROW_COUNT; i++) {
-        spent s;
-        if (strcmp(kinds[i].arm, before) == 0)
+        if (i > 0 && strcmp(kinds[i].arm, kinds[i - 1].arm) == 0) {
+            j->spent[i] = j->spent[i - 1];
             continue;
-        before = kinds[i].arm;
-        PL_RETURN_IF(count_spent(j->store, before, &s));
-        tokens += s.tokens;
-        seconds += s.seconds;
-        if (i == ROW_BASE)
-            j->base = s;
+        }
+        PL_RETURN_IF(count_spent(j->store, kinds[i].arm, &j->spent[i]));
+        tokens += j->spent[i].tokens;
+        seconds += j->spent[i].seconds;
     }
     j->e->rate = seconds > 0 ? (double)tokens / seconds : 0;
     return PL_OK;

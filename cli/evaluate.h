@@ -19,9 +19,10 @@ typedef enum row_kind {
 } row_kind;
 
 typedef struct row {
-    const char *arm;  /* "mix", "dense", ... */
-    const char *name; /* of the row in JSON */
-    char title[40];   /* what it is, for people */
+    const char *arm;   /* "mix", "dense", ... */
+    const char *name;  /* of the row in JSON */
+    const char *brief; /* above a column */
+    char title[40];    /* what it is, for people */
     bool present, finished;
     pl_score *scores;         /* [n_docs] */
     pl_score score;           /* their sum */

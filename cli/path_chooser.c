@@ -140,6 +140,14 @@ pl_status path_chooser_by_likelihood(path_chooser *c, const pl_arm *arm,
     return PL_OK;
 }
 
+pl_status path_chooser_follow(path_chooser *c, const pl_arm *arm,
+                              const pl_topology *topology)
+{
+    if (!config_answers_by_likelihood(&c->r->cfg, pl_topology_n_paths(topology)))
+        return PL_OK;
+    return path_chooser_by_likelihood(c, arm, topology, 1);
+}
+
 void path_chooser_reload(path_chooser *c)
 {
     for (int i = 0; i < c->n_models; i++)

@@ -27,6 +27,9 @@ PL_MUST_CHECK pl_status path_chooser_by_router(path_chooser *c);
 PL_MUST_CHECK pl_status path_chooser_by_likelihood(path_chooser *c, const pl_arm *arm,
                                                    const pl_topology *topology,
                                                    int n_models);
+/* For a command that asks once: as router.answer says, with a single scoring model. */
+PL_MUST_CHECK pl_status path_chooser_follow(path_chooser *c, const pl_arm *arm,
+                                            const pl_topology *topology);
 /* Bytes of memory that a scoring model for each path takes. */
 uint64_t path_chooser_bytes(const path_chooser *c, const pl_topology *topology);
 

@@ -154,9 +154,6 @@ static void print_row(const evaluation *e, int kind)
         pl_human_count((double)w->tokens_total, total), w->flops, seconds);
 }
 
-static const char *const short_titles[ROW_COUNT] = {
-    "router", "likely", "rerouted", "dense", "DiLoCo", "batch", "dense-eq", "base"};
-
 /* Columns of the rows that the run has, rows of the domains that were scored. */
 static void print_domains(const run *r, const evaluation *e)
 {
@@ -167,7 +164,7 @@ static void print_domains(const run *r, const evaluation *e)
     pl_buf_printf(&line, "\n   %-20s", "perplexity by domain");
     for (int i = 0; i < ROW_COUNT; i++)
         if (e->rows[i].present)
-            pl_buf_printf(&line, " %8s", short_titles[i]);
+            pl_buf_printf(&line, " %8s", e->rows[i].brief);
     say("%s", pl_buf_text(&line));
     for (uint32_t d = 0; d < n; d++) {
         if (!isfinite(pl_perplexity(&e->rows[ROW_ROUTER].by_domain[d])))

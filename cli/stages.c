@@ -196,7 +196,7 @@ done:
 
 /* AdamW's moments at the end of the base model, the mean over its replicas. Arms go on
  * with them under wsd. */
-static pl_status put_moments(run *r, pl_hash *blob)
+static pl_status put_moments(run *r)
 {
     pl_arm arm;
     pl_topology *t = NULL;
@@ -208,7 +208,7 @@ static pl_status put_moments(run *r, pl_hash *blob)
     PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
     for (int replica = 0; replica < pl_topology_n_replicas(t); replica++)
         PL_TRY(add_moments(r, &arm, t, replica, sum));
-    PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, blob));
+    PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, &r->moments));
 done:
     pl_free_aligned(sum);
     pl_topology_destroy(&t);
@@ -221,7 +221,10 @@ static pl_status begin_arm(run *r, pl_arm *arm)
 {
     if (arm->inner.first_step == 0)
         return PL_OK;
-    return put_moments(r, &arm->moments);
+    if (pl_hash_none(&r->moments))
+        PL_RETURN_IF(put_moments(r));
+    arm->moments = r->moments;
+    return PL_OK;
 }
 
 /* The base model's final parameters, from the home. */
