@@ -86,24 +86,19 @@ static void lengthen(pl_inner *in)
     in->phases /= factor;
 }
 
-static const char *const baselines[] = {"dense", "diloco", "dense-eq", "dense-batch"};
-static const size_t n_baselines = sizeof baselines / sizeof *baselines;
-
 bool run_may_have_arm(const char *name)
 {
-    for (size_t i = 0; i < n_baselines; i++)
-        if (strcmp(name, baselines[i]) == 0)
-            return true;
-    return strcmp(name, "base") == 0 || strcmp(name, "mix") == 0;
+    return config_is_baseline(name) || strcmp(name, "base") == 0 ||
+           strcmp(name, "mix") == 0;
 }
 
 int run_arm_names(const run *r, const char *names[ARMS_MAX])
 {
     int n = 0;
     names[n++] = "mix";
-    for (size_t i = 0; i < n_baselines; i++)
-        if (config_wants(&r->cfg, baselines[i]))
-            names[n++] = baselines[i];
+    for (int i = 0; i < CONFIG_BASELINES; i++)
+        if (config_wants(&r->cfg, config_baselines[i]))
+            names[n++] = config_baselines[i];
     return n;
 }
 

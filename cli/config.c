@@ -551,8 +551,16 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
 }
 
 /* ---- checks and what follows ---- */
-static const char *const known_baselines[] = {"dense", "diloco", "dense-eq",
-                                              "dense-batch", "none"};
+const char *const config_baselines[CONFIG_BASELINES] = {"dense", "diloco", "dense-eq",
+                                                        "dense-batch"};
+
+bool config_is_baseline(const char *name)
+{
+    for (int i = 0; i < CONFIG_BASELINES; i++)
+        if (strcmp(name, config_baselines[i]) == 0)
+            return true;
+    return false;
+}
 
 static pl_status check_baselines(const config *c)
 {
@@ -560,10 +568,7 @@ static pl_status check_baselines(const config *c)
     pl_copy_text(copy, sizeof copy, c->baselines);
     for (char *word = strtok_r(copy, ", ", &rest); word;
          word = strtok_r(NULL, ", ", &rest)) {
-        size_t known = 0;
-        for (size_t i = 0; i < sizeof known_baselines / sizeof *known_baselines; i++)
-            known += strcmp(word, known_baselines[i]) == 0;
-        if (!known)
+        if (!config_is_baseline(word) && strcmp(word, "none") != 0)
             return pl_fail(
                 PL_ERR_CONFIG,
                 "eval.baselines: unknown baseline `%s`; known are dense, diloco, "

@@ -100,6 +100,10 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Sequences of one pass: train.micro_batch, at most train.batch. */
 int config_pass(const config *c);
+/* Arms that a run may train beside the mixture. */
+enum { CONFIG_BASELINES = 4 };
+extern const char *const config_baselines[CONFIG_BASELINES];
+bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
 /* Whether answers of a run with so many paths come from the path under which the prompt
  * is likeliest, instead of the router's (router.answer, with auto resolved). */

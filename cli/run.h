@@ -114,7 +114,7 @@ pl_status stage_arms(run *r);
 pl_status progress_wait(run *r, const char *const *arms, int n_arms);
 
 /* arms.c: definitions of the arms of a run */
-enum { ARMS_MAX = 5 };
+enum { ARMS_MAX = 1 + CONFIG_BASELINES };
 /* mix first, then the wanted baselines. */
 int run_arm_names(const run *r, const char *names[ARMS_MAX]);
 bool run_may_have_arm(const char *name); /* whatever its configuration */
