@@ -12,9 +12,9 @@ shift 2
 for folder in "$@"; do
     sed "s|^|$folder	|" "$folder/rows.tsv"
 done | awk -F'\t' -v title="$title" '
-    { key = $2 SUBSEP $1
+    { key = $3 SUBSEP $1 # folder, seed, row, bits, perplexity, tokens
       if (!n[key]++) { low[key] = high[key] = $4 }
-      x[key] += $3; y[key] += $4
+      x[key] += $6; y[key] += $4
       if ($4 < low[key]) low[key] = $4
       if ($4 > high[key]) high[key] = $4
       if (!known[$1]++) folders[++n_folders] = $1 }

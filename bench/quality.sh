@@ -6,8 +6,8 @@
 #
 # CORPUS and VALID may be "" for the text of this machine. Each seed is one
 # `pathloom train`; runs that are there already are only read. Prints a table in
-# Markdown, and appends one line per row and seed to OUTFOLDER/rows.tsv, which
-# bench/curve.sh draws: row, tokens in all, bits per byte, perplexity, seed.
+# Markdown, and writes OUTFOLDER/rows.tsv, which bench/curve.sh draws: one line per seed
+# and row.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
@@ -30,10 +30,10 @@ for seed in $seeds; do
     }
 done
 
-# The rows of a report, one per line: row, bits per byte, perplexity, tokens in all,
+# The rows of a report, one per line: seed, row, bits per byte, perplexity, tokens in all,
 # training FLOPs, seconds with one machine per path, title.
 rows() {
-    awk -F'": *' '
+    awk -F'": *' -v OFS='\t' -v seed="$1" '
         { value = $2; sub(/,$/, "", value); gsub(/"/, "", value) }
         /"row":/ { row = value }
         /"title":/ { title = value }
@@ -41,20 +41,18 @@ rows() {
         /"ppl":/ { ppl = value }
         /"tokens_total":/ && row { total = value }
         /"train_flops":/ { flops = value }
-        /"train_seconds":/ { print row, bits, ppl, total, flops, value, title; row = "" }' "$1"
+        /"train_seconds":/ { print seed, row, bits, ppl, total, flops, value, title; row = "" }' "$2"
 }
 
 for seed in $seeds; do
-    rows "$out/seed$seed/report.json" | sed "s/^/$seed /"
-done >"$out/rows.txt"
-awk -v OFS='\t' '{ print $2, $5, $3, $4, $1 }' "$out/rows.txt" >"$out/rows.tsv"
-awk '
+    rows "$seed" "$out/seed$seed/report.json"
+done >"$out/rows.tsv"
+awk -F'\t' '
     { row = $2; n[row]++; bits[row] += $3; ppl[row] += $4; tokens[row] += $5
-      flops[row] += $6; time[row] += $7; seed_ppl[$1, row] = $4
+      flops[row] += $6; time[row] += $7; seed_ppl[$1, row] = $4; title[row] = $8
       if (!seeds[$1]++) order_of_seed[++n_seeds] = $1
       if (!(row in low) || $4 < low[row]) low[row] = $4
       if (!(row in high) || $4 > high[row]) high[row] = $4
-      title[row] = $8; for (i = 9; i <= NF; i++) title[row] = title[row] " " $i
       if (n[row] == 1) order[++count] = row }
     function versus(row, best,   s, text) {
         for (s = 1; s <= n_seeds; s++)
@@ -74,4 +72,4 @@ awk '
                 rival && n["mix-windows"] ? versus(a, "mix-windows") : "", tokens[a] / n[a] / 1e6,
                 flops[a] / n[a], time[a] / n[a]
         }
-    }' "$out/rows.txt"
+    }' "$out/rows.tsv"
