@@ -27,8 +27,8 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* The baseline is what the name says, whatever the mixture tries: DiLoCo does not
- * rescale its mean. */
+/* This baseline is always DiLoCo as published, whatever outer.method the mixture uses;
+ * so its mean is not rescaled. */
 static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
@@ -102,14 +102,16 @@ int run_arm_names(const run *r, const char *names[ARMS_MAX])
     return n;
 }
 
-/* Steps of one replica of the base model. */
+/* Inner steps of one replica of the base model: its part of train.base_steps, rounded
+ * up to whole phases. */
 static int base_steps(const config *c)
 {
     int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* Under wsd an arm goes on where the base model stopped. */
+/* Under wsd the arm's schedule begins at the base model's last step, and the outer step
+ * becomes the plain mean in the round in which the learning rate begins to decay. */
 static void continue_base(const config *c, pl_arm *arm)
 {
     pl_inner *in = &arm->inner;
@@ -120,9 +122,7 @@ static void continue_base(const config *c, pl_arm *arm)
     in->first_step = base_steps(c);
     if (in->first_step > 0)
         in->warmup = (int)c->base_warmup;
-    if (c->settle &&
-        arm->outer.schedule.decay ==
-            PL_DECAY_CONSTANT) /* from the round in which the decay begins */
+    if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 

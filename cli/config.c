@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* router.answer=auto means the router above this number of paths: each path reads the
- * prompt, so that the cost grows with their number. */
+/* router.answer=auto uses likelihood up to this number of paths; above it the cost is
+ * too high, because each path reads the prompt. DEALING_WINDOWS: router.sees then. */
 enum { LIKELIHOOD_PATHS_MAX = 16, DEALING_WINDOWS = 4 };
 
 #define AT(field) offsetof(config, field)
@@ -464,8 +464,8 @@ static double own_floor(const config *c)
     return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
 }
 
-/* What the router's features of training documents are made of; 0 if the levels cannot
- * be read, which config_check says. */
+/* The value of router.sees that -1 stands for. 0 if topology.levels cannot be parsed:
+ * config_check reports that. */
 static int64_t own_sees(const config *c)
 {
     pl_topology_spec spec;
@@ -591,7 +591,7 @@ bool config_wants(const config *c, const char *baseline)
 
 bool config_answers_by_likelihood(const config *c, int n_paths)
 {
-    if (n_paths < 2 || c->prefix < 2) /* nothing to choose, or nothing to choose by */
+    if (n_paths < 2 || c->prefix < 2) /* one path, or no token to judge it by */
         return false;
     if (strcmp(c->answer, "auto") == 0)
         return n_paths <= LIKELIHOOD_PATHS_MAX;

@@ -73,8 +73,8 @@ extern const pl_table config_table;
  * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
-/* Sets what the preset that `preset` names says: shape, topology and training settings
- * (config_preset.c); nothing if it is empty. ERR_CONFIG. */
+/* Sets shape, topology and training settings to those of the preset that c->preset
+ * names (config_preset.c). Does nothing if it is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
 /* Lays the file (or NULL) and the --set pairs over what is there. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
@@ -105,8 +105,8 @@ enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
-/* Whether answers of a run with so many paths come from the path under which the prompt
- * is likeliest, instead of the router's (router.answer, with auto resolved). */
+/* Resolves router.answer for a run with n_paths paths: true if the path under which the
+ * prompt is likeliest answers, false if the router's does. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
 /* For an option that overrides router.answer: ERR_USAGE unless it is one of its values.
  */

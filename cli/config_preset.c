@@ -10,9 +10,10 @@
  * of its own, while the paper's dense curve seems to have one cosine for all. */
 #include "cli/config.h"
 
-/* 427 phases of 150 steps are the first to reach 64,000. outer.lr_private and
- * outer.momentum_private at -1 give modules of one path the outer step of the others
- * (0.7 and 0.9), as the paper found best; so a preset also allows other methods. */
+/* 427 phases of 150 steps are the fewest that reach 64,000 steps. With outer.lr_private
+ * and outer.momentum_private at -1, modules of a single path take the same outer step
+ * as the others: 0.7 and 0.9 for diloco, as in the paper, and the method's own values
+ * for any other outer.method. */
 #define PAPER                                                                          \
     "train.batch=512 train.lr=4e-4 train.base_lr=0 train.warmup=1000 "                 \
     "train.base_warmup=1000 train.schedule=cosine train.base_replicas=1 "              \
@@ -25,8 +26,9 @@
     PAPER "train.tau=500 train.phases=128 outer.lr_private=1 "                         \
           "outer.momentum_private=0 eval.baselines=none"
 
-/* Settings of all presets whose names begin like that; of several rows, later ones
- * override. A preset without a row has the defaults of the keys. */
+/* A row applies to every preset whose name starts with `beginning`. If several rows
+ * apply, later rows override earlier ones. If none does, the keys keep their defaults.
+ */
 static const struct {
     const char *beginning, *settings;
 } rows[] = {

@@ -13,7 +13,8 @@ static const struct {
     [ROW_DENSE] = {"dense", "dense", "one machine, same time", "dense"},
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
-    [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL, "dense-eq"}, /* says how many times */
+    [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
+                   "dense-eq"}, /* name_rows adds how many times */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 static void name_rows(evaluation *e, int trainings)
@@ -107,7 +108,7 @@ static pl_score *scores_of(evaluation *e, row_kind kind)
     return w->scores;
 }
 
-/* Every document with every path, and what comes of each way to choose. */
+/* Scores every document with every path, and fills the mixture's three rows. */
 static pl_status score_ways(job *j, arm_source *source)
 {
     static const int kind_of[PL_ROUTE_COUNT] = {[PL_ROUTE_ROUTER] = ROW_ROUTER,
@@ -161,8 +162,9 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
-/* Seconds on one machine per path or replica, at the mean rate of this run's machines:
- * what was measured depends on which arms ran beside each other. */
+/* Training time in seconds, if each path or replica had a machine of its own. Computed
+ * from tokens at the run's mean rate per machine, because measured times depend on
+ * which arms happened to run at the same time. */
 static double training_seconds(const job *j, const row *w, const spent *s,
                                int trainings)
 {
@@ -201,7 +203,7 @@ static void fill_scores(job *j, row *w)
     pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs, w->by_domain);
 }
 
-/* All rows of the arm that begins at `kind`. */
+/* Fills all rows of one arm; `kind` is its first. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
@@ -323,7 +325,7 @@ done:
     return status;
 }
 
-/* What each arm took, and the mean rate over everything that was trained. */
+/* Reads the tokens and seconds that each arm was trained for, and the mean rate. */
 static pl_status read_spent(job *j)
 {
     uint64_t tokens = 0;

@@ -21,7 +21,7 @@ typedef enum row_kind {
 typedef struct row {
     const char *arm;   /* "mix", "dense", ... */
     const char *name;  /* of the row in JSON */
-    const char *brief; /* above a column */
+    const char *brief; /* heading of its column in the table by domain */
     char title[40];    /* what it is, for people */
     bool present, finished;
     pl_score *scores;         /* [n_docs] */

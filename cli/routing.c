@@ -135,8 +135,8 @@ static void say_shard(run *r, const routing *g, int path)
     pl_free(counts);
 }
 
-/* Every path of a small run, the range of a large one, and paths that see their shard
- * too often. */
+/* Prints every path of a small run, or the range of epochs of a large one, and warns of
+ * paths that repeat their shard too often. */
 static void say_shards(run *r, const routing *g)
 {
     const double epochs_max = 4; /* repetition costs little up to here (2305.16264) */
@@ -177,7 +177,7 @@ static double largest_over_mean(const routing *g)
     return largest_shard(g) * g->shards.n_paths / sum;
 }
 
-/* Where a shard has more tokens than what was asked for: why. */
+/* If a shard has more tokens than router.balance allows, says why. */
 static void say_unbalanced(const run *r, const routing *g)
 {
     const config *c = &r->cfg;

@@ -24,9 +24,10 @@ typedef struct routing {
 /* Fits the router to the training documents as the base model `params` sees them, and
  * deals them to shards. To be cleared also after a failure. */
 pl_status routing_fit(run *r, const float *params, routing *g);
-/* Prints shards and how well they match the corpus's domains; RUN/router.json. */
+/* Prints the shards and how well they match the corpus's domains, and writes both to
+ * RUN/router.json. */
 pl_status routing_report(run *r, routing *g);
-/* The object router/mix. */
+/* Stores the router as object router/mix. */
 pl_status routing_put(run *r, const routing *g);
 void routing_clear(routing *g);
 

@@ -27,7 +27,7 @@ typedef struct run {
     bool resumed;          /* something was trained in it before */
     pl_topology *topology; /* of the mixture */
     pl_tokens *train, *valid;
-    pl_hash moments; /* of the base model, once this process has put them */
+    pl_hash moments; /* of the base model; none until this process has stored them */
     pl_prepare_result data;
     pl_launcher *launcher;
     pl_client *client; /* to the home */

@@ -63,8 +63,9 @@ static uint64_t home_bytes(const run *r, const pl_outer *outer)
     return largest + uploads + (96u << 20);
 }
 
-/* The launcher computes routing features and scores held-out text: a model for
- * inference per processor, made for about 2048 tokens, and losses of every path. */
+/* Memory of the launcher, which computes routing features and scores held-out text: for
+ * each processor a model for inference on about 2048 tokens, and the losses of every
+ * path. */
 static uint64_t launcher_bytes(const run *r)
 {
     int context = (int)r->cfg.context;

@@ -41,8 +41,8 @@ static pl_status route_by_likelihood(server_paths *p)
     return PL_OK;
 }
 
-/* Decides what routes. Scoring models must fit into a quarter of the free memory, of
- * which `left` is what remains. */
+/* Decides whether likelihood or the router chooses paths. Scoring models must fit into
+ * a quarter of the free memory; what they take is subtracted from *left. */
 static pl_status open_chooser(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
@@ -174,8 +174,9 @@ int server_paths_context(const server_paths *p)
 
 /* ---- routing ---- */
 
-/* Nothing else happens meanwhile. So while others are being answered it is done in
- * pieces: what waits is one path's parameters, or one prompt, beyond ROUTE_MS. */
+/* Routing blocks the server's only thread. So while other requests are being answered
+ * it is done in pieces: after ROUTE_MS it stops, at the latest after reading one path's
+ * parameters or routing one prompt. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
     path_choice choice;

@@ -216,7 +216,8 @@ done:
     return status;
 }
 
-/* Moments first, so that whoever hears of the arm finds them. */
+/* Stores the base model's moments before the arm is published, so that workers always
+ * find what the arm names. */
 static pl_status begin_arm(run *r, pl_arm *arm)
 {
     if (arm->inner.first_step == 0)

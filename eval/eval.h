@@ -102,8 +102,8 @@ typedef struct pl_route_document {
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      int *by_likelihood);
 
-/* Scores every document with every path, as many documents at a time as `most_bytes` of
- * losses hold: each path is loaded once for each such part. */
+/* Scores every document with every path. Documents are taken in parts whose losses fit
+ * into `most_bytes`; each path is loaded once per part. */
 typedef struct pl_route_job {
     pl_scorer *scorer;
     const pl_tokens *tokens;

@@ -1,4 +1,5 @@
-/* Routed perplexity, and sums. */
+/* Sums of scores, their errors, and perplexity of documents that are each scored by the
+ * path they were routed to. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -58,8 +59,8 @@ uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
     return n_tokens > first ? n_tokens - first : 0;
 }
 
-/* The text of a document's tokens from `first` on: of all, less that of those before.
- */
+/* Decodes the whole document and the tokens before the first counted one; the
+ * difference in length is what the counted tokens stand for. */
 pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
                            const pl_tokenizer *tokenizer, uint64_t *bytes)
 {

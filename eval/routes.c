@@ -1,18 +1,18 @@
-/* What the choice of the path is worth: every path's loss of every target of the
- * documents, and from that one matrix the sums of several ways to choose, which so are
- * compared on the same weights.
+/* Compares ways to choose a document's path. Every path's loss of every target of the
+ * documents makes one matrix, and each way to choose is a sum over parts of it. So all
+ * ways are compared on the same weights.
  *
  *   router       whole documents by the path that the caller names
  *   likelihood   whole documents by the path under which the prefix is likeliest:
  *                p = argmin_p sum of its losses of the targets within the prefix
  *   windows      window 0 as likelihood, each later window by the path with the least
  *                evidence against it, e_p <- e_p / 2 + its losses of the window before:
- *                only what was read decides, and what was read lately decides most
+ *                only text before the window decides, recent text most
  *   best         hindsight: the best single path of the document's counted targets
  *   best windows hindsight: the best path of each window's
  *
- * Equal sums go to the lower path; a path whose losses are no numbers is chosen only
- * where all are. */
+ * Of paths with equal sums the lower is chosen. A path whose losses are NaN is chosen
+ * only if those of all paths are. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -104,7 +104,8 @@ static size_t n_targets_of(const pl_route_job *job, size_t i)
     return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
 }
 
-/* Documents from `first` on whose losses fit, at least one. */
+/* Returns how many documents from `first` on have losses that fit into memory together;
+ * at least one. *targets is the sum of their targets. */
 static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targets)
 {
     size_t n_paths = (size_t)pl_topology_n_paths(pl_scorer_topology(job->scorer));

@@ -102,10 +102,10 @@ typedef struct pl_arm {
     double *weights; /* targets in each shard; owned */
 } pl_arm;
 
-/* Object whose blob arms name as their first moments. */
+/* The object with the moments that the base model ended with. An arm names its blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
-/* Sequences of one pass. */
+/* Sequences in one pass: micro_batch, or the whole batch if that is 0. */
 int pl_arm_pass(const pl_inner *inner);
 /* The learning rate's schedule over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);

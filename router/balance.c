@@ -41,7 +41,7 @@ static const double ROOM = 0.125;    /* of what the limit allows above the mean 
 static const size_t NO_PIECE = SIZE_MAX;
 
 typedef struct piece {
-    size_t first; /* in order; ends where the next piece begins */
+    size_t first; /* index into `order`; the piece ends where the next begins */
     size_t next;  /* piece of the same path */
     double weight;
     int path;

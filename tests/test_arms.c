@@ -42,8 +42,8 @@ static double rate_at(const pl_inner *in, int64_t step)
     return pl_learning_rate(&s, in->first_step + step);
 }
 
-/* Under wsd no rate is warmed up twice, and each arm falls to zero over its own last
- * two fifths. */
+/* Under wsd the learning rate is warmed up once, in the base model. Each arm keeps the
+ * peak and then falls to zero over the last two fifths of its own steps. */
 static void every_arm_goes_on_where_the_base_model_stopped(void **state)
 {
     (void)state;

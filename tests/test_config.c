@@ -1,6 +1,6 @@
 /* folder: cli; label: unit */
-/* What keys make of outer methods and codecs; tests/CMakeLists.txt adds cli/config_*.c.
- */
+/* Codec and outer-method options that result from configuration keys.
+ * tests/CMakeLists.txt links cli/config_*.c. */
 #include "cli/config.h"
 #include <stdarg.h>
 #include <stddef.h>
