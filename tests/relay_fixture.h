@@ -29,17 +29,23 @@ static inline void publish(fixture *f)
     publish_arm(f->client, &f->arm, f->topology);
 }
 
-static inline void open_job(fixture *f, const char *codec)
+/* A folder for the test, the home's place in it, and the arm; nothing is started. */
+static inline void place_home(fixture *f, const char *codec)
 {
     char name[] = "/tmp/pl-relay-XXXXXX";
     memset(f, 0, sizeof *f);
     assert_non_null(mkdtemp(name));
     pl_copy_text(f->dir, sizeof f->dir, name);
     name_child(&f->home, f->dir, "home", "home.address");
-    name_child(&f->relay, f->dir, "relay", "relay.address");
-    name_child(&f->second, f->dir, "relay", "second.address");
     pl_join(f->home.target, f->dir, "store");
     define_arm(f, codec);
+}
+
+static inline void open_job(fixture *f, const char *codec)
+{
+    place_home(f, codec);
+    name_child(&f->relay, f->dir, "relay", "relay.address");
+    name_child(&f->second, f->dir, "relay", "second.address");
     start_child(&f->home);
     f->client = open_client(f->home.address);
     publish(f);

@@ -18,13 +18,7 @@ static uint64_t base_of(int64_t round, int delay)
 
 static void open_late_job(fixture *f, int delay)
 {
-    char name[] = "/tmp/pl-gap-XXXXXX";
-    memset(f, 0, sizeof *f);
-    assert_non_null(mkdtemp(name));
-    pl_copy_text(f->dir, sizeof f->dir, name);
-    name_child(&f->home, f->dir, "home", "home.address");
-    pl_join(f->home.target, f->dir, "store");
-    define_arm(f, "f32");
+    place_home(f, "f32");
     f->arm.outer.method = pl_method_defaults(PL_METHOD_CO2);
     f->arm.outer.method.delay = delay;
     f->arm.outer.method.lr = LR;

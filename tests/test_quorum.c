@@ -7,13 +7,7 @@ enum { SLOT = 0, SAMPLES = 4 }; /* the embedding, which all paths share */
 
 static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double weight)
 {
-    char name[] = "/tmp/pl-quorum-XXXXXX";
-    memset(f, 0, sizeof *f);
-    assert_non_null(mkdtemp(name));
-    pl_copy_text(f->dir, sizeof f->dir, name);
-    name_child(&f->home, f->dir, "home", "home.address");
-    pl_join(f->home.target, f->dir, "store");
-    define_arm(f, "f32");
+    place_home(f, "f32");
     f->arm.outer.quorum = quorum;
     f->arm.outer.deadline_ms = deadline_ms;
     f->arm.outer.late_weight = weight;

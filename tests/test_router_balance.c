@@ -182,6 +182,17 @@ static void encode_fit(const float *points, size_t n, int dim,
     pl_router_destroy(&router);
 }
 
+/* The fit gives the router with these bytes. */
+static void assert_fit(const float *points, size_t n, int dim,
+                       const pl_router_options *options, const pl_buf *wanted)
+{
+    pl_buf bytes = {0};
+    encode_fit(points, n, dim, options, &bytes);
+    assert_int_equal(bytes.len, wanted->len);
+    assert_memory_equal(bytes.data, wanted->data, wanted->len);
+    pl_buf_destroy(&bytes);
+}
+
 /* Only proportions count: 512 scales all sums without rounding. */
 static void weights_of_one_are_no_weights(void **state)
 {
@@ -197,14 +208,10 @@ static void weights_of_one_are_no_weights(void **state)
     assert_memory_not_equal(none.data, plain.data, none.len); /* prices were needed */
     const double each[] = {1.0, 512.0};
     for (int k = 0; k < 2; ++k) {
-        pl_buf bytes = {0};
         for (int i = 0; i < N; ++i)
             weights[i] = each[k];
         options.weights = weights;
-        encode_fit(points, N, DIM, &options, &bytes);
-        assert_int_equal(bytes.len, none.len);
-        assert_memory_equal(bytes.data, none.data, none.len);
-        pl_buf_destroy(&bytes);
+        assert_fit(points, N, DIM, &options, &none);
     }
     pl_buf_destroy(&none);
     pl_buf_destroy(&plain);
@@ -226,12 +233,8 @@ static void weighted_bytes_do_not_depend_on_threads(void **state)
     options.weights = weights;
     encode_fit(points, N, DIM, &options, &one);
     for (int threads = 2; threads <= 4; ++threads) {
-        pl_buf bytes = {0};
         options.n_threads = threads;
-        encode_fit(points, N, DIM, &options, &bytes);
-        assert_int_equal(bytes.len, one.len);
-        assert_memory_equal(bytes.data, one.data, one.len);
-        pl_buf_destroy(&bytes);
+        assert_fit(points, N, DIM, &options, &one);
     }
     pl_buf_destroy(&one);
     free(weights);
