@@ -35,13 +35,30 @@ static void personal_of(const char *use, unsigned char personal[16])
     memcpy(personal, use, len);
 }
 
-void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out)
+static void hash_under(const char *use, const uint8_t *key, size_t key_len,
+                       const void *data, size_t len, pl_hash *out)
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
     personal_of(use, personal);
     ready();
-    crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, NULL,
-                                             0, NULL, personal);
+    crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, key,
+                                             key_len, NULL, personal);
+}
+
+void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out)
+{
+    hash_under(use, NULL, 0, data, len, out);
+}
+
+void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
+                   pl_hash *out)
+{
+    hash_under(use, key, PL_HASH_BYTES, data, len, out);
+}
+
+bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES])
+{
+    return sodium_memcmp(mac->bytes, claimed, PL_HASH_BYTES) == 0;
 }
 
 /* libsodium wants 64-byte alignment, which the caller's struct does not have. A

@@ -21,6 +21,11 @@ typedef struct pl_hash {
 
 /* `use` is at most 16 bytes: "chunk", "blob", "config", "document", ... */
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
+/* A MAC: the same under a key of PL_HASH_BYTES bytes. */
+void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
+                   pl_hash *out);
+/* Compares in a time that says nothing about the place of a difference. */
+bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 
 /* The same over pieces. A hasher stays where it was initialised: it is not copied. */
 typedef struct pl_hasher {

@@ -1,4 +1,4 @@
-/* FNV-1a, linear probing, at most half full. Nothing is ever taken out. */
+/* FNV-1a, linear probing, at most half full. */
 #include "base/name_table.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -78,6 +78,24 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
         table->used++;
     }
     entry->number = number;
+}
+
+/* Every entry up to the next free one may stand where it does only because of the one
+ * that goes, so it is put in again. */
+void pl_name_table_drop(pl_name_table *table, const char *name)
+{
+    name_entry *entry = place_of(table, name, hash_of(name));
+    if (!entry->name)
+        return;
+    pl_free(entry->name);
+    entry->name = NULL;
+    table->used--;
+    for (size_t at = (size_t)(entry - table->entries + 1) & (table->size - 1);
+         table->entries[at].name; at = (at + 1) & (table->size - 1)) {
+        name_entry moved = table->entries[at];
+        table->entries[at].name = NULL;
+        *place_of(table, moved.name, moved.hash) = moved;
+    }
 }
 
 int pl_name_table_get(const pl_name_table *table, const char *name)

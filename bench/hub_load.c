@@ -406,6 +406,7 @@ typedef struct fake_home {
     pl_topology *topology;
     pl_hash blob;
     pl_buf definition, state;
+    pl_lease_secret secret;
     pl_peer hub;
     int64_t *phases; /* by path */
     pl_name_table *paths;
@@ -564,6 +565,7 @@ static void answer(fake_home *h, const pl_peer *peer, const pl_message *m)
     switch (m->type) {
     case PL_MSG_HELLO:
         a.type = PL_MSG_WELCOME;
+        pl_put_bytes(&a.body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
         pl_put_u64(&a.body, PL_TAG_VERSION, 1);
         break;
     case PL_MSG_GET_STATE:

@@ -271,6 +271,7 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
     pl_message_init(&a, 0);
     put_place(&q.body, module, round, path, replica);
     pl_put_u64(&q.body, PL_TAG_MEETING, (uint64_t)wish);
+    pl_put_bytes(&q.body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
     pl_status status = ask_home(c, module, &q, &a);
     if (status == PL_OK) {
         pl_reader_open(&r, "MEETING_IS", a.body.data, a.body.len);
@@ -366,15 +367,27 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
 }
 
 /* ---- submissions ---- */
-void client_put_submission(pl_message *q, const pl_submission *s)
+pl_status pl_client_act_under(pl_client *c, const uint8_t *lease, size_t len)
+{
+    if (len > sizeof c->lease.bytes)
+        return pl_fail(PL_ERR_PROTO, "a lease of %zu bytes is too long", len);
+    c->lease.len = len;
+    if (len > 0)
+        memcpy(c->lease.bytes, lease, len);
+    return PL_OK;
+}
+
+void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s)
 {
     pl_contribution one = s->contribution;
+    submission_lease lease = c->lease;
     submission out = {.round = one.phase,
                       .base_version = s->base_version,
                       .base = s->base,
                       .update = one.update,
                       .n = 1,
-                      .contributors = &one};
+                      .contributors = &one,
+                      .leases = &lease};
     pl_copy_text(out.module, sizeof out.module, s->module);
     submission_write(&out, q);
 }
@@ -436,26 +449,26 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(s->data, s->bytes, &blob.hash);
     s->contribution.update = blob.hash;
-    client_put_submission(&q, s);
+    client_put_submission(c, &q, s);
     pl_status status = send_and_submit(c, s->module, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;
 }
 
-void client_put_path(pl_buf *body, const pl_path_state *state)
+void client_put_path(const pl_client *c, pl_buf *body, const pl_path_state *state)
 {
     pl_put_text(body, PL_TAG_NAME, state->name);
-    pl_put_text(body, PL_TAG_DEVICE, state->worker);
     pl_put_u64(body, PL_TAG_PHASE, (uint64_t)state->phase);
     pl_put_hash(body, PL_TAG_BLOB, &state->moments);
     pl_put_u64(body, PL_TAG_SAMPLES, state->samples);
     pl_put_u64(body, PL_TAG_TOKENS, state->n_tokens);
     pl_put_f64(body, PL_TAG_LOSS, state->loss);
     pl_put_f64(body, PL_TAG_SECONDS, state->seconds);
+    pl_put_bytes(body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
 }
 
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
-                                uint64_t token, const void *moments, uint64_t bytes,
+                                const void *moments, uint64_t bytes,
                                 pl_submit_result *result, char text[256])
 {
     pl_message q;
@@ -464,8 +477,7 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
         pl_blob_hash(moments, bytes, &state.moments);
     client_blob blob = {moments, bytes, state.moments};
     pl_message_init(&q, PL_MSG_SUBMIT_PATH);
-    q.token = token;
-    client_put_path(&q.body, &state);
+    client_put_path(c, &q.body, &state);
     pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;

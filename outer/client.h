@@ -28,6 +28,11 @@ PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
 int pl_client_home_of(const pl_client *client, const char *name);
+/* The sealed lease (outer/lease.h) that uploads, submissions and meetings go under from
+ * now on; len 0: none, which only the job's own processes may do. ERR_PROTO: longer
+ * than any lease. */
+PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
+                                            size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
 uint64_t pl_client_bytes_received(const pl_client *client);
 
@@ -94,16 +99,15 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             char text[256]);
 /* state->moments is the hash of the moments if the caller knows it, else none. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
-                                              uint64_t token, const void *moments,
-                                              uint64_t bytes, pl_submit_result *result,
-                                              char text[256]);
+                                              const void *moments, uint64_t bytes,
+                                              pl_submit_result *result, char text[256]);
 /* A whole task: n updates, then the path's state. Where one home has them all, they
  * become durable in one commit; else the state follows when every update is durable.
  * results and texts have n + 1 places, the last for the path. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
-                                              uint64_t token, const void *moments,
-                                              uint64_t bytes, pl_submit_result *results,
+                                              const void *moments, uint64_t bytes,
+                                              pl_submit_result *results,
                                               char (*texts)[256]);
 PL_MUST_CHECK pl_status pl_client_stop_homes(pl_client *c);
 

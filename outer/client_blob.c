@@ -187,6 +187,9 @@ static pl_status send_piece(upload *u, size_t slot)
     pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
     pl_put_u64(&m.body, PL_TAG_TOTAL, u->bytes);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    if (u->client->lease.len > 0)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, u->client->lease.bytes,
+                     u->client->lease.len);
     pl_buf_append(&m.data, u->data + offset, (size_t)len);
     pl_status status = pl_wire_give(u->socket, &m);
     u->waiting[slot].sent = pl_now_ms();

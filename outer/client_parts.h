@@ -2,6 +2,7 @@
 #ifndef PL_OUTER_CLIENT_PARTS_H
 #define PL_OUTER_CLIENT_PARTS_H
 #include "outer/client.h"
+#include "outer/submission.h"
 
 enum { SLICE_MS = 100, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
 
@@ -13,6 +14,7 @@ struct pl_client {
     pl_name_table *moved; /* and what was learnt since: name -> home */
     pl_status (*idle)(void *context);
     void *idle_context;
+    submission_lease lease; /* that updates go under; len 0: none */
 };
 
 typedef struct client_blob {
@@ -41,7 +43,7 @@ pl_status client_as_status(pl_message *answer);
 /* impatient: ERR_BUSY at once where there is no room, instead of waiting for it. */
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient);
-void client_put_submission(pl_message *q, const pl_submission *s);
-void client_put_path(pl_buf *body, const pl_path_state *state);
+void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
+void client_put_path(const pl_client *c, pl_buf *body, const pl_path_state *state);
 
 #endif

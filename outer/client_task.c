@@ -132,13 +132,11 @@ static void free_parcel(parcel *p)
     pl_free(p->done);
 }
 
-static pl_message *put_question(parcel *p, uint16_t type, const char *name,
-                                uint64_t token)
+static pl_message *put_question(parcel *p, uint16_t type, const char *name)
 {
     pl_message *q = &p->questions[p->n];
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
-    q->token = token;
     p->names[p->n++] = name;
     p->sent_ms = 0;
     return q;
@@ -184,9 +182,9 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
 /* A path's home knows only the updates that lie with it, so the state of a task whose
  * updates are not all in, in every home, must not go out. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
-                                const pl_path_state *state, uint64_t token,
-                                const void *moments, uint64_t bytes,
-                                pl_submit_result *results, char (*texts)[256])
+                                const pl_path_state *state, const void *moments,
+                                uint64_t bytes, pl_submit_result *results,
+                                char (*texts)[256])
 {
     pl_status status = PL_OK;
     bool together = c->n_homes == 1, all_in = false;
@@ -199,23 +197,22 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         pl_hash *update = &s[i].contribution.update;
         pl_blob_hash(s[i].data, s[i].bytes, update);
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
-        client_put_submission(put_question(&p, PL_MSG_SUBMIT, s[i].module, 0), &s[i]);
+        client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
     }
     if (pl_now_ms() - start > SLOW_MS) /* on a slow line nobody waits for the state */
         PL_TRY(ask_all(&p));
     if (together) {
         if (bytes > 0)
             PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
-        pl_message *q = put_question(&p, PL_MSG_SUBMIT_PATH, state->name, token);
-        client_put_path(&q->body, state);
+        pl_message *q = put_question(&p, PL_MSG_SUBMIT_PATH, state->name);
+        client_put_path(c, &q->body, state);
         pl_put_u64(&q->body, PL_TAG_TOGETHER, 1);
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
     /* Rejected: the path may have overtaken an update that was lost on the way. */
     if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
-        PL_TRY(pl_client_submit_path(c, state, token, moments, bytes, &results[n],
-                                     texts[n]));
+        PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:
     free_parcel(&p);
     return status;

@@ -373,6 +373,8 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_reader *r, pl_message
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
         PL_RETURN_IF(home_write(h));
         PL_RETURN_IF(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
+        PL_RETURN_IF(home_agree_secret(h, r));
+        pl_put_bytes(&a->body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
     }
     pl_put_u64(&a->body, PL_TAG_VERSION, h->hub_epoch);
     return PL_OK;
@@ -403,7 +405,7 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     case PL_MSG_GET_BLOB:
         return on_get_blob(h, &r, a);
     case PL_MSG_PUT_BLOB:
-        return home_put_blob(h, m, a);
+        return home_put_blob(h, peer, m, a);
     case PL_MSG_GET_VERSION:
         return on_get_version(h, &r, a);
     case PL_MSG_GET_UPDATE:
@@ -425,7 +427,7 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     case PL_MSG_PUT_REF:
         return on_put_ref(h, &r, a);
     case PL_MSG_MEET:
-        return home_meet(h, &r, a);
+        return home_meet(h, peer, &r, a);
     case PL_MSG_CREATE_MODULE:
         return on_create_module(h, &r, a);
     case PL_MSG_LIST:
@@ -497,6 +499,7 @@ static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
+    h->uploads.owner = h->uploads.share = 0; /* until the message shows a lease */
     if (is_put_off(h, peer, m, &status))
         return status;
     pl_message_init(&a, PL_MSG_OK);

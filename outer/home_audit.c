@@ -22,10 +22,6 @@ void home_forget_audits(home *h)
         pl_free(h->audits[i].text);
     pl_free(h->audits);
     pl_free(h->fenced);
-    pl_free(h->worker_keys);
-    pl_name_table_destroy(&h->worker_names);
-    h->worker_keys = NULL;
-    h->n_worker_keys = 0;
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;
@@ -281,57 +277,18 @@ pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer)
     return PL_OK;
 }
 
-pl_status home_check_fenced(const home *h, const pl_peer *peer, const char *worker)
+pl_status home_check_fenced(const home *h, const pl_lease *lease)
 {
-    bool has_key = peer->role != PL_AS_LOCAL;
+    pl_pubkey none;
+    memset(&none, 0, sizeof none);
+    bool has_key = !pl_pubkey_equal(&lease->key, &none);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const struct home_fenced *f = &h->fenced[i];
-        if (strcmp(f->name, worker) == 0 ||
-            (has_key && pl_pubkey_equal(&f->key, &peer->key)))
+        if (strcmp(f->name, lease->worker) == 0 ||
+            (has_key && pl_pubkey_equal(&f->key, &lease->key)))
             return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
     }
     return PL_OK;
-}
-
-/* ---- whose a name is ---- */
-enum { NAMES_MAX = 65536 };
-
-static pl_status keep_name(home *h, const pl_peer *peer, const char *worker)
-{
-    if (h->n_worker_keys >= NAMES_MAX)
-        return pl_fail(PL_ERR_NOPERM,
-                       "the name %s is one more than the %d names of workers that a "
-                       "home keeps; give workers names that last, or start the home "
-                       "again",
-                       worker, NAMES_MAX);
-    if (!h->worker_names)
-        h->worker_names = pl_name_table_create();
-    h->worker_keys = pl_grow(h->worker_keys,
-                             (size_t)(h->n_worker_keys + 1) * sizeof *h->worker_keys);
-    h->worker_keys[h->n_worker_keys] = peer->key;
-    pl_name_table_put(h->worker_names, worker, h->n_worker_keys++);
-    return PL_OK;
-}
-
-/* Else wrong bytes under another's name would have that one fenced. Relays say others'
- * names. A key that may be a worker no more gives its names up. */
-pl_status home_check_name(home *h, const pl_peer *peer, const char *worker)
-{
-    if (peer->role != PL_AS_WORKER)
-        return PL_OK;
-    int i = h->worker_names ? pl_name_table_get(h->worker_names, worker) : -1;
-    if (i < 0)
-        return keep_name(h, peer, worker);
-    if (pl_pubkey_equal(&h->worker_keys[i], &peer->key))
-        return PL_OK;
-    if (pl_gate_is_open() && pl_gate_role(&h->worker_keys[i]) != PL_AS_WORKER) {
-        h->worker_keys[i] = peer->key;
-        return PL_OK;
-    }
-    return pl_fail(PL_ERR_NOPERM,
-                   "the name %s belongs to another key; give this worker a --name of "
-                   "its own",
-                   worker);
 }
 
 /* ---- at start ---- */

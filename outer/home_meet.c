@@ -118,6 +118,22 @@ static pl_status read_question(home *h, pl_reader *r, question *q)
     return PL_OK;
 }
 
+/* Only whoever has the lease of the phase that begins with the meeting may wish. */
+static pl_status check_wish(home *h, const pl_peer *peer, pl_reader *r,
+                            const question *q)
+{
+    home_lease under;
+    PL_RETURN_IF(home_get_lease(h, peer, r, &under));
+    if (under.arm == q->arm && under.index == q->own &&
+        under.lease.phase == q->round + 1)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOPERM,
+                   "the lease of phase %lld of %s does not decide about round %lld of "
+                   "%s in %s",
+                   (long long)under.lease.phase, under.arm->paths[under.index].name,
+                   (long long)q->round, q->module->name, q->arm->paths[q->own].name);
+}
+
 static pl_status decide(home *h, const question *q)
 {
     char name[ROW_NAME_MAX];
@@ -135,10 +151,12 @@ static pl_status decide(home *h, const question *q)
 
 /* The answer leaves with the group: a decision is on disk before anybody hears of it,
  * and so is what "both are here" rests on. */
-pl_status home_meet(home *h, pl_reader *r, pl_message *answer)
+pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer)
 {
     question q;
     PL_RETURN_IF(read_question(h, r, &q));
+    if (q.wish != PL_MEETING_OPEN)
+        PL_RETURN_IF(check_wish(h, peer, r, &q));
     const home_meeting *known = find(q.module, q.round, first_of(&q));
     pl_meeting said = q.wish;
     if (known)

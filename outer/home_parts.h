@@ -4,6 +4,7 @@
 #include "outer/arm.h"
 #include "outer/audit_row.h"
 #include "outer/home.h"
+#include "outer/lease.h"
 #include "outer/messages.h"
 #include "outer/norm_gate.h"
 #include "outer/staging.h"
@@ -121,9 +122,8 @@ typedef struct home {
     home_audit *audits; /* open ones */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
-    pl_name_table *worker_names; /* numbers in worker_keys; NULL: none yet */
-    pl_pubkey *worker_keys;      /* that said each name first */
-    int n_worker_keys;
+    bool has_secret; /* a hub has spoken to this store */
+    pl_lease_secret secret;
     home_moving moving;
     bool stopping;
     bool broken; /* a commit failed: what is in memory is not what is on disk */
@@ -205,8 +205,33 @@ void home_free_moving(home *h);
 /* home_status.c */
 void home_status_json(home *h, pl_buf *out);
 
+/* home_lease.c */
+#define SECRET_REF "sys/lease-secret"
+typedef struct home_lease {
+    pl_lease lease;
+    home_arm *arm;
+    int index; /* path * R + replica */
+} home_lease;
+/* What a message says was done under a lease. */
+typedef struct home_work {
+    uint64_t first_sample, n_samples, n_tokens;
+    double loss, seconds;
+} home_work;
+pl_status home_load_secret(home *h);
+pl_status home_agree_secret(home *h, pl_reader *hello);
+/* Uploads are then looked for among those of this lease. ERR_STALE: not a lease of this
+ * job; ERR_NOPERM: another's, or its holder is fenced. */
+pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
+                          size_t len, home_lease *out);
+pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease *out);
+/* ERR_DATA, ERR_NUMERIC: no worker can have done that under this lease. */
+pl_status home_check_work(const home_lease *l, const home_work *w);
+/* Most bytes of uploads that its task may need at a time. */
+uint64_t home_upload_share(const home_lease *l);
+
 /* home_upload.c */
-pl_status home_put_blob(home *h, const pl_message *m, pl_message *answer);
+pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
+                        pl_message *answer);
 /* The staged upload (or a blob that the store has) becomes part of the group. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
@@ -215,7 +240,7 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m);
 
 /* home_meet.c */
-pl_status home_meet(home *h, pl_reader *r, pl_message *answer);
+pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer);
 /* Callback over the refs below MEET_REFS, whose arms are known. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
@@ -235,10 +260,8 @@ pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t r
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
-/* ERR_NOPERM with the reason: nothing is taken from it. */
-pl_status home_check_fenced(const home *h, const pl_peer *peer, const char *worker);
-/* The same where another worker's key said this name first. */
-pl_status home_check_name(home *h, const pl_peer *peer, const char *worker);
+/* ERR_NOPERM with the reason: nothing is taken from the holder. */
+pl_status home_check_fenced(const home *h, const pl_lease *lease);
 void home_audit_records(const home *h, pl_buf *out); /* for the hub */
 /* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
 pl_status home_load_audit(void *context, const char *name, const char *target);

@@ -250,6 +250,7 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 pl_status home_load(home *h)
 {
     PL_RETURN_IF(home_load_places(h));
+    PL_RETURN_IF(home_load_secret(h));
     PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
     PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));

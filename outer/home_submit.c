@@ -122,8 +122,6 @@ static pl_status check_place(const place *p, const submission *s,
     if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
         return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
                        (long long)c->path, s->module);
-    if (!isfinite(c->loss))
-        return pl_fail(PL_ERR_NUMERIC, "the loss is not finite");
     return PL_OK;
 }
 
@@ -177,13 +175,6 @@ static pl_status check_base(home *h, place *p, const submission *s)
 
 static pl_status check_round(const place *p, const submission *s)
 {
-    uint64_t first = (uint64_t)s->round * pl_phase_samples(&p->arm->arm);
-    if (p->module->counted && s->contributors[0].first_sample != first)
-        return pl_fail(PL_ERR_DATA,
-                       "an update of %s in round %lld is of the samples from %llu on, "
-                       "not from %llu",
-                       s->module, (long long)s->round, (unsigned long long)first,
-                       (unsigned long long)s->contributors[0].first_sample);
     if (s->round < (int64_t)p->module->version + p->module->window)
         return PL_OK;
     return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
@@ -363,6 +354,37 @@ static void log_refusal(const submission *s)
            s->contributors[0].worker, s->n, (long long)s->round, pl_last_error());
 }
 
+/* Each contributor's lease must be of the task and of the phase that the update is of;
+ * who it is stands there. */
+static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
+                             const submission *s, int i)
+{
+    pl_contribution *c = &s->contributors[i];
+    home_lease under;
+    PL_RETURN_IF(
+        home_open_lease(h, peer, s->leases[i].bytes, s->leases[i].len, &under));
+    const pl_lease *l = &under.lease;
+    if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the lease of %s is not of path %lld replica %lld",
+                       under.arm->paths[under.index].name, (long long)c->path,
+                       (long long)c->replica);
+    int64_t round = pl_round_of(&p->arm->arm, p->arm->topology, p->index, l->phase);
+    if (!p->module->cursor && round != s->round)
+        return pl_fail(PL_ERR_DATA,
+                       "phase %lld of %s sends no update of %s in round %lld",
+                       (long long)l->phase, under.arm->paths[under.index].name,
+                       s->module, (long long)s->round);
+    pl_copy_text(c->worker, sizeof c->worker, l->worker);
+    pl_copy_text(c->device, sizeof c->device, l->device);
+    c->token = l->token;
+    return home_check_work(&under, &(home_work){.first_sample = c->first_sample,
+                                                .n_samples = c->n_samples,
+                                                .n_tokens = c->n_tokens,
+                                                .loss = c->loss,
+                                                .seconds = c->seconds});
+}
+
 pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_status status = PL_OK;
@@ -370,12 +392,12 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     place p = {0};
     char reason[256];
     PL_TRY(submission_read(m, &s));
-    for (int i = 0; i < s.n; i++) {
-        PL_TRY(home_check_fenced(h, peer, s.contributors[i].worker));
-        PL_TRY(home_check_name(h, peer, s.contributors[i].worker));
-    }
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
+    for (int i = 0; i < s.n; i++)
+        PL_TRY(check_lease(h, peer, &p, &s, i));
+    if (s.n > 1) /* a relay uploaded the sum */
+        h->uploads.owner = 0;
     pl_submit_result result = judge(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
@@ -394,21 +416,40 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-static pl_status read_path(const pl_message *m, pl_path_state *state, bool *together)
+static pl_status read_path(pl_reader *r, pl_path_state *state, bool *together)
 {
-    pl_reader r;
     memset(state, 0, sizeof *state);
-    pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
-    pl_get_text(&r, PL_TAG_NAME, 0, state->name, sizeof state->name);
-    pl_get_text(&r, PL_TAG_DEVICE, 0, state->worker, sizeof state->worker);
-    state->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    state->moments = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    state->samples = pl_get_u64(&r, PL_TAG_SAMPLES, 0);
-    state->n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
-    state->loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
-    state->seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
-    *together = pl_get_u64_or(&r, PL_TAG_TOGETHER, 0) != 0;
-    return pl_reader_status(&r);
+    pl_get_text(r, PL_TAG_NAME, 0, state->name, sizeof state->name);
+    state->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    state->moments = pl_get_hash(r, PL_TAG_BLOB, 0);
+    state->samples = pl_get_u64(r, PL_TAG_SAMPLES, 0);
+    state->n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
+    state->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
+    state->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    *together = pl_get_u64_or(r, PL_TAG_TOGETHER, 0) != 0;
+    return pl_reader_status(r);
+}
+
+/* What the phase added to the path's sums must be what a phase can add. */
+static pl_status check_sums(const home_lease *under, const pl_path_state *state)
+{
+    const home_path *path = &under->arm->paths[under->index];
+    uint64_t first = (uint64_t)under->lease.phase * pl_phase_samples(&under->arm->arm);
+    if (state->samples < first || state->n_tokens < path->n_tokens ||
+        !(state->seconds >= path->seconds))
+        return pl_fail(PL_ERR_DATA,
+                       "the sums of %s fell: %llu samples, %llu tokens and %g s after "
+                       "%llu, %llu and %g",
+                       path->name, (unsigned long long)state->samples,
+                       (unsigned long long)state->n_tokens, state->seconds,
+                       (unsigned long long)first, (unsigned long long)path->n_tokens,
+                       path->seconds);
+    return home_check_work(under,
+                           &(home_work){.first_sample = first,
+                                        .n_samples = state->samples - first,
+                                        .n_tokens = state->n_tokens - path->n_tokens,
+                                        .loss = state->loss,
+                                        .seconds = state->seconds - path->seconds});
 }
 
 static bool is_in(const home_arm *arm, int module, int index,
@@ -480,20 +521,28 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
 pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_path_state state;
-    home_arm *arm = NULL;
-    int index = 0;
+    pl_reader r;
+    home_lease under;
     bool together = false;
-    PL_RETURN_IF(read_path(m, &state, &together));
-    PL_RETURN_IF(home_check_fenced(h, peer, state.worker));
-    PL_RETURN_IF(home_check_name(h, peer, state.worker));
-    PL_RETURN_IF(home_find_path(h, state.name, &arm, &index));
+    pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
+    PL_RETURN_IF(read_path(&r, &state, &together));
+    PL_RETURN_IF(home_get_lease(h, peer, &r, &under));
+    home_arm *arm = under.arm;
+    int index = under.index;
     home_path *path = &arm->paths[index];
+    if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the lease of phase %lld of %s does not end phase "
+                       "%lld of %s",
+                       (long long)under.lease.phase, path->name,
+                       (long long)state.phase - 1, state.name);
+    pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
     if (state.phase <= path->phase) {
         staging_drop(&h->uploads, &state.moments);
         answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
     }
-    if (m->token < path->fence) {
+    if (under.lease.token < path->fence) {
         staging_drop(&h->uploads, &state.moments);
         answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
                       "the lease was given to another");
@@ -505,6 +554,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
+    PL_RETURN_IF(check_sums(&under, &state));
     bool is_empty = pl_hash_none(&state.moments);
     if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
@@ -512,7 +562,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
         return PL_OK;
     }
     PL_RETURN_IF(check_state(h, arm, &state));
-    PL_RETURN_IF(end_phase(h, arm, index, &state, m->token));
+    PL_RETURN_IF(end_phase(h, arm, index, &state, under.lease.token));
     answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -2,10 +2,19 @@
  * others expire. */
 #include "outer/home_parts.h"
 
-pl_status home_put_blob(home *h, const pl_message *m, pl_message *answer)
+/* A worker uploads under a lease, and no more than its task needs. */
+pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
+                        pl_message *answer)
 {
     staging_piece piece;
+    pl_reader r;
+    home_lease under;
     PL_RETURN_IF(staging_read(m, &piece));
+    pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
+    if (peer->role == PL_AS_WORKER || pl_field_count(&r, PL_TAG_LEASE) > 0) {
+        PL_RETURN_IF(home_get_lease(h, peer, &r, &under));
+        h->uploads.share = home_upload_share(&under);
+    }
     answer->type = PL_MSG_PUT_STATE;
     pl_put_u64(&answer->body, PL_TAG_OFFSET, piece.offset);
     return pl_store_has_blob(h->store, &piece.hash) ? PL_OK

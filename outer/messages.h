@@ -126,6 +126,7 @@ typedef enum pl_tag {
     PL_TAG_PEER = 54,     /* repeated: ADDRESS of who offers the phase of TASK */
     PL_TAG_MEETING = 57,  /* pl_meeting: what is wished, what was decided */
     PL_TAG_LATE = 58,     /* of TASK: mates that are not there need not be waited for */
+    PL_TAG_LEASE = 59,    /* sealed by the hub (outer/lease.h); the worker returns it */
     PL_TAG_RECORD = 60,   /* repeated: nested records of STATE_IS and SUBMIT */
     PL_TAG_HOME = 61,     /* number of a home; -1: the one that speaks */
     PL_TAG_STAMP = 62,    /* how often a name changed its home */

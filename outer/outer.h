@@ -25,6 +25,7 @@
 #include "outer/coverage.h"
 #include "outer/gossip.h"
 #include "outer/home.h"
+#include "outer/lease.h"
 #include "outer/messages.h"
 #include "outer/move.h"
 #include "outer/placement.h"

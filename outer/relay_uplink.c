@@ -52,24 +52,37 @@ static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
     return n > 1 && comes_apart(sum) ? n : 0;
 }
 
-static int contributor_order(const void *a, const void *b)
+typedef struct joined {
+    pl_contribution contributor;
+    submission_lease lease;
+} joined;
+
+static int joined_order(const void *a, const void *b)
 {
-    return submission_order(a, b);
+    const joined *x = a, *y = b;
+    return submission_order(&x->contributor, &y->contributor);
 }
 
 /* Everything but the contributors is the same in all parts. */
 static void join_submissions(const relay_group *g, const bool *taken, submission *out)
 {
-    *out = g->parts[0]->submit;
-    out->n = 0;
-    out->contributors = pl_alloc((size_t)g->n_contributors * sizeof(pl_contribution));
+    int n = 0;
+    joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
     for (int i = 0; i < g->n_parts; i++) {
         const submission *s = &g->parts[i]->submit;
         for (int k = 0; taken[i] && k < s->n; k++)
-            out->contributors[out->n++] = s->contributors[k];
+            all[n++] = (joined){s->contributors[k], s->leases[k]};
     }
-    qsort(out->contributors, (size_t)out->n, sizeof(pl_contribution),
-          contributor_order);
+    qsort(all, (size_t)n, sizeof *all, joined_order);
+    *out = g->parts[0]->submit;
+    out->n = n;
+    out->contributors = pl_alloc((size_t)n * sizeof *out->contributors);
+    out->leases = pl_alloc((size_t)n * sizeof *out->leases);
+    for (int i = 0; i < n; i++) {
+        out->contributors[i] = all[i].contributor;
+        out->leases[i] = all[i].lease;
+    }
+    pl_free(all);
 }
 
 /* ---- sending ---- */

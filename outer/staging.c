@@ -4,12 +4,26 @@
 
 enum { EXPIRE_MS = 120000, KEPT_MS = 30000, KEEP_FROM = 4 << 20, KEEP_TO = 256 << 20 };
 
-static staging_blob *find(const staging *s, const pl_hash *hash)
+static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
 {
     for (staging_blob *b = s->first; b; b = b->next)
-        if (pl_hash_equal(&b->hash, hash))
+        if (b->owner == owner && pl_hash_equal(&b->hash, hash))
             return b;
     return NULL;
+}
+
+static staging_blob *find(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_of(s, s->owner, hash);
+    return b ? b : find_of(s, 0, hash);
+}
+
+static uint64_t owned_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (const staging_blob *b = s->first; b; b = b->next)
+        sum += b->owner == s->owner ? b->bytes : 0;
+    return sum;
 }
 
 static size_t n_pieces(uint64_t bytes)
@@ -147,6 +161,12 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
                        "a blob of %llu bytes is more than %s takes (%llu); raise %s",
                        (unsigned long long)p->total, s->keeper,
                        (unsigned long long)s->limit, s->key);
+    if (s->share > 0 && p->total + owned_bytes(s) > s->share)
+        return pl_fail(PL_ERR_PROTO,
+                       "a blob of %llu bytes is more than this lease may upload: its "
+                       "task needs at most %llu bytes, and %llu are uploaded",
+                       (unsigned long long)p->total, (unsigned long long)s->share,
+                       (unsigned long long)owned_bytes(s));
     if (p->total > s->limit - s->bytes)
         return pl_fail(PL_ERR_BUSY,
                        "%s holds %llu bytes of uploads and takes at most %llu; send "
@@ -160,6 +180,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
         return status;
     }
     b->hash = p->hash;
+    b->owner = s->owner;
     b->bytes = p->total;
     b->pieces = pl_alloc(n_pieces(p->total));
     b->next = s->first;
@@ -171,7 +192,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
 
 pl_status staging_put(staging *s, const staging_piece *p)
 {
-    staging_blob *b = find(s, &p->hash);
+    staging_blob *b = find_of(s, s->owner, &p->hash);
     if (!b)
         PL_RETURN_IF(open_blob(s, p, &b));
     if (b->bytes != p->total)
@@ -240,8 +261,10 @@ void staging_expire(staging *s, bool all)
     staging_blob *b = s->first;
     while (b) {
         staging_blob *next = b->next;
-        if (all || now - b->touched_ms > EXPIRE_MS)
-            staging_drop(s, &b->hash);
+        if (all || now - b->touched_ms > EXPIRE_MS) {
+            unlink_blob(s, b);
+            staging_free(s, b);
+        }
         b = next;
     }
     for (int i = 0; i < STAGING_KEPT; i++)

@@ -1,5 +1,6 @@
 /* SUBMIT, field by field. A single contributor's fields stand beside the update's; of a
- * sum each contributor has a record of its own, with its own token. */
+ * sum each contributor has a record of its own, with its own lease. Who a contributor
+ * is stands in its lease, which only a home can open. */
 #include "outer/submission.h"
 
 int submission_order(const pl_contribution *a, const pl_contribution *b)
@@ -10,10 +11,8 @@ int submission_order(const pl_contribution *a, const pl_contribution *b)
 }
 
 /* ---- reading ---- */
-static void read_contributor(pl_reader *r, pl_contribution *c)
+static void read_contributor(pl_reader *r, pl_contribution *c, submission_lease *lease)
 {
-    pl_get_text(r, PL_TAG_NAME, 0, c->worker, sizeof c->worker);
-    pl_get_text(r, PL_TAG_DEVICE, 0, c->device, sizeof c->device);
     c->path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
     c->replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
     c->first_sample = pl_get_u64(r, PL_TAG_FIRST_SAMPLE, 0);
@@ -22,21 +21,26 @@ static void read_contributor(pl_reader *r, pl_contribution *c)
     c->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
     c->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
     pl_get_text(r, PL_TAG_CODEC, 0, c->codec, sizeof c->codec);
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &lease->len);
+    if (lease->len > sizeof lease->bytes)
+        lease->len = 0; /* opens nothing */
+    if (lease->len > 0)
+        memcpy(lease->bytes, bytes, lease->len);
 }
 
-static pl_status read_record(pl_reader *outer, size_t i, pl_contribution *c)
+static pl_status read_record(pl_reader *outer, size_t i, pl_contribution *c,
+                             submission_lease *lease)
 {
     pl_reader r;
     pl_reader_enter(&r, "a contributor of SUBMIT", outer, PL_TAG_RECORD, i);
-    read_contributor(&r, c);
-    c->token = pl_get_u64(&r, PL_TAG_TOKEN, 0);
+    read_contributor(&r, c, lease);
     return pl_reader_status(&r);
 }
 
 static pl_status read_contributors(pl_reader *r, submission *s)
 {
     for (int i = 0; i < s->n; i++) {
-        PL_RETURN_IF(read_record(r, (size_t)i, &s->contributors[i]));
+        PL_RETURN_IF(read_record(r, (size_t)i, &s->contributors[i], &s->leases[i]));
         if (i > 0 &&
             submission_order(&s->contributors[i - 1], &s->contributors[i]) >= 0)
             return pl_fail(PL_ERR_PROTO,
@@ -64,12 +68,11 @@ pl_status submission_read(const pl_message *m, submission *s)
                        s->module, n, SUBMISSION_MAX);
     s->n = n > 0 ? (int)n : 1;
     s->contributors = pl_alloc((size_t)s->n * sizeof *s->contributors);
-    if (n > 0) {
+    s->leases = pl_alloc((size_t)s->n * sizeof *s->leases);
+    if (n > 0)
         PL_RETURN_IF(read_contributors(&r, s));
-    } else {
-        read_contributor(&r, &s->contributors[0]);
-        s->contributors[0].token = m->token;
-    }
+    else
+        read_contributor(&r, &s->contributors[0], &s->leases[0]);
     for (int i = 0; i < s->n; i++) {
         s->contributors[i].phase = s->round;
         s->contributors[i].update = s->update;
@@ -80,15 +83,15 @@ pl_status submission_read(const pl_message *m, submission *s)
 void submission_clear(submission *s)
 {
     pl_free(s->contributors);
+    pl_free(s->leases);
     s->contributors = NULL;
+    s->leases = NULL;
     s->n = 0;
 }
 
 /* ---- writing: tags rise, so the update's fields stand among the contributor's ---- */
 static void put_who(pl_buf *body, const pl_contribution *c)
 {
-    pl_put_text(body, PL_TAG_NAME, c->worker);
-    pl_put_text(body, PL_TAG_DEVICE, c->device);
     pl_put_u64(body, PL_TAG_PATH, (uint64_t)c->path);
     pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)c->replica);
 }
@@ -102,7 +105,8 @@ static void put_what(pl_buf *body, const submission *s)
     pl_put_hash(body, PL_TAG_BLOB, &s->update);
 }
 
-static void put_work(pl_buf *body, const pl_contribution *c)
+static void put_work(pl_buf *body, const pl_contribution *c,
+                     const submission_lease *lease)
 {
     pl_put_u64(body, PL_TAG_FIRST_SAMPLE, c->first_sample);
     pl_put_u64(body, PL_TAG_SAMPLES, c->n_samples);
@@ -110,22 +114,21 @@ static void put_work(pl_buf *body, const pl_contribution *c)
     pl_put_f64(body, PL_TAG_LOSS, c->loss);
     pl_put_f64(body, PL_TAG_SECONDS, c->seconds);
     pl_put_text(body, PL_TAG_CODEC, c->codec);
+    pl_put_bytes(body, PL_TAG_LEASE, lease->bytes, lease->len);
 }
 
 void submission_write(const submission *s, pl_message *out)
 {
     pl_buf record = {0};
-    out->token = s->n == 1 ? s->contributors[0].token : 0;
     if (s->n == 1)
         put_who(&out->body, &s->contributors[0]);
     put_what(&out->body, s);
     if (s->n == 1)
-        put_work(&out->body, &s->contributors[0]);
+        put_work(&out->body, &s->contributors[0], &s->leases[0]);
     for (int i = 0; s->n > 1 && i < s->n; i++) {
         pl_buf_clear(&record);
         put_who(&record, &s->contributors[i]);
-        put_work(&record, &s->contributors[i]);
-        pl_put_u64(&record, PL_TAG_TOKEN, s->contributors[i].token);
+        put_work(&record, &s->contributors[i], &s->leases[i]);
         pl_put_bytes(&out->body, PL_TAG_RECORD, record.data, record.len);
     }
     pl_buf_destroy(&record);

@@ -71,14 +71,14 @@ static void seed_submission(void (*give)(const void *, size_t), int n)
     pl_message m;
     submission s = {.module = "mix/L1.E0", .round = 3, .base_version = 3, .n = n};
     s.contributors = pl_alloc((size_t)n * sizeof *s.contributors);
+    s.leases = pl_alloc((size_t)n * sizeof *s.leases);
     for (int i = 0; i < n; i++) {
         pl_contribution *c = &s.contributors[i];
-        snprintf(c->worker, sizeof c->worker, "worker-%d", i);
-        pl_copy_text(c->device, sizeof c->device, "cpu");
         pl_copy_text(c->codec, sizeof c->codec, "sketch16");
         c->path = i;
         c->phase = 3;
         c->loss = 2.5;
+        s.leases[i].len = 200;
     }
     pl_message_init(&m, PL_MSG_SUBMIT);
     submission_write(&s, &m);

@@ -2,6 +2,7 @@
  * home that they send to where a test wants one. */
 #ifndef PL_TESTS_HOLDERS_H
 #define PL_TESTS_HOLDERS_H
+#include "tests/leases.h"
 #include "tests/tiny_arm.h"
 #include "workers/local.h"
 
@@ -307,6 +308,7 @@ static inline void raise_home(world *w)
         pl_sleep_ms(10);
     assert_int_equal(pl_read_file(w->ready, &address), PL_OK);
     const char *homes[] = {pl_buf_text(&address)};
+    learn_secret(homes[0]);
     pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
     assert_int_equal(pl_client_create(&options, &w->client), PL_OK);
     pl_buf_destroy(&address);
@@ -356,6 +358,7 @@ static inline void submit(world *w, int i, int64_t round, const pl_buf *encoded)
     pl_copy_text(s.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(s.contribution.codec, 16, w->arm.outer.codec_name);
+    lease_for(w->client, &w->arm, &s.contribution, round);
     assert_int_equal(pl_client_submit(w->client, &s, &result, text), PL_OK);
     if (result != PL_SUBMIT_ACCEPTED)
         fail_msg("round %lld: %s", (long long)round, text);

@@ -122,6 +122,7 @@ static inline void fill(const worker *w, pl_client *client, int slot, char name[
     pl_copy_text(s->contribution.worker, PL_TEXT_MAX, w->name ? w->name : "w");
     pl_copy_text(s->contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(s->contribution.codec, 16, f->arm.outer.codec_name);
+    lease_for(client, &f->arm, &s->contribution, 0);
 }
 
 static inline void run_worker(void *context)

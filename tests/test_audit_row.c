@@ -343,33 +343,6 @@ static void other_texts_are_refused(void **state)
     }
 }
 
-/* Only a worker's name -> key is fixed: the job's own workers share one key. */
-static void name_is_the_first_key_that_says_it(void **state)
-{
-    (void)state;
-    home *h = pl_alloc(sizeof *h);
-    pl_peer one, other, relay, local;
-    memset(&one, 0, sizeof one);
-    local = one;
-    local.role = PL_AS_LOCAL;
-    one.role = PL_AS_WORKER;
-    other = relay = one;
-    relay.role = PL_AS_RELAY;
-    one.key.bytes[0] = 1;
-    other.key.bytes[0] = 2;
-    relay.key.bytes[0] = 3;
-    assert_int_equal(home_check_name(h, &one, "a"), PL_OK);
-    assert_int_equal(home_check_name(h, &one, "b"), PL_OK);
-    assert_int_equal(home_check_name(h, &other, "a"), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "the name a belongs to another key"));
-    assert_int_equal(home_check_name(h, &other, "c"), PL_OK);
-    assert_int_equal(home_check_name(h, &relay, "a"), PL_OK);
-    assert_int_equal(home_check_name(h, &local, "a"), PL_OK);
-    assert_int_equal(home_check_name(h, &one, "a"), PL_OK);
-    home_forget_audits(h);
-    pl_free(h);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,7 +357,6 @@ int main(void)
         cmocka_unit_test(row_says_all_of_it),
         cmocka_unit_test(longest_row_fits),
         cmocka_unit_test(other_texts_are_refused),
-        cmocka_unit_test(name_is_the_first_key_that_says_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ static pl_submit_result submit_update(fixture *f, int slot, uint64_t token)
     pl_submit_result result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, slot, name, &bytes, &s);
     s.contribution.token = token;
+    lease_for(f->client, &f->arm, &s.contribution, 0);
     assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
     pl_buf_destroy(&bytes);
     return result;
@@ -67,12 +68,12 @@ static pl_submit_result submit_path(fixture *f, uint64_t token)
     uint8_t *moments = pl_alloc((size_t)bytes + 1);
     memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, path_name);
-    pl_copy_text(state.worker, sizeof state.worker, "w");
     state.phase = 1;
     state.samples = pl_phase_samples(&f->arm);
+    pl_lease lease = lease_of(&f->arm, PATH, 0, token);
+    act_under(f->client, &lease);
     assert_int_equal(
-        pl_client_submit_path(f->client, &state, token, moments, bytes, &result, text),
-        PL_OK);
+        pl_client_submit_path(f->client, &state, moments, bytes, &result, text), PL_OK);
     pl_free(moments);
     return result;
 }
@@ -114,6 +115,7 @@ static pl_status submit_as(fixture *f, const char *name)
     pl_submit_result result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, 0, module, &bytes, &s);
     pl_copy_text(s.contribution.worker, sizeof s.contribution.worker, name);
+    lease_for(f->client, &f->arm, &s.contribution, 0);
     pl_status status = pl_client_submit(f->client, &s, &result, text);
     pl_buf_destroy(&bytes);
     return status;

@@ -56,12 +56,11 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
                        .bytes = bytes.len,
                        .contribution = {.path = path,
                                         .phase = round,
-                                        .first_sample = (uint64_t)round * SAMPLES,
-                                        .n_samples = SAMPLES,
                                         .loss = 1,
                                         .worker = "w",
                                         .device = "d",
                                         .codec = "f32"}};
+    lease_for(f->client, &f->arm, &s.contribution, round);
     assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
     if (result != PL_SUBMIT_ACCEPTED)
         fail_msg("path %d, round %d: %s", path, (int)round, text);

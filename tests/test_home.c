@@ -95,6 +95,7 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase,
     assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
     submission.base = base.params;
     submission.base_version = base.number;
+    lease_for(f->client, &f->arm, &submission.contribution, phase);
     assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text),
                      PL_OK);
     pl_buf_destroy(&encoded);
@@ -291,6 +292,7 @@ static void update_of_a_wrong_base_is_rejected(void **state)
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
     pl_hash_of("blob", "x", 1, &submission.base);
+    lease_for(f->client, &f->arm, &submission.contribution, 0);
     assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "another version"));
@@ -320,6 +322,7 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_version_facts base;
     assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &base), PL_OK);
     submission.base = base.params;
+    lease_for(f->client, &f->arm, &submission.contribution, 0);
     assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "does not go through"));
@@ -337,19 +340,20 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     char text[256];
     memset(&s, 0, sizeof s);
     pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
-    pl_copy_text(s.worker, sizeof s.worker, "w");
     s.phase = 1;
     s.samples = 4;
+    pl_lease lease = lease_of(&f->arm, 1, 0, 0);
+    act_under(f->client, &lease);
     assert_int_equal(
-        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     for (int slot = 0; slot < 4; slot++)
         assert_int_equal(send_good(f, slot, 1).result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(
-        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(
-        pl_client_submit_path(f->client, &s, 0, moments, n * 4, &result, text), PL_OK);
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
     kill_child(&f->home, SIGKILL);
     start_child(&f->home);

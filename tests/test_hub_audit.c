@@ -37,6 +37,7 @@ static int setup(void **state)
         pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
         pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
         f->workers[i].seen_ms = NOW + 4000;
+        f->workers[i].own_key = true; /* each answers for itself */
         pl_name_table_put(f->h.worker_names, names[i], i);
     }
     f->h.audits = &f->audit;
@@ -158,6 +159,108 @@ static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
     plan_clear(&f->h.tasks);
 }
 
+/* ---- a task that changed hands ---- */
+static hub_audit *open_row(fixture *f)
+{
+    pl_audit row = f->audit.row;
+    pl_buf text = {0}, body = {0};
+    pl_reader r;
+    know_an_arm(&f->h, row.path);
+    row.seed = 0; /* by hashes alone */
+    pl_audit_write(&row, &text);
+    pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
+    pl_put_u64(&body, PL_TAG_AUDIT, 1);
+    pl_reader_open(&r, "a record", body.data, body.len);
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&body);
+    return &f->h.audits[0];
+}
+
+static pl_hash update_of(int slot, bool wrong)
+{
+    pl_hash hash;
+    const int bytes[2] = {slot, wrong};
+    pl_hash_of("blob", bytes, sizeof bytes, &hash);
+    return hash;
+}
+
+/* What the homes took: slot 1 came from another worker than the rest. */
+static void hear_updates(fixture *f, hub_audit *a, int lie)
+{
+    for (int slot = 0; slot < a->n_slots; slot++) {
+        pl_message m;
+        pl_hash hash = update_of(slot, slot == lie);
+        pl_message_init(&m, PL_MSG_UPDATE_IS);
+        a->requests[slot] = m.request = 100 + (uint64_t)slot;
+        pl_put_text(&m.body, PL_TAG_NAME, slot == 1 ? "same" : "first");
+        pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
+        pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
+        assert_int_equal(hub_hear_update(&f->h, &m), PL_OK);
+        pl_message_destroy(&m);
+    }
+}
+
+static void do_again(fixture *f, hub_audit *a, int worker)
+{
+    pl_message m;
+    pl_reader r;
+    pl_message_init(&m, PL_MSG_DONE);
+    for (int slot = 0; slot < a->n_slots; slot++) {
+        pl_hash hash = update_of(slot, false);
+        pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
+    }
+    pl_put_hash(&m.body, PL_TAG_BLOB, &a->row.after);
+    pl_reader_open(&r, "DONE", m.body.data, m.body.len);
+    hub_grant_audit(&f->h, a, worker, NOW);
+    assert_int_equal(hub_audit_done(&f->h, a, worker, &r, &m), PL_OK);
+    pl_message_destroy(&m);
+}
+
+static void liar_is_found(fixture *f, int lie, const char *liar)
+{
+    hub_home home = {0};
+    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &home.socket), PL_OK);
+    f->h.homes = &home;
+    f->h.n_homes = 1;
+    for (int i = 0; i < N_WORKERS; i++)
+        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, "cpu");
+    hub_audit *a = open_row(f);
+    hear_updates(f, a, lie);
+    assert_int_equal(a->row.verdict, PL_VERDICT_OPEN);
+    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* both took part */
+    assert_null(hub_find_audit(&f->h, SAME, NOW));
+    assert_ptr_equal(hub_find_audit(&f->h, OTHER, NOW), a);
+    do_again(f, a, OTHER);
+    assert_int_equal(a->row.verdict, lie < 0 ? PL_VERDICT_AGREED : PL_VERDICT_OPEN);
+    if (lie >= 0) {
+        do_again(f, a, THIRD);
+        assert_int_equal(a->row.verdict, PL_VERDICT_SETTLED);
+        assert_int_equal(f->h.n_fenced, 1);
+        assert_string_equal(f->h.fenced[0].name, liar);
+    }
+    hub_clear_audits(&f->h);
+    plan_clear(&f->h.tasks);
+    pl_wire_close(&home.socket);
+}
+
+static void of_several_senders_the_one_that_lied_is_fenced(void **state)
+{
+    liar_is_found(*state, 1, "same");
+}
+
+static void of_several_senders_the_other_one_is_fenced_for_its_own_lie(void **state)
+{
+    liar_is_found(*state, 0, "first");
+}
+
+static void several_honest_senders_agree(void **state)
+{
+    liar_is_found(*state, -1, "");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -168,6 +271,9 @@ int main(void)
         TEST(third_is_neither_of_the_two),
         TEST(without_distances_other_kinds_are_not_asked),
         TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
+        TEST(of_several_senders_the_one_that_lied_is_fenced),
+        TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),
+        TEST(several_honest_senders_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,12 @@
 /* folder: workers; label: integration
  *
  * A lease is its worker's: what another says under its token, which can be guessed, has
- * no effect. A hub with a gate, a home, and two workers with keys of their own. */
+ * no effect; and a key answers for all that is done with it. A hub with a gate, a home,
+ * and three workers with keys of their own. */
 #include "workers/workers.h"
 #include "tests/relay_fixture.h"
+
+#include <math.h>
 
 enum { TTL = 60000, SHORT_TTL = 2000 };
 
@@ -49,7 +52,7 @@ typedef struct party {
 typedef struct job {
     fixture f;
     child hub;
-    party holder, thief;
+    party holder, thief, third;
     uint64_t token; /* of the holder's lease */
     char task[PL_MODULE_NAME_MAX];
 } job;
@@ -68,6 +71,9 @@ static void allow(job *j, const party *p)
     assert_int_equal(
         pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
 }
+
+static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that anybody got */
+static size_t lease_bytes;
 
 /* `m` is taken. */
 static uint16_t ask(const party *p, pl_message *m, pl_message *answer)
@@ -99,27 +105,34 @@ static void join(const job *j, party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
 }
 
-/* NO_WORK until the homes are known. */
+/* The phase, or -1: there is no work. */
+static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
+{
+    pl_message m, a;
+    pl_reader r;
+    int64_t phase = -1;
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    if (ask(p, &m, &a) == PL_MSG_TASK) {
+        pl_reader_open(&r, "TASK", a.body.data, a.body.len);
+        phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+        pl_get_text(&r, PL_TAG_TASK, 0, task, PL_MODULE_NAME_MAX);
+        *token = a.token;
+        const uint8_t *lease = pl_get_bytes(&r, PL_TAG_LEASE, 0, &lease_bytes);
+        assert_in_range(lease_bytes, 1, sizeof last_lease);
+        memcpy(last_lease, lease, lease_bytes);
+    }
+    pl_message_destroy(&a);
+    return phase;
+}
+
+/* There is none until the homes are known. */
 static int64_t get_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
-    for (int i = 0; i < 20; i++) {
-        pl_message m, a;
-        pl_reader r;
-        pl_message_init(&m, PL_MSG_TASK_REQ);
-        pl_put_text(&m.body, PL_TAG_NAME, p->name);
-        bool given = ask(p, &m, &a) == PL_MSG_TASK;
-        int64_t phase = -1;
-        if (given) {
-            pl_reader_open(&r, "TASK", a.body.data, a.body.len);
-            phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-            pl_get_text(&r, PL_TAG_TASK, 0, task, PL_MODULE_NAME_MAX);
-            *token = a.token;
-        }
-        pl_message_destroy(&a);
-        if (given)
-            return phase;
-    }
-    return -1;
+    int64_t phase = -1;
+    for (int i = 0; i < 20 && phase < 0; i++)
+        phase = try_task(p, token, task);
+    return phase;
 }
 
 static int begin_job(void **state, const char *ttl_ms)
@@ -127,6 +140,7 @@ static int begin_job(void **state, const char *ttl_ms)
     char path[PL_PATH_MAX];
     pl_keypair own;
     job *j = pl_alloc(sizeof *j);
+    has_hub = true;
     j->holder.name = "holder";
     j->thief.name = "thief";
     open_job(&j->f, "f32");
@@ -136,14 +150,16 @@ static int begin_job(void **state, const char *ttl_ms)
     pl_keypair_create(&own);
     assert_int_equal(pl_keypair_save(beside(j->hub.ready, "hub.key", path), &own),
                      PL_OK);
-    party *both[] = {&j->holder, &j->thief};
-    for (int i = 0; i < 2; i++) {
-        pl_keypair_create(&both[i]->key);
-        allow(j, both[i]);
+    j->third.name = "third";
+    party *all[] = {&j->holder, &j->thief, &j->third};
+    for (int i = 0; i < 3; i++) {
+        pl_keypair_create(&all[i]->key);
+        allow(j, all[i]);
     }
     start_child(&j->hub);
     join(j, &j->holder);
     join(j, &j->thief);
+    join(j, &j->third);
     assert_int_equal(get_task(&j->holder, &j->token, j->task), 0);
     *state = j;
     return 0;
@@ -166,6 +182,7 @@ static int teardown(void **state)
     job *j = *state;
     pl_wire_close(&j->holder.socket);
     pl_wire_close(&j->thief.socket);
+    pl_wire_close(&j->third.socket);
     kill_child(&j->hub, SIGKILL);
     close_job(&j->f);
     pl_free(j);
@@ -187,13 +204,28 @@ static void begin(pl_message *m, uint16_t type, const char *name, uint64_t token
     pl_put_text(&m->body, PL_TAG_TASK, task);
 }
 
+static void begin_renewal(const party *p, uint64_t token, uint64_t phase,
+                          const char *task, pl_message *m)
+{
+    begin(m, PL_MSG_RENEW, p->name, token, phase, task);
+    pl_put_f64(&m->body, PL_TAG_LOSS, 1);
+    pl_put_u64(&m->body, PL_TAG_STEP, 1);
+    pl_put_f64(&m->body, PL_TAG_RATE, 1);
+}
+
 static uint16_t renew(const party *p, uint64_t token, uint64_t phase, const char *task)
 {
     pl_message m;
-    begin(&m, PL_MSG_RENEW, p->name, token, phase, task);
-    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
-    pl_put_u64(&m.body, PL_TAG_STEP, 1);
-    pl_put_f64(&m.body, PL_TAG_RATE, 1);
+    begin_renewal(p, token, phase, task, &m);
+    return ask_plainly(p, &m);
+}
+
+static uint16_t renew_showing(const party *p, uint64_t token, uint64_t phase,
+                              const char *task)
+{
+    pl_message m;
+    begin_renewal(p, token, phase, task, &m);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, last_lease, lease_bytes);
     return ask_plainly(p, &m);
 }
 
@@ -272,21 +304,160 @@ static void nobody_makes_a_lease_for_itself(void **state)
 static void done_without_delivery_keeps_no_path(void **state)
 {
     job *j = *state;
-    char task[PL_MODULE_NAME_MAX] = "";
-    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
+    uint64_t token = 0, tokens[PATHS];
     for (int path = 1; path < PATHS; path++)
-        assert_int_equal(get_task(&j->thief, &token, task), 0);
-    int64_t said_ms = pl_now_ms();
+        assert_int_equal(get_task(&j->thief, &tokens[path], other[path]), 0);
+    int64_t said_ms = pl_now_ms(), phase = -1;
     assert_int_equal(say_done(&j->holder, j->token, 0, j->task), PL_MSG_OK);
-    do { /* its own three come up again too: it does not renew them */
+    while (phase < 0 && pl_now_ms() - said_ms < 3 * SHORT_TTL) {
         (void)renew(&j->holder, j->token, 0, j->task);
-        assert_int_equal(get_task(&j->thief, &token, task), 0);
-    } while (strcmp(task, j->task) != 0 && pl_now_ms() - said_ms < 3 * SHORT_TTL);
+        for (int path = 1; path < PATHS; path++)
+            (void)renew(&j->thief, tokens[path], 0, other[path]);
+        phase = try_task(&j->third, &token, task);
+    }
     assert_string_equal(task, j->task);
     assert_true(token > j->token);
     assert_true(pl_now_ms() - said_ms < 3 * SHORT_TTL);
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
 }
+
+/* ---- what a key may do ---- */
+static uint16_t hello(const party *p, const char *name, const char *device)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_NAME, name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, device);
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    return ask_plainly(p, &m);
+}
+
+static void key_has_few_names_and_a_worker_one_device(void **state)
+{
+    const job *j = *state;
+    char name[32];
+    assert_int_equal(hello(&j->thief, "a\nb\x1b[2J", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "thief", "another device"), PL_MSG_ERR);
+    for (int i = 1; i < 64; i++) { /* with its first name: 64 */
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(hello(&j->thief, name, "d"), PL_MSG_WELCOME);
+    }
+    assert_int_equal(hello(&j->thief, "n64", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->third, "n64", "d"), PL_MSG_WELCOME);
+    assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME); /* is known */
+}
+
+static void assert_status(const job *j, const char *text, bool has)
+{
+    pl_message m, a;
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
+    if ((strstr(pl_buf_text(&a.data), text) != NULL) != has)
+        fail_msg("status %s `%s`: %s", has ? "lacks" : "has", text,
+                 pl_buf_text(&a.data));
+    pl_message_destroy(&a);
+}
+
+static void fail_task(const party *p)
+{
+    pl_message m;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    assert_int_equal(get_task(p, &token, task), 0);
+    begin(&m, PL_MSG_RELEASE, p->name, token, 0, task);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+static void one_workers_failures_bar_it_and_end_no_job(void **state)
+{
+    const job *j = *state;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    for (int i = 0; i < 3; i++) /* the same task each time */
+        fail_task(&j->thief);
+    assert_status(j, "\"failure\":\"\"", true);
+    assert_status(j, "\"state\":\"barred\"", true);
+    party again = j->thief;
+    again.name = "again"; /* the key is barred, whatever it calls itself */
+    assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
+    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    assert_int_equal(try_task(&again, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0);
+}
+
+static void different_workers_that_fail_at_one_task_end_the_job(void **state)
+{
+    const job *j = *state;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    fail_task(&j->thief);
+    fail_task(&j->thief);
+    for (int i = 0; i < 2; i++) /* all but the one that failed */
+        assert_int_equal(get_task(&j->third, &token, task), 0);
+    assert_status(j, "\"failure\":\"\"", true);
+    fail_task(&j->third);
+    assert_status(j, "failed 3 times in phase 0", true);
+}
+
+static void sums_of_the_fleet_take_no_impossible_number(void **state)
+{
+    const job *j = *state;
+    const double bad[] = {-1, 1e300, (double)INFINITY, (double)NAN};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pl_message m;
+        begin(&m, PL_MSG_DONE, j->thief.name, 0, 0, j->task);
+        pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+        pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+        pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+        pl_put_f64(&m.body, PL_TAG_OVERHEAD, bad[i]);
+        pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+        pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_ERR);
+    }
+    holder_has_it_still(j);
+}
+
+static void worker_has_no_more_leases_than_it_can_use(void **state)
+{
+    const job *j = *state;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    for (int i = 0; i < 3; i++) /* the fourth path is the holder's */
+        assert_int_equal(get_task(&j->thief, &token, task), 0);
+    pl_message m;
+    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
+    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0);
+}
+
+/* After its restart a hub believes only what it sealed. */
+static void lease_is_taken_up_only_by_who_shows_it(void **state)
+{
+    job *j = *state;
+    kill_child(&j->hub, SIGKILL);
+    start_child(&j->hub);
+    party *all[] = {&j->holder, &j->thief};
+    for (int i = 0; i < 2; i++) {
+        pl_wire_close(&all[i]->socket);
+        join(j, all[i]);
+    }
+    uint16_t last = 0;
+    for (int i = 0; i < 100 && last != PL_MSG_LEASE_LOST; i++) { /* homes get known */
+        last = renew(&j->holder, j->token, 0, j->task);
+        pl_sleep_ms(50);
+    }
+    assert_int_equal(last, PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->holder, j->token | UINT32_MAX, 0, j->task),
+                     PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
 {
@@ -299,6 +470,12 @@ int main(int argc, char **argv)
                                         teardown),
         cmocka_unit_test_setup_teardown(done_without_delivery_keeps_no_path,
                                         setup_short, teardown),
+        TEST(key_has_few_names_and_a_worker_one_device),
+        TEST(one_workers_failures_bar_it_and_end_no_job),
+        TEST(different_workers_that_fail_at_one_task_end_the_job),
+        TEST(sums_of_the_fleet_take_no_impossible_number),
+        TEST(worker_has_no_more_leases_than_it_can_use),
+        TEST(lease_is_taken_up_only_by_who_shows_it),
     };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)
         return run_hub(argv);

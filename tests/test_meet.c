@@ -23,7 +23,9 @@ static pl_status try_meet(world *w, int i, int64_t round, pl_meeting wish,
                           pl_meeting *said)
 {
     char name[96];
+    pl_lease lease = lease_of(&w->arm, i, round + 1, 0);
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    act_under(w->client, &lease);
     return pl_client_meet(w->client, name, round, i, 0, wish, said);
 }
 

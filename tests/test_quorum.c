@@ -17,30 +17,34 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
 }
 
 /* The update of a path's phase, relative to the version of that number. */
-static pl_submit_result send_samples(fixture *f, int path, int64_t phase,
-                                     uint64_t first_sample, char text[256])
+static pl_status send_samples(fixture *f, int path, int64_t phase,
+                              uint64_t first_sample, pl_submit_result *result,
+                              char text[256])
 {
     worker w = {.job = f, .path = path};
     char name[96];
     pl_buf bytes = {0};
     pl_submission s;
     pl_version_facts base;
-    pl_submit_result result = PL_SUBMIT_REJECTED;
+    *result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, SLOT, name, &bytes, &s);
     assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
     s.base_version = (uint64_t)phase;
     s.base = base.params;
     s.contribution.phase = phase;
+    lease_for(f->client, &f->arm, &s.contribution, phase);
     s.contribution.first_sample = first_sample;
-    s.contribution.n_samples = SAMPLES;
-    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    pl_status status = pl_client_submit(f->client, &s, result, text);
     pl_buf_destroy(&bytes);
-    return result;
+    return status;
 }
 
 static pl_submit_result send(fixture *f, int path, int64_t phase, char text[256])
 {
-    return send_samples(f, path, phase, (uint64_t)phase * SAMPLES, text);
+    pl_submit_result result;
+    uint64_t first = (uint64_t)phase * SAMPLES;
+    assert_int_equal(send_samples(f, path, phase, first, &result, text), PL_OK);
+    return result;
 }
 
 static void send_good(fixture *f, int path, int64_t phase)
@@ -181,12 +185,13 @@ static void update_of_other_samples_than_its_phase_is_rejected(void **state)
     fixture f;
     char text[256];
     open_quorum_job(&f, 0.5, 0, 0.5);
-    assert_int_equal(send_samples(&f, 0, 0, SAMPLES, text), PL_SUBMIT_REJECTED);
-    assert_non_null(strstr(text, "samples from 0 on, not from 4"));
+    pl_submit_result result;
+    assert_int_equal(send_samples(&f, 0, 0, SAMPLES, &result, text), PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "has the samples 0 to 3"));
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
     await_version(&f, 1);
-    assert_int_equal(send_samples(&f, 3, 0, 7 * SAMPLES, text), PL_SUBMIT_REJECTED);
+    assert_int_equal(send_samples(&f, 3, 0, 7 * SAMPLES, &result, text), PL_ERR_DATA);
     close_job(&f);
 }
 

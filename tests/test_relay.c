@@ -153,10 +153,11 @@ static void run_task(void *context)
     memset(&path, 0, sizeof path);
     pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
     path.phase = 1;
+    path.samples = pl_phase_samples(&f->arm);
     pl_blob_hash(moments, n * sizeof *moments, &path.moments);
     for (int slot = 0; slot < N_SLOTS; slot++)
         fill(w, client, slot, names[slot], &bytes[slot], &s[slot]);
-    w->status = pl_client_submit_task(client, s, N_SLOTS, &path, 0, moments,
+    w->status = pl_client_submit_task(client, s, N_SLOTS, &path, moments,
                                       n * sizeof *moments, results, texts);
     w->result = results[N_SLOTS];
     pl_copy_text(w->text, sizeof w->text, texts[N_SLOTS]);
@@ -331,21 +332,22 @@ static void equal_updates_of_several_paths_all_count(void **state)
     close_job(&f);
 }
 
-static void put_contributor(pl_buf *body, uint64_t path)
+static void put_contributor(const fixture *f, pl_buf *body, uint64_t path)
 {
-    pl_buf record = {0};
-    pl_put_text(&record, PL_TAG_NAME, "w");
-    pl_put_text(&record, PL_TAG_DEVICE, "d");
+    pl_buf record = {0}, sealed = {0};
+    pl_lease lease = lease_of(&f->arm, (int64_t)path, 0, 0);
+    pl_lease_seal(&home_secret, &lease, &sealed);
     pl_put_u64(&record, PL_TAG_PATH, path);
     pl_put_u64(&record, PL_TAG_REPLICA, 0);
     pl_put_u64(&record, PL_TAG_FIRST_SAMPLE, 0);
-    pl_put_u64(&record, PL_TAG_SAMPLES, 0);
+    pl_put_u64(&record, PL_TAG_SAMPLES, pl_phase_samples(&f->arm));
     pl_put_u64(&record, PL_TAG_TOKENS, 0);
     pl_put_f64(&record, PL_TAG_LOSS, 1);
     pl_put_f64(&record, PL_TAG_SECONDS, 1);
     pl_put_text(&record, PL_TAG_CODEC, "i8-shared");
-    pl_put_u64(&record, PL_TAG_TOKEN, 0);
+    pl_put_bytes(&record, PL_TAG_LEASE, sealed.data, sealed.len);
     pl_put_bytes(body, PL_TAG_RECORD, record.data, record.len);
+    pl_buf_destroy(&sealed);
     pl_buf_destroy(&record);
 }
 
@@ -367,7 +369,7 @@ static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
     pl_put_hash(&q.body, PL_TAG_BASE, &s.base);
     pl_put_hash(&q.body, PL_TAG_BLOB, &s.contribution.update);
     for (int i = 0; i < n; i++)
-        put_contributor(&q.body, paths[i]);
+        put_contributor(f, &q.body, paths[i]);
     pl_status status =
         pl_client_submit_as(f->client, name, &q, s.data, s.bytes, result, text);
     pl_message_destroy(&q);
@@ -388,8 +390,7 @@ static void sum_that_is_not_what_it_says_changes_nothing(void **state)
     assert_int_equal(claim_sum(&f, two, 2, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "sum of 1, not of 2"));
-    assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_OK);
-    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_ERR_STALE);
     assert_int_equal(claim_sum(&f, twice, 2, &result, text), PL_ERR_PROTO);
     assert_int_equal(claim_sum(&f, falling, 2, &result, text), PL_ERR_PROTO);
     start_workers(w, PATHS, &f, f.home.address);

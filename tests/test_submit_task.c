@@ -134,7 +134,7 @@ static pl_status send_task(job *j)
     pl_copy_text(state.name, sizeof state.name, path_name);
     state.phase = 1;
     pl_blob_hash(j->moments, MOMENTS_BYTES, &state.moments);
-    return pl_client_submit_task(j->client, s, UPDATES, &state, 1, j->moments,
+    return pl_client_submit_task(j->client, s, UPDATES, &state, j->moments,
                                  MOMENTS_BYTES, j->results, j->texts);
 }
 

@@ -6,29 +6,10 @@
 enum {
     TICK_MS = 50,
     PARK_MS = 1500,
-    FAILURES_MAX = 3,
+    OVERDUE_MS = 1000,
     RELEASE_TEXT_MAX = 1024,
     HEARD_AT_ONCE = 256
 };
-
-static int find_worker(const hub *h, const char *name)
-{
-    return pl_name_table_get(h->worker_names, name);
-}
-
-static int know_worker(hub *h, const char *name)
-{
-    int i = find_worker(h, name);
-    if (i >= 0)
-        return i;
-    h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
-    h->queue = pl_grow(h->queue, (size_t)(h->n_workers + 1) * sizeof *h->queue);
-    pl_name_table_put(h->worker_names, name, h->n_workers);
-    hub_worker *w = &h->workers[h->n_workers];
-    memset(w, 0, sizeof *w);
-    pl_copy_text(w->name, sizeof w->name, name);
-    return h->n_workers++;
-}
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -47,21 +28,6 @@ static void note_peer(hub *h, int worker, const pl_peer *peer)
     h->workers[worker].left = false;
 }
 
-/* A name belongs to the key that came with it first: whoever has another cannot
- * take its leases. Without encryption all keys are the same. */
-static pl_status check_owner(const hub_worker *w, const pl_peer *peer)
-{
-    if (w->fenced[0])
-        return pl_fail(PL_ERR_NOPERM, "%s", w->fenced);
-    if (pl_pubkey_equal(&w->key, &peer->key))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the name %s belongs to another key; give this worker a --name of its "
-        "own",
-        w->name);
-}
-
 void hub_free_held(hub *h, int worker)
 {
     hub_release_audits(h, worker);
@@ -69,20 +35,6 @@ void hub_free_held(hub *h, int worker)
     plan_withdraw(&h->tasks, worker);
     h->workers[worker].task[0] = '\0';
     h->workers[worker].waiting = false;
-}
-
-/* The key of the job's own workers stands in the list under a name of its own. */
-static void know_key(const hub *h, hub_worker *w, const pl_peer *peer)
-{
-    pl_key_list list = {0};
-    w->key = peer->key;
-    w->own_key = peer->role == PL_AS_LOCAL;
-    if (w->own_key || !h->options->keys || !h->options->keys[0] ||
-        pl_key_list_load(h->options->keys, &list) != PL_OK)
-        return;
-    const pl_key_entry *entry = pl_key_list_find(&list, &peer->key, 0);
-    w->own_key = entry && pl_starts_with(entry->name, "own-");
-    pl_key_list_clear(&list);
 }
 
 /* ---- questions ---- */
@@ -95,11 +47,14 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
     uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
     PL_RETURN_IF(pl_reader_status(r));
-    int w = know_worker(h, name);
-    if (h->workers[w].pid == 0)
-        know_key(h, &h->workers[w], peer);
+    int w = -1;
+    PL_RETURN_IF(hub_know_worker(h, name, peer, &w));
     hub_mark_fenced(h, &h->workers[w]);
-    PL_RETURN_IF(check_owner(&h->workers[w], peer));
+    PL_RETURN_IF(hub_check_owner(&h->workers[w], peer));
+    if (h->workers[w].pid == pid && strcmp(h->workers[w].device, device) != 0)
+        return pl_fail(PL_ERR_NOPERM,
+                       "worker %s computes on %s and cannot change that while it runs",
+                       name, h->workers[w].device);
     note_peer(h, w, peer);
     if (h->workers[w].pid != pid) /* a new process: what the old one held is free */
         hub_free_held(h, w);
@@ -168,6 +123,24 @@ static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phas
     pl_buf_destroy(&nested);
 }
 
+static void put_lease(const hub *h, const hub_worker *w, pl_buf *body)
+{
+    pl_buf sealed = {0};
+    const plan_arm *arm = &h->tasks.arms[w->given.arm];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    pl_lease lease = {.path = w->given.index / replicas,
+                      .replica = w->given.index % replicas,
+                      .phase = w->given_phase,
+                      .token = w->given_token,
+                      .key = w->key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, w->name);
+    pl_copy_text(lease.device, sizeof lease.device, w->device);
+    pl_lease_seal(&h->secret, &lease, &sealed);
+    pl_put_bytes(body, PL_TAG_LEASE, sealed.data, sealed.len);
+    pl_buf_destroy(&sealed);
+}
+
 static pl_status send_task(hub *h, hub_worker *w)
 {
     plan_arm *arm = &h->tasks.arms[w->given.arm];
@@ -190,6 +163,8 @@ static pl_status send_task(hub *h, hub_worker *w)
     put_peers(h, arm, w->given.index, w->given_phase, &a.body);
     if (plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms()))
         pl_put_u64(&a.body, PL_TAG_LATE, 1);
+    if (!audit)
+        put_lease(h, w, &a.body);
     if (audit)
         pl_put_u64(&a.body, PL_TAG_AUDIT, 1);
     for (int i = 0; audit && audit->row.seed && i < audit->n_parts; i++)
@@ -271,6 +246,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
+    bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
     *search = found || (*search && plan_leaves_out(&h->tasks, worker, now_ms));
     bool goes_on =
@@ -281,7 +257,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
         return note_given(h, w, w->held,
                           &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
     }
-    return found ? give_task(h, worker, task) : PL_OK;
+    return found && !full ? give_task(h, worker, task) : PL_OK;
 }
 
 static pl_status say_no_work(hub *h, hub_worker *w)
@@ -309,10 +285,11 @@ static bool may_grant(const hub *h, int64_t now_ms)
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
-    bool may = may_grant(h, now), search = may && h->stirred;
+    bool ready = may_grant(h, now), search = ready && h->stirred;
     int n_left = 0;
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
+        bool may = ready && !hub_is_barred(w, now);
         if (w->waiting && may && h->n_audits > 0)
             PL_RETURN_IF(give_audit(h, h->queue[q], now));
         if (w->waiting && may && (search || w->held_token != 0))
@@ -326,7 +303,7 @@ static pl_status serve_waiting(hub *h)
             h->queue[n_left++] = h->queue[q];
     }
     h->n_queued = n_left;
-    if (may)
+    if (ready)
         h->stirred = search && h->stirred;
     return PL_OK;
 }
@@ -355,11 +332,11 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
     if (pl_field_count(r, PL_TAG_TASK) > 0)
         pl_get_text(r, PL_TAG_TASK, 0, held, sizeof held);
     PL_RETURN_IF(pl_reader_status(r));
-    int index = find_worker(h, name);
+    int index = hub_find_worker(h, name);
     if (index < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has started again */
     hub_worker *w = &h->workers[index];
-    PL_RETURN_IF(check_owner(w, peer));
+    PL_RETURN_IF(hub_check_owner(w, peer));
     note_peer(h, index, peer);
     w->held_token = plan_find_task(&h->tasks, held, &w->held) ? m->token : 0;
     w->held_phase = (int64_t)held_phase;
@@ -390,10 +367,10 @@ static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *
     out->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
     pl_get_text(r, PL_TAG_TASK, 0, path, sizeof path);
     PL_RETURN_IF(pl_reader_status(r));
-    out->worker = find_worker(h, name);
+    out->worker = hub_find_worker(h, name);
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first");
-    PL_RETURN_IF(check_owner(&h->workers[out->worker], peer));
+    PL_RETURN_IF(hub_check_owner(&h->workers[out->worker], peer));
     note_peer(h, out->worker, peer);
     out->path = plan_find_path(&h->tasks, path);
     return PL_OK;
@@ -430,6 +407,27 @@ static void note_progress(plan_lease *lease, int step, double loss)
     lease->first_step = step;
 }
 
+/* A hub that has started again knows a lease only if its holder shows it. */
+static bool shows_lease(hub *h, pl_reader *r, const report *rep, uint64_t token)
+{
+    pl_lease lease;
+    plan_task task;
+    size_t len = 0;
+    if (!h->has_secret || pl_field_count(r, PL_TAG_LEASE) == 0 ||
+        !plan_find_task(&h->tasks, rep->path->name, &task))
+        return false;
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &len);
+    if (pl_lease_open(&h->secret, bytes, len, &lease) != PL_OK)
+        return false;
+    const plan_arm *arm = &h->tasks.arms[task.arm];
+    const hub_worker *w = &h->workers[rep->worker];
+    return strcmp(lease.arm, arm->arm.name) == 0 &&
+           lease.path * pl_topology_n_replicas(arm->topology) + lease.replica ==
+               task.index &&
+           lease.phase == rep->phase && lease.token == token &&
+           strcmp(lease.worker, w->name) == 0 && pl_pubkey_equal(&lease.key, &w->key);
+}
+
 static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
                           pl_reader *r, pl_message *a)
 {
@@ -448,8 +446,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     if (audit)
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
-    else if (!rep.path || !plan_renew(&h->tasks, rep.path, rep.phase, m->token,
-                                      rep.worker, pl_now_ms(), h->options->ttl_ms)) {
+    else if (!rep.path ||
+             (!plan_lease_of(rep.path, m->token, rep.worker) &&
+              !shows_lease(h, r, &rep, m->token)) ||
+             !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
+                         pl_now_ms(), h->options->ttl_ms)) {
         a->type = refuse_renewal(h, &rep, trains);
         return PL_OK;
     }
@@ -479,17 +480,35 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* An answer that makes no sense is a failure of the audit, not only of its worker.
- * `digest` NULL: it says none. */
-static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_hash *digest,
+/* An answer that makes no sense is a failure of the audit, not only of its worker. */
+static pl_status end_audit(hub *h, hub_audit *audit, int worker, pl_reader *r,
                            const pl_message *m)
 {
-    pl_status status =
-        digest ? hub_audit_done(h, audit, worker, digest, m)
-               : pl_fail(PL_ERR_PROTO, "the DONE of an audit says no digest");
+    pl_status status = hub_audit_done(h, audit, worker, r, m);
     if (status == PL_ERR_PROTO)
         hub_audit_release(h, audit, "its worker did not say what it made");
     return status;
+}
+
+/* Sums over the fleet are made of these. */
+static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
+                            const double seconds[4])
+{
+    enum { SECONDS_MAX = 1000000000 };
+    plan_task task;
+    for (int i = 0; i < 4; i++)
+        if (!(seconds[i] >= 0 && seconds[i] <= SECONDS_MAX))
+            return pl_fail(PL_ERR_DATA, "DONE says %g seconds, which is impossible",
+                           seconds[i]);
+    if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
+        return PL_OK;
+    const pl_arm *arm = &h->tasks.arms[task.arm].arm;
+    uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
+    if (tokens > most)
+        return pl_fail(PL_ERR_DATA, "DONE says %llu tokens; a phase of %s has %llu",
+                       (unsigned long long)tokens, rep->path->name,
+                       (unsigned long long)most);
+    return PL_OK;
 }
 
 static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
@@ -504,10 +523,9 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     double idle = pl_get_f64(r, PL_TAG_IDLE, 0);
     double waited = pl_get_f64(r, PL_TAG_WAITED, 0);
     bool again = pl_field_count(r, PL_TAG_AUDIT) > 0;
-    pl_hash digest = {{0}};
-    if (again)
-        digest = pl_get_hash(r, PL_TAG_BLOB, 0);
     PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(
+        check_done(h, &rep, tokens, (double[]){inner, overhead, idle, waited}));
     hub_worker *w = &h->workers[rep.worker];
     hub_end_task(w, rep.path);
     w->idle_s += idle;
@@ -534,19 +552,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* it is idle from now on, not from its next question on */
     if (audit)
-        return end_audit(h, audit, rep.worker, again ? &digest : NULL, m);
+        return end_audit(h, audit, rep.worker, r, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
-}
-
-/* The third failure of a task in one phase is the run's, in the worker's words.
- */
-static void count_failure(hub *h, const report *rep, pl_status why, const char *text)
-{
-    if (rep->path->lease.failures < FAILURES_MAX || h->failure[0] != '\0')
-        return;
-    h->failure_status = why;
-    snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
-             rep->path->name, FAILURES_MAX, (long long)rep->phase, text);
 }
 
 /* A worker goes: nothing that it asked for, or was just given, waits for its
@@ -557,11 +564,11 @@ static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
     PL_RETURN_IF(pl_reader_status(r));
-    int w = find_worker(h, name);
+    int w = hub_find_worker(h, name);
     a->type = PL_MSG_OK;
     if (w < 0 || h->workers[w].pid != pid)
         return PL_OK;
-    PL_RETURN_IF(check_owner(&h->workers[w], peer));
+    PL_RETURN_IF(hub_check_owner(&h->workers[w], peer));
     hub_free_held(h, w);
     h->workers[w].left = true;
     pl_log(PL_LOG_INFO, "worker.left", "worker=%s", name);
@@ -594,10 +601,12 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
         plan_shorten(rep.path, m->token, rep.worker);
         return PL_OK;
     }
+    bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
     plan_release(&h->tasks, rep.path, m->token, rep.worker, why != PL_OK);
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
-    count_failure(h, &rep, (pl_status)why, text);
+    if (held && why != PL_OK)
+        hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
     return PL_OK;
 }
 
@@ -693,6 +702,10 @@ static void expire(hub *h, int64_t now_ms)
         return;
     h->expired_ms = now_ms;
     h->stirred = true; /* also the quiet time after a restart ends some day */
+    if (now_ms - h->overdue_ms >= OVERDUE_MS) {
+        h->overdue_ms = now_ms;
+        hub_end_overdue(h, now_ms);
+    }
     int n = plan_expire(&h->tasks, now_ms);
     if (n > 0)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);

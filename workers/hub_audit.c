@@ -17,7 +17,7 @@
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- which ---- */
-/* Tokens can be guessed: nobody answers for another. */
+/* Nobody answers for another. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -25,6 +25,26 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
             h->audits[i].lease.worker == worker)
             return &h->audits[i];
     return NULL;
+}
+
+/* A task that changed hands has updates of several workers. */
+static bool took_part(const hub_audit *a, const char *worker)
+{
+    for (int k = 0; k < a->row.n; k++)
+        if (strcmp(a->row.results[k].worker, worker) == 0)
+            return true;
+    for (int slot = 0; slot < a->n_slots; slot++)
+        if (strcmp(a->senders[slot].worker, worker) == 0)
+            return true;
+    return false;
+}
+
+bool hub_is_audited(const hub *h, const hub_worker *w)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (took_part(&h->audits[i], w->name))
+            return true;
+    return false;
 }
 
 static hub_audit *find_row(hub *h, const pl_audit *row)
@@ -39,6 +59,7 @@ static hub_audit *find_row(hub *h, const pl_audit *row)
 static void clear(hub_audit *a)
 {
     pl_free(a->hashes);
+    pl_free(a->senders);
     pl_free(a->requests);
     pl_free(a->likeness);
     pl_free(a->seeds);
@@ -204,20 +225,38 @@ static bool sends(const hub *h, const hub_audit *a, int slot)
     return pl_round_of(&arm->arm, arm->topology, module, a->row.phase) >= 0;
 }
 
-/* What the first made, once all of it is known. */
-static void gather(hub *h, hub_audit *a)
+static int count_sending(const hub *h, const hub_audit *a)
+{
+    int n = 0;
+    for (int slot = 0; slot < a->n_slots; slot++)
+        n += sends(h, a, slot);
+    return n;
+}
+
+static void digest_of(const pl_hash *hashes, int n, const pl_hash *after, pl_hash *out)
 {
     pl_hasher hasher;
     pl_hasher_init(&hasher, "audit");
-    for (int slot = 0; slot < a->n_slots; slot++) {
-        if (!sends(h, a, slot))
-            continue;
-        if (pl_hash_none(&a->hashes[slot]))
-            return;
-        pl_hasher_add(&hasher, a->hashes[slot].bytes, sizeof a->hashes[slot].bytes);
-    }
-    pl_hasher_add(&hasher, a->row.after.bytes, sizeof a->row.after.bytes);
-    pl_hasher_end(&hasher, &a->row.results[0].digest);
+    for (int i = 0; i < n; i++)
+        pl_hasher_add(&hasher, hashes[i].bytes, sizeof hashes[i].bytes);
+    pl_hasher_add(&hasher, after->bytes, sizeof after->bytes);
+    pl_hasher_end(&hasher, out);
+}
+
+/* What the first made, once all of it is known. */
+static void gather(hub *h, hub_audit *a)
+{
+    int n = 0;
+    pl_hash *made = pl_alloc((size_t)a->n_slots * sizeof *made);
+    bool whole = true;
+    for (int slot = 0; slot < a->n_slots; slot++)
+        if (sends(h, a, slot)) {
+            whole = whole && !pl_hash_none(&a->hashes[slot]);
+            made[n++] = a->hashes[slot];
+        }
+    if (whole)
+        digest_of(made, n, &a->row.after, &a->row.results[0].digest);
+    pl_free(made);
 }
 
 static void set_aside(hub *h, hub_audit *a, const char *reason)
@@ -240,26 +279,29 @@ static bool get_likeness(pl_reader *r, hub_audit *a, int slot)
     return true;
 }
 
-/* A task that changed hands between two of its updates is nobody's, and what a relay
- * added to others' is compared with nothing. */
+/* Who sent it and on which device is what the sender's lease says. What a relay added
+ * to others' is compared with nothing. Updates of several kinds of devices are compared
+ * by likeness, whatever kind the second worker is of. */
 static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
 {
-    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_get_text(r, PL_TAG_NAME, 0, worker, sizeof worker);
-    pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
+    hub_sender from;
+    pl_get_text(r, PL_TAG_NAME, 0, from.worker, sizeof from.worker);
+    pl_get_text(r, PL_TAG_DEVICE, 0, from.device, sizeof from.device);
     pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
     pl_audit_result *first = &a->row.results[0];
     if (pl_reader_status(r) != PL_OK || a->row.verdict != PL_VERDICT_OPEN)
         return;
-    bool moved = strcmp(worker, first->worker) != 0 ||
-                 (first->device[0] && strcmp(device, first->device) != 0);
-    if (moved)
-        set_aside(h, a, "its updates came from several workers");
-    else if (a->row.seed && !get_likeness(r, a, slot))
+    a->mixed =
+        a->mixed || (first->device[0] && strcmp(from.device, first->device) != 0);
+    if (a->row.seed && !get_likeness(r, a, slot))
         set_aside(h, a, "a relay added its updates to others");
+    else if (a->mixed && !(a->row.seed && h->options->audit_tolerance > 0))
+        set_aside(h, a, "its updates came from different kinds of devices");
     if (a->row.verdict != PL_VERDICT_OPEN)
         return;
-    pl_copy_text(first->device, sizeof first->device, device);
+    if (!first->device[0])
+        pl_copy_text(first->device, sizeof first->device, from.device);
+    a->senders[slot] = from;
     a->hashes[slot] = hash;
     gather(h, a);
 }
@@ -285,6 +327,7 @@ static void allocate(hub_audit *a, const pl_topology *topology)
     a->n_slots = pl_topology_n_slots(topology);
     a->n_parts = pl_audit_parts(topology);
     a->hashes = pl_alloc((size_t)a->n_slots * sizeof *a->hashes);
+    a->senders = pl_alloc((size_t)a->n_slots * sizeof *a->senders);
     a->requests = pl_alloc((size_t)a->n_slots * sizeof *a->requests);
     a->likeness =
         pl_alloc((size_t)(PL_AUDIT_RESULTS * a->n_parts) * sizeof *a->likeness);
@@ -292,11 +335,9 @@ static void allocate(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    if (a->row.seed) { /* of results that another hub heard only hashes are left */
-        a->row.n = 1;
-        if (a->row.verdict == PL_VERDICT_OPEN) /* is asked for, with its likeness */
-            a->row.results[0].digest = (pl_hash){{0}};
-    }
+    a->row.n = 1; /* of results that another hub heard only digests are left */
+    if (a->row.verdict == PL_VERDICT_OPEN) /* is asked for, update by update */
+        a->row.results[0].digest = (pl_hash){{0}};
 }
 
 static pl_status take_row(hub *h, int home, const char *text)
@@ -393,14 +434,10 @@ static bool may_audit(const hub *h, const hub_audit *a, int worker)
     bool across = a->row.seed != 0 && h->options->audit_tolerance > 0;
     if (w->fenced[0] || (!across && !is_of_its_kind(h, a, worker)))
         return false;
-    for (int i = 0; i < a->row.n; i++) {
-        const char *name = a->row.results[i].worker;
-        int other = pl_name_table_get(h->worker_names, name);
-        bool shares = other >= 0 && pl_gate_is_open() && !w->own_key &&
-                      pl_pubkey_equal(&h->workers[other].key, &w->key);
-        if (strcmp(name, w->name) == 0 || shares)
+    for (int other = 0; other < h->n_workers; other++)
+        if (hub_same_holder(&h->workers[other], w) &&
+            took_part(a, h->workers[other].name))
             return false;
-    }
     return true;
 }
 
@@ -499,7 +536,7 @@ static double apart(const hub_audit *a, int i, const pl_audit_result *result)
     const pl_audit_result *before = &a->row.results[i];
     if (pl_hash_equal(&before->digest, &result->digest))
         return 0;
-    if (strcmp(before->device, result->device) == 0)
+    if (strcmp(before->device, result->device) == 0 && !(a->mixed && i == 0))
         return -1;
     double d = distance(a, i, a->row.n);
     return d > 0 ? d : 1e-9;
@@ -518,15 +555,51 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest,
+/* Where slot after slot was sent by several workers, the first slot that differs says
+ * whose result the first one is. */
+static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
+{
+    int n = 0;
+    bool same_kind = !a->mixed && strcmp(a->row.results[0].device, device) == 0;
+    for (int slot = 0; slot < a->n_slots; slot++) {
+        if (!sends(h, a, slot))
+            continue;
+        bool differs = !pl_hash_equal(&a->hashes[slot], &made[n++]);
+        if (differs && !same_kind)
+            differs = pl_likeness_distance(&a->likeness[slot],
+                                           &a->likeness[a->n_parts + slot]) >
+                      h->options->audit_tolerance;
+        if (!differs)
+            continue;
+        pl_audit_result *first = &a->row.results[0];
+        pl_copy_text(first->worker, sizeof first->worker, a->senders[slot].worker);
+        pl_copy_text(first->device, sizeof first->device, a->senders[slot].device);
+        return;
+    }
+}
+
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
                          const pl_message *m)
 {
     pl_audit_result result;
+    size_t n = (size_t)count_sending(h, a);
     memset(&result, 0, sizeof result);
-    PL_RETURN_IF(take_likeness(a, m));
+    if (pl_field_count(r, PL_TAG_BLOB) != n + 1)
+        return pl_fail(PL_ERR_PROTO, "the DONE of an audit has %zu hashes, not %zu",
+                       pl_field_count(r, PL_TAG_BLOB), n + 1);
+    pl_hash *made = pl_alloc((n + 1) * sizeof *made);
+    for (size_t i = 0; i <= n; i++)
+        made[i] = pl_get_hash(r, PL_TAG_BLOB, i);
+    pl_status status = pl_reader_status(r);
+    if (status == PL_OK)
+        status = take_likeness(a, m);
+    if (status == PL_OK && a->row.n == 1)
+        blame(h, a, made, h->workers[worker].device);
+    digest_of(made, (int)n, &made[n], &result.digest);
+    pl_free(made);
+    PL_RETURN_IF(status);
     pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
     pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
-    result.digest = *digest;
     for (int i = 0; i < a->row.n; i++)
         result.apart[i] = apart(a, i, &result);
     a->lease.active = false;

@@ -85,6 +85,7 @@ pl_status hub_settle(hub *h, plan_path *path)
     plan_said by;
     uint64_t lost = 0;
     while (plan_settle(&h->tasks, path, &by, &other, &lost)) {
+        hub_note_success(h, by.worker, 1e-3 * (double)by.held_ms);
         pl_log(PL_LOG_INFO, "task.done",
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
                (long long)by.phase, h->workers[by.worker].name, by.loss, by.seconds);

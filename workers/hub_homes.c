@@ -73,12 +73,29 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
 }
 
-static pl_status say_hello(hub_home *home)
+/* The first home has the secret of leases, or makes it; the others get it from here. */
+static pl_status say_hello(hub *h, hub_home *home)
 {
     pl_message m;
+    if (!h->has_secret && home != h->homes)
+        return PL_OK;
     pl_message_init(&m, PL_MSG_HELLO);
     pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    if (home != h->homes)
+        pl_put_bytes(&m.body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
     return hub_send_home(home, &m);
+}
+
+static pl_status take_secret(hub *h, pl_reader *r)
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (len != sizeof h->secret.bytes)
+        return pl_fail(PL_ERR_PROTO, "a home's secret has %zu bytes", len);
+    memcpy(h->secret.bytes, bytes, len);
+    h->has_secret = true;
+    return PL_OK;
 }
 
 /* Homes learn here where the others are: they say it to who asks the wrong one. */
@@ -151,7 +168,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
-        PL_RETURN_IF(home->welcome ? ask_state(h, home, 0) : say_hello(home));
+        PL_RETURN_IF(home->welcome ? ask_state(h, home, 0) : say_hello(h, home));
         if (home->welcome)
             PL_RETURN_IF(ask_status(home));
     }
@@ -162,6 +179,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
 {
     uint64_t epoch = pl_get_u64(r, PL_TAG_VERSION, 0);
     PL_RETURN_IF(pl_reader_status(r));
+    if (home == h->homes)
+        PL_RETURN_IF(take_secret(h, r));
     home->welcome = true;
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;

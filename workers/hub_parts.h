@@ -20,6 +20,11 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
+/* Of an update, as the home has it from the sender's lease. */
+typedef struct hub_sender {
+    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+} hub_sender;
+
 /* A task that is to be done again (hub_audit.c). */
 typedef struct hub_audit {
     pl_audit row;
@@ -30,6 +35,8 @@ typedef struct hub_audit {
     int failures;
     int n_slots;
     pl_hash *hashes; /* [n_slots] of the updates that the homes took; none: not known */
+    hub_sender *senders;   /* [n_slots] */
+    bool mixed;            /* they were made on different kinds of devices */
     uint64_t *requests;    /* [n_slots] that ask for them */
     int n_parts;           /* of what is compared across kinds */
     uint64_t *seeds;       /* [n_parts], with the first one's hashes */
@@ -57,8 +64,12 @@ typedef struct hub_worker {
     char fenced[PL_FENCED_TEXT_MAX]; /* why nothing is taken from it; "": it is */
     pl_peer peer;
     int64_t seen_ms;
-    bool left;         /* it said goodbye */
-    bool waiting;      /* asked for a task and has not been answered */
+    bool left;      /* it said goodbye */
+    int n_failures; /* tasks in a row that it gave back as failed */
+    int n_bars;     /* times that it was barred since it last did one */
+    int64_t barred_until_ms;
+    char failure[PL_FENCED_TEXT_MAX]; /* the last one, in its words */
+    bool waiting;                     /* asked for a task and has not been answered */
     bool queued;       /* stands in the hub's queue, waiting or not any more */
     uint64_t request;  /* of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
@@ -124,6 +135,8 @@ typedef struct hub {
     int n_queued;
     bool stirred;                /* since nothing was ready, something happened */
     int64_t expired_ms;          /* when leases were last looked through */
+    int64_t overdue_ms;          /* and for those that are held too long */
+    double slowest_s;            /* from grant to DONE, of all tasks so far */
     hub_slow slow[HUB_SLOW_MAX]; /* those that may need backups, slowest first */
     int n_slow;
     int64_t slow_ms; /* when they were looked for */
@@ -139,6 +152,8 @@ typedef struct hub {
     char failure[1200]; /* why the run cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* with which workers ask each other */
+    bool has_secret;
+    pl_lease_secret secret; /* that seals leases; the first home keeps it */
     bool stopping;
     int64_t started_ms;
     char address[PL_ADDRESS_MAX]; /* by which others reach it */
@@ -162,14 +177,33 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a); /* takes it */
 /* A worker may train one task while another is sent. */
 void hub_end_task(hub_worker *w, const plan_path *path);
 
+/* hub_names.c */
+int hub_find_worker(const hub *h, const char *name); /* -1: not known */
+/* The worker of this name, which may be new. ERR_USAGE: it is no name; ERR_NOPERM: the
+ * key has too many; ERR_BUSY: the hub has. */
+pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
+pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
+/* Whether the same answers for both: one worker, or one key. */
+bool hub_same_holder(const hub_worker *a, const hub_worker *b);
+/* A task was given back as failed; may bar the worker, or end the job. */
+void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
+                      const char *text);
+/* The homes confirm what the worker did `held_s` after its lease was granted. */
+void hub_note_success(hub *h, int worker, double held_s);
+bool hub_is_barred(const hub_worker *w, int64_t now_ms);
+/* Leases that were renewed for ever go to others. */
+void hub_end_overdue(hub *h, int64_t now_ms);
+
 /* hub_audit.c */
+/* Whether an open audit is of this worker's result. */
+bool hub_is_audited(const hub *h, const hub_worker *w);
 /* Being done under it by this worker; or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
 /* That it may do, and nobody can compare better; or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-/* `m`: its DONE, whose data may have the likeness. */
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_hash *digest,
+/* `m`, being read by `r`: its DONE, whose data may have the likeness. */
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
                          const pl_message *m);
 /* Given back; `reason` not NULL: it failed there. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);

@@ -69,10 +69,16 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)w->pid);
     pl_json_set_text(o, "state",
-                     w->fenced[0] ? "fenced"
-                     : away       ? "away"
-                     : w->task[0] ? "busy"
-                                  : "idle");
+                     w->fenced[0]               ? "fenced"
+                     : hub_is_barred(w, now_ms) ? "barred"
+                     : away                     ? "away"
+                     : w->task[0]               ? "busy"
+                                                : "idle");
+    if (hub_is_barred(w, now_ms)) {
+        pl_json_set_real(o, "barred_seconds",
+                         1e-3 * (double)(w->barred_until_ms - now_ms));
+        pl_json_set_text(o, "failure", w->failure);
+    }
     pl_json_set_text(o, "task", w->task);
     pl_json_set_int(o, "phase", w->phase);
     pl_json_set_int(o, "step", w->step);
@@ -117,7 +123,19 @@ static void put_hub(const hub *h, pl_json *o, int64_t now_ms)
     pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
 }
 
-/* The newest workers are left out where one message cannot hold all. */
+/* Those who are there come first; the rest is left out where one message cannot hold
+ * all. */
+static void put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
+{
+    int n = 0;
+    for (int away = 0; away < 2; away++)
+        for (int i = 0; i < h->n_workers && n < most; i++)
+            if (hub_is_away(h, &h->workers[i], now_ms) == (away == 1)) {
+                pl_json_push(workers, worker_json(h, &h->workers[i], now_ms));
+                n++;
+            }
+}
+
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
 {
     int64_t now = pl_now_ms();
@@ -125,8 +143,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
         pl_json_push(arms, arm_json(h, a, now));
-    for (int i = 0; i < n_workers; i++)
-        pl_json_push(workers, worker_json(h, &h->workers[i], now));
+    put_workers(h, n_workers, workers, now);
     for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
     put_hub(h, o, now);
@@ -151,7 +168,8 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
 
 void hub_status_json(hub *h, pl_buf *out)
 {
-    int n = h->n_workers;
+    enum { WORKERS_SHOWN = 1024 };
+    int n = h->n_workers < WORKERS_SHOWN ? h->n_workers : WORKERS_SHOWN;
     while (write_status(h, n, out) > PL_WIRE_DATA_MAX && n > 0)
         n /= 2;
 }

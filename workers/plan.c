@@ -136,6 +136,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
+    path->n_failed_by = 0;
     plan_await_next(path);
 }
 
@@ -423,7 +424,7 @@ static void end_lease(plan_path *path)
     memset(&path->backup, 0, sizeof path->backup);
 }
 
-static int n_held(const plan *p, int worker)
+int plan_n_held(const plan *p, int worker)
 {
     int n = 0;
     for (int a = 0; a < p->n_arms; a++)
@@ -438,7 +439,7 @@ static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t toke
                     int worker, int64_t now_ms)
 {
     if (path->lease.active || path->lease.token >= token || token >> 32 >= p->epoch ||
-        n_held(p, worker) >= PLAN_HELD_MAX)
+        plan_n_held(p, worker) >= PLAN_HELD_MAX)
         return false;
     path->lease = (plan_lease){.taken_up = true,
                                .token = token,
@@ -516,6 +517,31 @@ void plan_release_worker(plan *p, int worker)
             if (path->lease.active && path->lease.worker == worker && !is_waited_for)
                 end_lease(path);
         }
+}
+
+static bool names(const plan_path *path, int worker)
+{
+    bool found = (path->lease.active && path->lease.worker == worker) ||
+                 (path->backup.active && path->backup.worker == worker) ||
+                 (path->offered > 0 && path->offered_by == worker);
+    for (int i = 0; i < path->n_said; i++)
+        found = found || path->said[i].worker == worker;
+    for (int i = 0; i < path->n_failed_by; i++)
+        found = found || path->failed_by[i] == worker;
+    return found;
+}
+
+bool plan_forget_worker(plan *p, int worker)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++)
+            if (names(&p->arms[a].paths[i], worker))
+                return false;
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++)
+            if (p->arms[a].paths[i].last_worker == worker)
+                p->arms[a].paths[i].last_worker = -1;
+    return true;
 }
 
 bool plan_arm_finished(const plan_arm *arm)

@@ -46,9 +46,12 @@ typedef struct plan_said {
     uint64_t token; /* 0: nobody said anything */
     int worker;
     double loss, seconds; /* of its inner steps */
+    int64_t held_ms;      /* since its lease was granted */
     int64_t lease_ms;     /* as long as its lease lives, if nobody confirms it */
     int64_t until_ms;     /* so long others get the path if the homes know nothing */
 } plan_said;
+/* Workers that are remembered as having failed at a path's task. */
+enum { PLAN_FAILED_MAX = 3 };
 /* Of one path, not confirmed: the holder of two phases, its backup, and one before. */
 enum { PLAN_SAID_MAX = 4 };
 
@@ -76,7 +79,8 @@ typedef struct plan_path {
     /* The same phase, under a higher token, with a worker that may be faster: whoever
      * delivers first ends both. */
     plan_lease backup;
-    int backups_failed; /* in this phase */
+    int backups_failed;                          /* in this phase */
+    int failed_by[PLAN_FAILED_MAX], n_failed_by; /* in this phase */
     plan_ended ended[PLAN_ENDED_MAX];
     plan_said said[PLAN_SAID_MAX]; /* n_said of them, in the order in which they came */
     int n_said;
@@ -184,6 +188,9 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
 /* Leases past their deadline become free for others; returns how many. */
 int plan_expire(plan *p, int64_t now_ms);
 void plan_release_worker(plan *p, int worker);
+int plan_n_held(const plan *p, int worker); /* leases, without backups */
+/* False: something here still names the worker; else nothing does any more. */
+bool plan_forget_worker(plan *p, int worker);
 bool plan_arm_finished(const plan_arm *arm);
 
 #endif

@@ -90,6 +90,7 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
         forget_said(path, 0);
     plan_said *kept = &path->said[path->n_said++];
     *kept = *said;
+    kept->held_ms = now_ms - lease->granted_ms;
     kept->lease_ms = now_ms + ttl_ms;
     kept->until_ms = now_ms + 3ll * ttl_ms;
     return lease;

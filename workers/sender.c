@@ -4,7 +4,6 @@
 #include "workers/worker_parts.h"
 
 struct sender {
-    const char *name, *device; /* of the worker */
     pl_client *homes;
     peer *offers;
     worker_task *task; /* being sent */
@@ -35,8 +34,6 @@ static void fill_contribution(const sender *s, pl_contribution *c)
 {
     const worker_task *task = s->task;
     const train_job *job = &task->job;
-    pl_copy_text(c->worker, sizeof c->worker, s->name);
-    pl_copy_text(c->device, sizeof c->device, s->device);
     pl_copy_text(c->codec, sizeof c->codec, task->arm->arm.outer.codec_name);
     c->path = task->path;
     c->replica = task->replica;
@@ -46,7 +43,6 @@ static void fill_contribution(const sender *s, pl_contribution *c)
     c->n_tokens = job->n_tokens;
     c->loss = job->loss;
     c->seconds = job->seconds;
-    c->token = task->token;
 }
 
 /* A task's updates, encoded, in the order of the slots that send. */
@@ -227,7 +223,6 @@ static void describe_path(const sender *s, pl_path_state *state)
     const train_job *job = &task->job;
     memset(state, 0, sizeof *state);
     pl_copy_text(state->name, sizeof state->name, task->name);
-    pl_copy_text(state->worker, sizeof state->worker, s->name);
     state->phase = task->phase + 1;
     state->samples = job->first_sample + job->n_samples;
     state->n_tokens = task->n_tokens_before + job->n_tokens;
@@ -282,17 +277,13 @@ static pl_status pack_state(worker_task *task)
 }
 
 /* What others' results are compared with. */
-static void digest(worker_task *task, const parcel *p)
+static void note_made(worker_task *task, const parcel *p)
 {
-    pl_hasher hasher;
-    pl_hasher_init(&hasher, "audit");
-    for (int i = 0; i < p->n; i++) {
-        pl_hash update;
-        pl_blob_hash(p->submissions[i].data, p->submissions[i].bytes, &update);
-        pl_hasher_add(&hasher, update.bytes, sizeof update.bytes);
-    }
-    pl_hasher_add(&hasher, task->state_hash.bytes, sizeof task->state_hash.bytes);
-    pl_hasher_end(&hasher, &task->digest);
+    task->n_made = (size_t)p->n + 1;
+    task->made = pl_alloc(task->n_made * sizeof *task->made);
+    for (int i = 0; i < p->n; i++)
+        pl_blob_hash(p->submissions[i].data, p->submissions[i].bytes, &task->made[i]);
+    task->made[p->n] = task->state_hash;
 }
 
 /* The same, for who rounds otherwise. Slots that send nothing stay zero. */
@@ -331,13 +322,14 @@ static pl_status send_task(sender *s)
     PL_TRY(pack_state(task));
     describe_path(s, &state);
     if (task->again) {
-        digest(task, &p);
+        note_made(task, &p);
         if (task->n_seeds > 0)
             PL_TRY(liken(task, &p));
         goto done;
     }
     PL_TRY(pl_failpoint("worker.submit.before"));
-    PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state, task->token,
+    PL_TRY(pl_client_act_under(s->homes, task->lease, task->lease_bytes));
+    PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state,
                                  task->packed_state, task->packed_bytes, p.results,
                                  p.texts));
     PL_TRY(pl_failpoint("worker.submit.after"));
@@ -386,8 +378,6 @@ pl_status sender_create(const worker *w, sender **out)
     pl_status status = PL_OK;
     const char *list[PL_HOMES_MAX];
     sender *s = pl_alloc(sizeof *s);
-    s->name = w->options->name;
-    s->device = w->device;
     s->offers = w->offers;
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];

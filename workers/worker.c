@@ -104,6 +104,18 @@ static pl_status read_peers(const worker *w, pl_reader *r, worker_task *task)
     return PL_OK;
 }
 
+static pl_status read_lease(pl_reader *r, worker_task *task)
+{
+    if (pl_field_count(r, PL_TAG_LEASE) == 0)
+        return PL_OK;
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &task->lease_bytes);
+    if (task->lease_bytes > sizeof task->lease)
+        return pl_fail(PL_ERR_PROTO, "the hub sent a lease of %zu bytes",
+                       task->lease_bytes);
+    memcpy(task->lease, bytes, task->lease_bytes);
+    return PL_OK;
+}
+
 static pl_status read_task(const worker *w, const pl_message *m, worker_task *task,
                            pl_hash *arm_blob)
 {
@@ -125,6 +137,7 @@ static pl_status read_task(const worker *w, const pl_message *m, worker_task *ta
     for (size_t i = 0; i < task->n_seeds; i++)
         task->seeds[i] = pl_get_u64(&r, PL_TAG_SEED, i);
     PL_RETURN_IF(pl_reader_status(&r));
+    PL_RETURN_IF(read_lease(&r, task));
     PL_RETURN_IF(read_peers(w, &r, task));
     if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
         return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");

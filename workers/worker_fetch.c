@@ -357,6 +357,7 @@ static pl_status fetch_update(worker *w, const worker_task *task, const local_sl
 static pl_status ask_meeting(worker *w, const worker_task *task, const char *name,
                              pl_meeting wish, pl_meeting *said)
 {
+    PL_RETURN_IF(pl_client_act_under(w->homes, task->lease, task->lease_bytes));
     return pl_client_meet(w->homes, name, task->phase - 1, task->path, task->replica,
                           wish, said);
 }
@@ -576,6 +577,7 @@ void worker_task_free(worker_task **task_)
     pl_free(task->predicted_norm);
     pl_free(task->seeds);
     pl_free(task->likeness);
+    pl_free(task->made);
     pl_free(task->has_other);
     pl_free(task->peers);
     pl_free(task->bases);

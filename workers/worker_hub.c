@@ -148,6 +148,8 @@ static pl_status renew(worker *w, worker_task *task)
         pl_put_u64(&m.body, PL_TAG_STEP, (uint64_t)step);
         pl_put_f64(&m.body, PL_TAG_RATE, rate);
     }
+    if (task->lease_bytes > 0)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, task->lease, task->lease_bytes);
     task->renewal = m.request = pl_wire_next_request();
     task->renewed_ms = pl_now_ms();
     return send_hub(w, &m);
@@ -201,8 +203,8 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     pl_message m;
     pl_message_init(&m, PL_MSG_DONE);
     put_report(w, task, &m);
-    if (task->again)
-        pl_put_hash(&m.body, PL_TAG_BLOB, &task->digest);
+    for (size_t i = 0; task->again && i < task->n_made; i++)
+        pl_put_hash(&m.body, PL_TAG_BLOB, &task->made[i]);
     pl_put_u64(&m.body, PL_TAG_TOKENS, task->job.n_tokens);
     pl_put_f64(&m.body, PL_TAG_LOSS, task->job.loss);
     pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);

@@ -34,6 +34,8 @@ typedef struct worker_task {
     bool packed; /* what comes after it may begin */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
+    uint8_t lease[PL_LEASE_MAX]; /* sealed by the hub, for the homes */
+    size_t lease_bytes;          /* 0 of an audit, which sends them nothing */
     int path, replica;
     int64_t phase;
     int64_t renewed_ms; /* last RENEW sent */
@@ -56,9 +58,10 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
-    bool again;            /* an audit: only compared, nothing is sent to the homes */
-    pl_hash before;        /* and its path's state then; none: it had none */
-    pl_hash digest;        /* of what came out (outer/audit_row.h) */
+    bool again;     /* an audit: only compared, nothing is sent to the homes */
+    pl_hash before; /* and its path's state then; none: it had none */
+    pl_hash *made;  /* [n_made] what came out: each update, then the state */
+    size_t n_made;
     uint64_t *seeds;       /* [n_seeds] of its likeness, part after part */
     size_t n_seeds;        /* 0: nobody wants it */
     pl_likeness *likeness; /* [n_seeds]; by the sender */

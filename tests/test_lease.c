@@ -1,0 +1,87 @@
+/* folder: outer; label: unit
+ *
+ * A sealed lease opens to what was sealed, and nothing else opens. */
+#include "outer/outer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static pl_lease some_lease(void)
+{
+    pl_lease lease = {.path = 3, .replica = 1, .phase = 7, .token = 0x200000005};
+    pl_copy_text(lease.arm, sizeof lease.arm, "mix");
+    pl_copy_text(lease.worker, sizeof lease.worker, "worker-1");
+    pl_copy_text(lease.device, sizeof lease.device, "cpu avx512_bf16");
+    memset(lease.key.bytes, 9, sizeof lease.key.bytes);
+    return lease;
+}
+
+static void lease_opens_to_what_was_sealed(void **state)
+{
+    (void)state;
+    pl_lease lease = some_lease(), back;
+    pl_lease_secret secret;
+    pl_buf sealed = {0};
+    pl_lease_secret_create(&secret);
+    pl_lease_seal(&secret, &lease, &sealed);
+    assert_true(sealed.len <= PL_LEASE_MAX);
+    assert_int_equal(pl_lease_open(&secret, sealed.data, sealed.len, &back), PL_OK);
+    assert_string_equal(back.arm, lease.arm);
+    assert_string_equal(back.worker, lease.worker);
+    assert_string_equal(back.device, lease.device);
+    assert_true(back.path == 3 && back.replica == 1 && back.phase == 7);
+    assert_true(back.token == lease.token);
+    assert_true(pl_pubkey_equal(&back.key, &lease.key));
+    pl_buf_destroy(&sealed);
+}
+
+static void changed_cut_or_foreign_bytes_open_nothing(void **state)
+{
+    (void)state;
+    pl_lease lease = some_lease(), back;
+    pl_lease_secret secret, other;
+    pl_buf sealed = {0};
+    pl_lease_secret_create(&secret);
+    pl_lease_secret_create(&other);
+    pl_lease_seal(&secret, &lease, &sealed);
+    for (size_t i = 0; i < sealed.len; i++) {
+        sealed.data[i] ^= 1;
+        assert_int_equal(pl_lease_open(&secret, sealed.data, sealed.len, &back),
+                         PL_ERR_STALE);
+        sealed.data[i] ^= 1;
+    }
+    for (size_t len = 0; len < sealed.len; len++)
+        assert_int_equal(pl_lease_open(&secret, sealed.data, len, &back), PL_ERR_STALE);
+    assert_int_equal(pl_lease_open(&other, sealed.data, sealed.len, &back),
+                     PL_ERR_STALE);
+    pl_buf_destroy(&sealed);
+}
+
+static void longest_names_fit(void **state)
+{
+    (void)state;
+    pl_lease lease = some_lease();
+    pl_lease_secret secret;
+    pl_buf sealed = {0};
+    memset(lease.arm, 'a', sizeof lease.arm - 1);
+    memset(lease.worker, 'w', sizeof lease.worker - 1);
+    memset(lease.device, 'd', sizeof lease.device - 1);
+    pl_lease_secret_create(&secret);
+    pl_lease_seal(&secret, &lease, &sealed);
+    assert_true(sealed.len <= PL_LEASE_MAX);
+    pl_buf_destroy(&sealed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lease_opens_to_what_was_sealed),
+        cmocka_unit_test(changed_cut_or_foreign_bytes_open_nothing),
+        cmocka_unit_test(longest_names_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+/* Who asks: names of workers, the keys that they belong to, and what is held against
+ * them.
+ *
+ * A key answers for everything that is done with it: it has few names, and a failure
+ * under one of them counts for all. The keys of the job's own machine are the
+ * operator's, who may start as many workers there as he likes; each of these answers
+ * for itself.
+ *
+ * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
+ * each time. A job ends only when different holders failed at the same task (or the
+ * operator's own worker did), for then it is the task that cannot be done. */
+#include "workers/hub_parts.h"
+
+enum {
+    FAILURES_MAX = 3,
+    NAMES_PER_KEY = 64,
+    WORKERS_MAX = 16384,
+    BARRED_MS = 60000,
+    BARS_MAX = 7, /* 60 s << 6 is about an hour */
+    OVERDUE_TIMES = 20,
+    OVERDUE_TTLS = 10
+};
+
+int hub_find_worker(const hub *h, const char *name)
+{
+    return pl_name_table_get(h->worker_names, name);
+}
+
+bool hub_same_holder(const hub_worker *a, const hub_worker *b)
+{
+    return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
+}
+
+/* The key of the job's own workers stands in the list under a name of its own. */
+static bool is_own_key(const hub *h, const pl_peer *peer)
+{
+    pl_key_list list = {0};
+    if (peer->role == PL_AS_LOCAL)
+        return true;
+    if (!h->options->keys || !h->options->keys[0] ||
+        pl_key_list_load(h->options->keys, &list) != PL_OK)
+        return false;
+    const pl_key_entry *entry = pl_key_list_find(&list, &peer->key, 0);
+    bool own = entry && pl_starts_with(entry->name, PL_KEY_OWN);
+    pl_key_list_clear(&list);
+    return own;
+}
+
+/* Nothing refers to it any more: its name may go. */
+static bool is_idle(hub *h, int worker, int64_t now_ms)
+{
+    const hub_worker *w = &h->workers[worker];
+    return hub_is_away(h, w, now_ms) && !w->queued && !w->fenced[0] &&
+           w->barred_until_ms <= now_ms && !hub_is_audited(h, w) &&
+           plan_forget_worker(&h->tasks, worker);
+}
+
+static int count_names(const hub *h, const hub_worker *like)
+{
+    int n = 0;
+    for (int i = 0; i < h->n_workers; i++)
+        n += pl_pubkey_equal(&h->workers[i].key, &like->key);
+    return n;
+}
+
+/* The place of a worker that went, of this key or (NULL) of any; -1: there is none. */
+static int find_place(hub *h, const pl_pubkey *key)
+{
+    int64_t now = pl_now_ms();
+    for (int i = 0; i < h->n_workers; i++)
+        if ((!key || pl_pubkey_equal(&h->workers[i].key, key)) && is_idle(h, i, now)) {
+            pl_log(PL_LOG_INFO, "worker.forgotten", "worker=%s", h->workers[i].name);
+            pl_name_table_drop(h->worker_names, h->workers[i].name);
+            return i;
+        }
+    return -1;
+}
+
+static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
+{
+    bool crowded = !fresh->own_key && count_names(h, fresh) >= NAMES_PER_KEY;
+    bool full = h->n_workers >= WORKERS_MAX;
+    char text[PL_PUBKEY_TEXT];
+    *out = crowded || full ? find_place(h, crowded ? &fresh->key : NULL) : h->n_workers;
+    pl_pubkey_format(&fresh->key, text);
+    if (*out < 0 && crowded)
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the key %s has %d workers already, and %s would be one more; "
+            "give further machines keys of their own (`pathloom key invite`)",
+            text, NAMES_PER_KEY, fresh->name);
+    if (*out < 0)
+        return pl_fail(PL_ERR_BUSY, "this hub has %d workers, and no more fit",
+                       WORKERS_MAX);
+    if (*out < h->n_workers)
+        return PL_OK;
+    h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
+    h->queue = pl_grow(h->queue, (size_t)(h->n_workers + 1) * sizeof *h->queue);
+    h->n_workers++;
+    return PL_OK;
+}
+
+pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
+{
+    hub_worker fresh;
+    *out = hub_find_worker(h, name);
+    if (*out >= 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_key_name_check(name));
+    memset(&fresh, 0, sizeof fresh);
+    pl_copy_text(fresh.name, sizeof fresh.name, name);
+    fresh.key = peer->key;
+    fresh.own_key = is_own_key(h, peer);
+    PL_RETURN_IF(place_worker(h, &fresh, out));
+    h->workers[*out] = fresh;
+    pl_name_table_put(h->worker_names, name, *out);
+    for (int i = 0; i < h->n_workers; i++) /* what is held against the key stays */
+        if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
+            h->workers[*out].n_failures = h->workers[i].n_failures;
+            h->workers[*out].n_bars = h->workers[i].n_bars;
+            h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
+        }
+    return PL_OK;
+}
+
+/* A name belongs to the key that came with it first: another key cannot take its
+ * leases. Without encryption all keys are the same. */
+pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
+{
+    if (w->fenced[0])
+        return pl_fail(PL_ERR_NOPERM, "%s", w->fenced);
+    if (pl_pubkey_equal(&w->key, &peer->key))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the name %s belongs to another key; give this worker a --name of its own",
+        w->name);
+}
+
+/* ---- failures ---- */
+static void bar(hub *h, int worker, int64_t until_ms, const char *text)
+{
+    hub_worker *w = &h->workers[worker];
+    w->barred_until_ms = until_ms;
+    w->n_failures = 0;
+    w->n_bars = w->n_bars < BARS_MAX ? w->n_bars + 1 : BARS_MAX;
+    w->waiting = false;
+    pl_copy_text(w->failure, sizeof w->failure, text);
+}
+
+/* What one name of a key did counts for all of them. */
+static void count_failure(hub *h, int worker, const char *text)
+{
+    const hub_worker *of = &h->workers[worker];
+    int n = of->n_failures + 1, n_bars = of->n_bars;
+    int64_t now = pl_now_ms();
+    for (int i = 0; i < h->n_workers; i++)
+        if (hub_same_holder(&h->workers[i], of)) {
+            h->workers[i].n_failures = n;
+            pl_copy_text(h->workers[i].failure, sizeof h->workers[i].failure, text);
+        }
+    if (n < FAILURES_MAX)
+        return;
+    pl_log(PL_LOG_WARN, "worker.barred", "worker=%s seconds=%d reason=\"%s\"", of->name,
+           (BARRED_MS << n_bars) / 1000, text);
+    for (int i = 0; i < h->n_workers; i++)
+        if (hub_same_holder(&h->workers[i], of))
+            bar(h, i, now + ((int64_t)BARRED_MS << n_bars), text);
+}
+
+/* Whether those who failed at the path's task are different holders. */
+static bool several_failed(const hub *h, const plan_path *path)
+{
+    const hub_worker *first = &h->workers[path->failed_by[0]];
+    if (path->n_failed_by == 1)
+        return first->own_key;
+    for (int i = 1; i < path->n_failed_by; i++)
+        if (!hub_same_holder(first, &h->workers[path->failed_by[i]]))
+            return true;
+    return false;
+}
+
+static void note_failed_by(hub *h, plan_path *path, int worker)
+{
+    for (int i = 0; i < path->n_failed_by; i++)
+        if (hub_same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]))
+            return;
+    if (path->n_failed_by < PLAN_FAILED_MAX)
+        path->failed_by[path->n_failed_by++] = worker;
+}
+
+void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
+                      const char *text)
+{
+    note_failed_by(h, path, worker);
+    if (path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
+        several_failed(h, path)) {
+        h->failure_status = why;
+        snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
+                 path->name, path->lease.failures, (long long)path->phase, text);
+    }
+    count_failure(h, worker, text);
+}
+
+void hub_note_success(hub *h, int worker, double held_s)
+{
+    const hub_worker *of = &h->workers[worker];
+    h->slowest_s = held_s > h->slowest_s ? held_s : h->slowest_s;
+    for (int i = 0; i < h->n_workers; i++)
+        if (hub_same_holder(&h->workers[i], of))
+            h->workers[i].n_failures = h->workers[i].n_bars = 0;
+}
+
+bool hub_is_barred(const hub_worker *w, int64_t now_ms)
+{
+    return w->barred_until_ms > now_ms;
+}
+
+/* ---- leases that end never ---- */
+/* A worker that renews a lease and delivers nothing would stop its path for good. No
+ * honest worker needs OVERDUE_TIMES as long as the slowest that was ever accepted. */
+static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
+{
+    double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);
+    double most_s =
+        OVERDUE_TIMES * h->slowest_s + 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
+    return lease->active && h->slowest_s > 0 && held_s > most_s;
+}
+
+static void end_overdue(hub *h, plan_path *path, int64_t now_ms)
+{
+    char text[200];
+    const plan_lease lease = path->lease;
+    snprintf(text, sizeof text,
+             "it held the lease of %.60s for %.0f s and delivered nothing; the longest "
+             "task that was accepted took %.0f s",
+             path->name, 1e-3 * (double)(now_ms - lease.granted_ms), h->slowest_s);
+    plan_release(&h->tasks, path, lease.token, lease.worker, false);
+    pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
+           h->workers[lease.worker].name, text);
+    count_failure(h, lease.worker, text);
+}
+
+void hub_end_overdue(hub *h, int64_t now_ms)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            plan_path *path = &h->tasks.arms[a].paths[i];
+            if (is_overdue(h, &path->lease, now_ms))
+                end_overdue(h, path, now_ms);
+        }
+}
