@@ -34,14 +34,29 @@ done:
     return status;
 }
 
-pl_status mixture_open(const char *dir, mixture *mix)
+pl_status run_read_tokenizer(const run *r, pl_buf *bytes)
 {
     char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_data_check_tokenizer(run_file(r, "data", path)));
+    return pl_read_file(run_file(r, "data/tokenizer.model", path), bytes);
+}
+
+pl_status run_load_tokenizer(const run *r, pl_tokenizer **out)
+{
+    pl_buf bytes = {0};
+    pl_status status = run_read_tokenizer(r, &bytes);
+    if (status == PL_OK)
+        status = pl_tokenizer_load_bytes(bytes.data, bytes.len, out);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+pl_status mixture_open(const char *dir, mixture *mix)
+{
     memset(mix, 0, sizeof *mix);
     mix->r.lock = -1;
     PL_RETURN_IF(run_look(dir, &mix->r));
-    PL_RETURN_IF(pl_tokenizer_load(run_file(&mix->r, "data/tokenizer.model", path),
-                                   &mix->tokenizer));
+    PL_RETURN_IF(run_load_tokenizer(&mix->r, &mix->tokenizer));
     PL_RETURN_IF(store_open_run(mix->r.dir, &mix->store));
     pl_status status = store_arm(mix->store, "mix", &mix->arm, &mix->topology);
     if (status == PL_ERR_NOT_FOUND)

@@ -141,10 +141,8 @@ static pl_status open_arm(job *j)
 
 static pl_status open_job(job *j)
 {
-    char path[PL_PATH_MAX];
     PL_RETURN_IF(run_look(j->q->dir, &j->r));
-    PL_RETURN_IF(
-        pl_read_file(run_file(&j->r, "data/tokenizer.model", path), &j->tokenizer));
+    PL_RETURN_IF(run_read_tokenizer(&j->r, &j->tokenizer));
     PL_RETURN_IF(store_open_run(j->r.dir, &j->store));
     PL_RETURN_IF(open_arm(j));
     size_t n = (size_t)pl_topology_n_slots(j->topology);

@@ -125,6 +125,20 @@ static void look_at_gpu(doctor *d, const char *dir, bool running)
     run_close(&r);
 }
 
+/* A run whose data are not complete yet has no list to compare with. */
+static void look_at_tokenizer(doctor *d, const run *r)
+{
+    char data[PL_PATH_MAX], list[PL_PATH_MAX];
+    if (!pl_path_exists(run_file(r, "data/data.json", list)))
+        return;
+    if (pl_data_check_tokenizer(run_file(r, "data", data)) == PL_OK)
+        doctor_say(d, HEALTH_OK, "tokenizer", "",
+                   "%s/tokenizer.model is the one that the data were made with", data);
+    else
+        doctor_say(d, HEALTH_FAIL, "tokenizer", "see the sentence", "%s",
+                   pl_last_error());
+}
+
 void doctor_run(doctor *d, const char *dir)
 {
     run r;
@@ -133,6 +147,8 @@ void doctor_run(doctor *d, const char *dir)
     look_at_keys(d, dir);
     look_at_gpu(d, dir, running);
     pl_status status = run_look(dir, &r);
+    if (status == PL_OK)
+        look_at_tokenizer(d, &r);
     if (status != PL_OK && !pl_path_is_folder(dir)) {
         doctor_say(d, HEALTH_OK, "run", "", "there is none in %s yet", dir);
     } else if (status != PL_OK) {

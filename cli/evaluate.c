@@ -310,11 +310,10 @@ static void pick(const run *r, evaluation *e)
 
 static pl_status count_bytes(const run *r, evaluation *e)
 {
-    char path[PL_PATH_MAX];
     pl_tokenizer *tokenizer = NULL;
     uint64_t bytes;
     pl_status status = PL_OK;
-    PL_TRY(pl_tokenizer_load(run_file(r, "data/tokenizer.model", path), &tokenizer));
+    PL_TRY(run_load_tokenizer(r, &tokenizer));
     for (size_t i = 0; i < e->n_docs; i++) {
         PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
                                 &bytes));

@@ -353,12 +353,10 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
 
 static pl_status open_sampling(sampling *s)
 {
-    char path[PL_PATH_MAX];
     pl_backend_options backend = {
         .name = s->r->cfg.backend, .n_threads = 1, .precision = s->r->cfg.precision};
     pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
-    PL_RETURN_IF(
-        pl_tokenizer_load(run_file(s->r, "data/tokenizer.model", path), &s->tokenizer));
+    PL_RETURN_IF(run_load_tokenizer(s->r, &s->tokenizer));
     PL_RETURN_IF(store_arm(s->store, "mix", &s->arm, &s->topology));
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));

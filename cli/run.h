@@ -125,6 +125,9 @@ pl_status run_arm(const run *r, const char *name, pl_arm *out);
 pl_status store_open_run(const char *dir, pl_store **out);
 pl_status store_arm(pl_store *store, const char *name, pl_arm *arm,
                     pl_topology **topology);
+/* The run's tokenizer, refused if it is not the one that its data were made with. */
+pl_status run_read_tokenizer(const run *r, pl_buf *bytes);
+pl_status run_load_tokenizer(const run *r, pl_tokenizer **out);
 /* What answers from a run need, also while its job runs. To be closed as well where
  * opening failed, and not without it. */
 typedef struct mixture {

@@ -163,6 +163,10 @@ typedef struct pl_prepare_result {
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 
+/* Whether tokenizer.model in a prepared folder has the hash that data.json lists: with
+ * another tokenizer every token of a trained model means another text. ERR_DAMAGED. */
+PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
+
 #ifdef __cplusplus
 }
 #endif

@@ -268,18 +268,34 @@ done:
     return status;
 }
 
+static pl_status read_manifest(const char *folder, pl_json **out)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    pl_join(path, folder, DATA_MANIFEST);
+    PL_TRY(pl_read_file(path, &text));
+    if (pl_json_parse((const char *)text.data, text.len, out) != PL_OK)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "'%s' is damaged: delete the folder '%s' to make it anew", path,
+                       folder));
+    const char *format = pl_json_text(pl_json_get(*out, "format"), NULL);
+    if (!format || strcmp(format, FORMAT) != 0)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED, "'%s' has the format '%.60s', not '%s'",
+                       path, format ? format : "", FORMAT));
+done:
+    pl_buf_destroy(&text);
+    return status;
+}
+
 /* Cheapest first, and in the order of what the user can do about it: another
  * release, other options, another corpus, damage. */
 static pl_status check_manifest(const char *folder, const pl_json *json,
                                 const pl_prepare_options *options,
                                 pl_prepare_result *result)
 {
-    const char *format = pl_json_text(pl_json_get(json, "format"), NULL);
     const pl_json *inputs = pl_json_get(json, "inputs");
     const pl_json *products = pl_json_get(json, "products");
-    if (!format || strcmp(format, FORMAT) != 0)
-        return pl_fail(PL_ERR_UNSUPPORTED, "'%s/%s' has the format '%.60s', not '%s'",
-                       folder, DATA_MANIFEST, format ? format : "", FORMAT);
     PL_RETURN_IF(check_options(folder, pl_json_get(json, "options"), options));
     for (size_t i = 0; i < pl_json_count(inputs); i++)
         PL_RETURN_IF(check_input(folder, pl_json_at(inputs, i)));
@@ -294,21 +310,22 @@ static pl_status check_manifest(const char *folder, const pl_json *json,
 pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
 {
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
     pl_json *json = NULL;
-    pl_status status = PL_OK;
-    pl_join(path, folder, DATA_MANIFEST);
-    PL_TRY(pl_read_file(path, &text));
-    if (pl_json_parse((const char *)text.data, text.len, &json) != PL_OK) {
-        status = pl_fail(PL_ERR_DAMAGED,
-                         "'%s' is damaged: delete the folder '%s' to make it anew",
-                         path, folder);
-        goto done;
-    }
-    PL_TRY(check_manifest(folder, json, options, result));
-done:
+    pl_status status = read_manifest(folder, &json);
+    if (status == PL_OK)
+        status = check_manifest(folder, json, options, result);
     pl_json_destroy(&json);
-    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status pl_data_check_tokenizer(const char *folder)
+{
+    pl_json *json = NULL;
+    pl_hash hash;
+    pl_status status = read_manifest(folder, &json);
+    if (status == PL_OK)
+        status = check_product(folder, pl_json_get(json, "products"), 0, DATA_TOKENIZER,
+                               &hash);
+    pl_json_destroy(&json);
     return status;
 }

@@ -425,6 +425,22 @@ refused "damaged held-out text" 65 'valid.tok|damaged|delete the folder' \
 rm -rf hurt/data
 works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hurt"
 
+# Of another corpus, with as many pieces: nothing but its hash tells it apart.
+cp odd-run/data/tokenizer.model hurt/data
+for verb in "generate --prompt The" eval "export --path p00 --out $work/never" \
+    "serve --listen 127.0.0.1:*"; do
+    # shellcheck disable=SC2086 # several words are meant
+    refused "${verb%% *} with another tokenizer" 65 \
+        'hurt/data/tokenizer.model|hash|delete the folder' "$pathloom" $verb --run hurt
+done
+check_gone never
+refused "train with another tokenizer" 65 \
+    'hurt/data/tokenizer.model|hash|delete the folder' \
+    "$pathloom" train --out "$work/hurt"
+name="doctor and another tokenizer"
+run "$pathloom" doctor --run hurt
+grep -q '^fail  tokenizer .*hurt/data/tokenizer.model' stdout || complain "it found none"
+
 for file in 'MANIFEST-*' CURRENT; do
     rm -rf hurt
     cp -r run hurt
