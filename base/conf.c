@@ -292,6 +292,7 @@ typedef struct yaml_reader {
     const pl_table *table;
     void *target;
     const char *path;
+    const pl_buf *text;
     bool *seen; /* one a row */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
@@ -310,6 +311,18 @@ static pl_status refuse(yaml_reader *reader, const yaml_event_t *event, const ch
                    why);
 }
 
+/* libyaml gives a bad byte's offset but no line. */
+static size_t line_of_problem(const yaml_reader *reader)
+{
+    const yaml_parser_t *parser = &reader->parser;
+    size_t line = 0;
+    if (parser->error != YAML_READER_ERROR)
+        return parser->problem_mark.line;
+    for (size_t i = 0; i < parser->problem_offset && i < reader->text->len; i++)
+        line += reader->text->data[i] == '\n';
+    return line;
+}
+
 /* The caller deletes the event, also after a failure. */
 static pl_status next_event(yaml_reader *reader, yaml_event_t *event)
 {
@@ -318,7 +331,7 @@ static pl_status next_event(yaml_reader *reader, yaml_event_t *event)
         return PL_OK;
     const char *problem = reader->parser.problem;
     return pl_fail(PL_ERR_CONFIG, "%s is not YAML: %s",
-                   locate(reader, reader->parser.problem_mark.line),
+                   locate(reader, line_of_problem(reader)),
                    problem ? problem : "it is not UTF-8 text");
 }
 
@@ -465,10 +478,11 @@ static pl_status read_stream(yaml_reader *reader)
 pl_status pl_conf_load(const pl_table *table, void *target, const char *path)
 {
     pl_buf text = {0};
-    yaml_reader reader = {.table = table, .target = target, .path = path};
-    pl_status status = pl_read_file(path, &text);
-    if (status != PL_OK)
-        goto done;
+    yaml_reader reader = {
+        .table = table, .target = target, .path = path, .text = &text};
+    pl_status status = PL_OK;
+    PL_TRY(pl_refuse_special(path));
+    PL_TRY(pl_read_file(path, &text));
     if (!yaml_parser_initialize(&reader.parser))
         pl_memory_exhausted(sizeof reader.parser);
     reader.seen = pl_alloc(table->n_keys);

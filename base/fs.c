@@ -31,11 +31,12 @@ static pl_status failed(const char *verb, const char *path)
         status = PL_ERR_NOT_FOUND;
     else if (cause == EACCES || cause == EPERM || cause == EROFS)
         status = PL_ERR_NOPERM;
-    else if (cause == ENOSPC || cause == EDQUOT)
+    else if (cause == ENOSPC || cause == EDQUOT || cause == EFBIG)
         status = PL_ERR_NOSPACE;
     char text[128];
-    return pl_fail(status, "cannot %s %s: %s", verb, path,
-                   strerror_r(cause, text, sizeof text));
+    return pl_fail(
+        status, "cannot %s %s: %s%s", verb, path, strerror_r(cause, text, sizeof text),
+        cause == EFBIG ? "; raise the limit on a file's size (ulimit -f)" : "");
 }
 
 bool pl_path_exists(const char *path)
@@ -47,6 +48,17 @@ bool pl_path_is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+pl_status pl_refuse_special(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "'%s' is %s and not a file; give a regular file", path,
+                   S_ISFIFO(info.st_mode)   ? "a pipe"
+                   : S_ISSOCK(info.st_mode) ? "a socket"
+                                            : "a device");
 }
 
 static pl_status path_too_long(const char *path)

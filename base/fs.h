@@ -12,6 +12,9 @@ bool pl_path_is_folder(const char *path);
 PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p, durable */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);  /* absent is fine */
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
+/* ERR_DATA if the path is a pipe, a device or a socket, whose bytes may never come or
+ * never end. For files that a person names; OK if there is nothing at the path. */
+PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
 
 /* Writes path.tmp-PID, fsyncs, renames, fsyncs the folder: after OK the new content
  * survives a power cut; after a failure the old content is still there. */

@@ -32,6 +32,9 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
 {
     json_error_t error;
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    *out = NULL;
+    if (len == 0)
+        return pl_fail(PL_ERR_DATA, "the JSON text is empty");
     *out = (pl_json *)json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;

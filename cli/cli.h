@@ -3,6 +3,9 @@
 #define PL_CLI_CLI_H
 #include "cli/config.h"
 #include <signal.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct verb {
     const char *name, *usage, *help,
@@ -42,6 +45,9 @@ int cmd_worker(int argc, char **argv);
 void say_json(pl_json *json);
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
+/* From here on an exception that nobody catches ends the process as `tell` does: it
+ * prints the last error and returns the exit code. */
+void cli_catch_uncaught(int (*tell)(pl_status status));
 /* Of train, when a signal has stopped it. */
 enum { CLI_EXIT_STOPPED = 130 };
 /* The flag that SIGTERM, SIGUSR1 and, unless it was ignored, SIGHUP (and SIGINT, if
@@ -74,4 +80,7 @@ pl_status cli_parse(int argc, char **argv, cli_options *out);
 /* ERR_USAGE if there are words that no option takes. */
 pl_status cli_no_words(const cli_options *o, const char *name);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,6 +1,6 @@
 /* pathloom: one file a verb; this one finds it. */
 #include "cli/bench.h"
-#include "cli/cli.h"
+#include "cli/process.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -384,6 +384,7 @@ static int run_verb(int argc, char **argv)
         return unknown_verb(argv[1]);
     if (asks_help(argc - 1, argv + 1))
         return print_verb_help(v, argc - 1, argv + 1);
+    cli_catch_uncaught(v->hidden ? process_ended : cli_fail);
     int code = v->run(argc - 1, argv + 1);
     pl_wire_shutdown();
     return code;
@@ -417,6 +418,8 @@ int main(int argc, char **argv)
 {
     /* An inherited core type makes the BLAS library slower than the machine is. */
     unsetenv("OPENBLAS_CORETYPE");
+    /* A file that reaches its size limit is an error of its write, not a death. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);

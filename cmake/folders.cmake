@@ -89,7 +89,7 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(workers DEPENDS base modules corpus store outer)
   pl_folder(eval DEPENDS base modules corpus store router outer)
   pl_folder(serve DEPENDS base modules corpus store router outer)
-  file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cli/*.c)
+  file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cli/*.c ${CMAKE_SOURCE_DIR}/cli/*.cc)
   if(cli_sources)
     add_library(pl_cli OBJECT ${cli_sources})
     target_link_libraries(pl_cli PUBLIC PkgConfig::MICROHTTPD pl_serve pl_eval pl_workers

@@ -115,10 +115,14 @@ pl_status text_stream_open(const char *path, text_stream **out)
 {
     text_stream *stream = pl_alloc(sizeof *stream);
     pl_status status = PL_OK;
+    bool is_stdin = strcmp(path, "-") == 0;
     *out = NULL;
     stream->path = path;
-    stream->fd =
-        strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    stream->fd = -1;
+    if (!is_stdin && pl_refuse_special(path) != PL_OK)
+        PL_TRY(pl_fail(PL_ERR_DATA, "%s, or send text to standard input and name it -",
+                       pl_last_error()));
+    stream->fd = is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     if (stream->fd < 0) {
         status = open_failed(path);
         goto done;

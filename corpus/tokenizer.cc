@@ -313,7 +313,9 @@ pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out)
 {
     pl_buf bytes = {};
     *out = nullptr;
-    pl_status status = pl_read_file(model_path, &bytes);
+    pl_status status = pl_refuse_special(model_path);
+    if (status == PL_OK)
+        status = pl_read_file(model_path, &bytes);
     if (status == PL_OK) {
         status = pl_tokenizer_load_bytes(bytes.data, bytes.len, out);
         if (status != PL_OK)

@@ -91,6 +91,9 @@ static pl_status failed(const char *verb, const char *path, char *error)
     } else if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
         status = PL_ERR_NOSPACE;
         remedy = "free disk space, then open the store again";
+    } else if (strstr(error, "File too large")) {
+        status = PL_ERR_NOSPACE;
+        remedy = "raise the limit on a file's size (ulimit -f)";
     } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
         status = PL_ERR_BUSY;
         remedy = "stop the process that holds it";

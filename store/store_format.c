@@ -52,6 +52,18 @@ static pl_status judge(const char *folder, const features *found, bool to_write)
     return PL_OK;
 }
 
+/* FORMAT is written before the database is made. */
+static pl_status missing(const char *folder)
+{
+    char database[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(database, folder, "db")))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "the store %s has its data (%s) but has lost its file FORMAT; copy "
+                   "FORMAT back from a backup of this store",
+                   folder, database);
+}
+
 pl_status store_format_check(const char *folder, bool to_write, uint64_t *incompat)
 {
     char path[PL_PATH_MAX];
@@ -60,7 +72,7 @@ pl_status store_format_check(const char *folder, bool to_write, uint64_t *incomp
     *incompat = 0;
     pl_status status = PL_OK;
     if (!pl_path_exists(pl_join(path, folder, "FORMAT")))
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
+        return missing(folder);
     PL_TRY(pl_read_file(path, &text));
     if (!parse(&text, &found))
         PL_TRY(pl_fail(PL_ERR_DAMAGED,

@@ -190,6 +190,12 @@ refuse_corpus "a tokenizer that is none" 65 'one.txt|SentencePiece|data.tokenize
     --corpus text --set data.tokenizer=one.txt
 refuse_corpus "too many pieces" 65 'data.vocab 90000|at most' \
     --corpus text --set data.vocab=90000
+mkfifo pipe
+refuse_corpus "a named pipe" 65 "'pipe'|a pipe|standard input" --corpus pipe
+refuse_corpus "a pipe of held-out text" 65 "'pipe'|a pipe" --corpus text --valid pipe
+refuse_corpus "a tokenizer from a pipe" 65 "data.tokenizer|'pipe'|a pipe" \
+    --corpus text --set data.tokenizer=pipe
+refuse_corpus "a device" 65 "'/dev/zero'|a device|standard input" --corpus /dev/zero
 gzip -c text/notes/notesaa | head -c 900 >cut.txt.gz
 # A whole frame of zstd that ends after its header, as `zstd | head -c 9` leaves it.
 printf '\050\265\057\375\144\000\020\175\001' >cut.txt.zst
@@ -235,6 +241,10 @@ refuse_corpus "a bad value in a file" 78 'value.yaml line 2|whole number' value.
 refuse_corpus "a file that is no YAML" 78 'broken.yaml line|not YAML' broken.yaml
 refuse_corpus "a key that stands twice" 78 'twice.yaml line 3|train.tau' twice.yaml
 refuse_corpus "a missing file" 66 'nowhere.yaml' nowhere.yaml
+printf 'train:\n  tau: \377\n' >byte.yaml
+refuse_corpus "a file that is no text" 78 'byte.yaml line 2|UTF-8' byte.yaml
+refuse_corpus "a configuration from a pipe" 65 "'pipe'|a pipe" pipe
+refuse_corpus "a configuration from a device" 65 "'/dev/zero'|a device" /dev/zero
 refuse_corpus "two files" 64 'value.yaml|twice.yaml' value.yaml twice.yaml
 
 echo "-- outer methods and codecs"
@@ -455,6 +465,36 @@ damage_throughout "$(ls -S hurt/store/db/*.sst hurt/store/db/*.log | head -n 1)"
 refused "damaged blobs" 65 'hurt/store|Corruption|restore' \
     $train --corpus text --out "$work/hurt"
 rm -rf hurt
+
+cp -r run hurt
+rm hurt/store/FORMAT
+for verb in "store fsck" "store ls" "generate --prompt The" "train --out"; do
+    run=--run
+    [ "$verb" != "train --out" ] || run=
+    # shellcheck disable=SC2086 # several words are meant
+    refused "$verb without FORMAT" 65 'hurt/store/db|lost its file FORMAT|backup' \
+        "$pathloom" $verb $run "$work/hurt"
+done
+rm -rf hurt
+
+echo "-- limits of the process"
+printf 'ulimit -f 500\nexec "$@"\n' >small-files.sh
+refused "a limit on files" 74 'limited/store|File too large|ulimit -f' \
+    sh small-files.sh $train --corpus text --out "$work/limited"
+rm -rf limited
+# How little memory lets the program start but not its database depends on the machine.
+name="a limit on memory"
+cases=$((cases + 1))
+ended=0
+for kbytes in 350000 400000 450000 500000 600000 700000 900000 1200000; do
+    code=0
+    prlimit --as=$((kbytes * 1024)) timeout -k 1 20 "$pathloom" store ls --run run \
+        >stdout 2>stderr || code=$?
+    [ "$code" -ne 71 ] || check_sentence 'the system refused' 'ulimit -v'
+    [ "$code" -ne 71 ] || ended=$((ended + 1))
+    [ "$code" -ne 134 ] || complain "it aborts with ulimit -v $kbytes"
+done
+[ "$ended" -gt 0 ] || complain "no limit was too low for the database alone"
 
 echo "-- a small disk, another user"
 mkdir "$disk"

@@ -219,6 +219,7 @@ done
 
 # ---- what is refused ----
 refused 400 'no JSON' "$at/v1/completions" -d '{"prompt":'
+refused 400 'is empty' "$at/v1/completions" -d ''
 refused 400 'JSON object' "$at/v1/completions" -d '[1]'
 refused 400 '`prompt`' "$at/v1/completions" -d '{}'
 refused 400 '`prompt`' "$at/v1/completions" -d '{"prompt": ""}'
