@@ -12,6 +12,7 @@ enum {
     OPT_PATHS,
     OPT_ROUTE,
     OPT_QUEUE,
+    OPT_PER_ADDRESS,
     OPT_TIMEOUT
 };
 
@@ -24,6 +25,7 @@ static const struct option longs[] = {
     {"paths", required_argument, NULL, OPT_PATHS},
     {"route", required_argument, NULL, OPT_ROUTE},
     {"queue", required_argument, NULL, OPT_QUEUE},
+    {"per-address", required_argument, NULL, OPT_PER_ADDRESS},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {NULL, 0, NULL, 0}};
 
@@ -70,6 +72,8 @@ static pl_status take(int option, server_options *o, char **argv)
         return take_int("paths", 0, 1000000, &o->paths);
     case OPT_QUEUE:
         return take_int("queue", 1, 100000, &o->queue);
+    case OPT_PER_ADDRESS:
+        return take_int("per-address", 0, 100000, &o->per_address);
     case OPT_TIMEOUT:
         return take_int("timeout", 1, 86400, &o->timeout_s);
     default:
@@ -84,6 +88,7 @@ static pl_status parse(int argc, char **argv, server_options *o)
                           .threads = pl_cpu_count(),
                           .slots = 16,
                           .queue = 256,
+                          .per_address = 128,
                           .timeout_s = 120};
     optind = 1;
     opterr = 0;

@@ -1,7 +1,10 @@
 /* The engine of a server: jobs in, events out, one thread. */
 #include "cli/server_paths.h"
 
-enum { IDLE_MS = 100 }; /* how late a signal may be seen */
+enum {
+    IDLE_MS = 100, /* how late a signal may be seen */
+    ADDRESS_SLOTS = 1 << 16
+};
 
 struct server {
     server_options options;
@@ -11,6 +14,7 @@ struct server {
     bool draining;
     uint64_t n_jobs;
     server_counters counts;
+    int of_address[ADDRESS_SLOTS]; /* requests that have not ended; see address_slot */
 };
 
 /* ---- jobs and events ---- */
@@ -38,6 +42,32 @@ void server_job_release(server_job **job)
     pl_free(j);
 }
 
+static void leave_line(server_job *job)
+{
+    if (__atomic_exchange_n(&job->in_line, false, __ATOMIC_SEQ_CST))
+        __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Addresses of one network have slots of their own; far ones may share one. */
+static int *address_slot(server *s, uint32_t address)
+{
+    return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
+}
+
+static void leave_places(server_job *job)
+{
+    leave_line(job);
+    if (__atomic_exchange_n(&job->of_address, false, __ATOMIC_SEQ_CST))
+        __atomic_fetch_sub(address_slot(job->server, job->address), 1,
+                           __ATOMIC_SEQ_CST);
+}
+
+void server_job_leave(server_job *job)
+{
+    __atomic_store_n(&job->left, true, __ATOMIC_SEQ_CST);
+    leave_places(job);
+}
+
 static void tell_end(server_job *job, pl_status status, const char *code,
                      const pl_generate_result *result)
 {
@@ -57,6 +87,7 @@ static void tell_end(server_job *job, pl_status status, const char *code,
                        : status == PL_ERR_CANCELLED ? &n->left
                                                     : &n->failed,
                        1, __ATOMIC_SEQ_CST);
+    leave_places(job);
     pl_queue_push(job->events, e);
     server_job_release(&job);
 }
@@ -147,7 +178,6 @@ static void arrive(server *s, server_job *job)
                          n_tokens(job), context);
     }
     if (status != PL_OK) {
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         tell_end(job, status, code ? code : code_of(status), NULL);
         return;
     }
@@ -167,7 +197,7 @@ static bool admit(server *s, server_job *job)
         status = server_paths_batch(s->paths, job->path, &batch);
     if (status == PL_OK && !batch)
         return false;
-    __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+    leave_line(job);
     if (status == PL_OK) {
         const pl_batch_request request = {.prompt = tokens(job),
                                           .n_prompt = n_tokens(job),
@@ -224,7 +254,6 @@ static void end_waiting(server *s)
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
         (void)pl_fail(PL_ERR_CANCELLED, "the server is ending");
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         tell_end(job, PL_ERR_CANCELLED, "server_ending", NULL);
     }
 }
@@ -267,25 +296,50 @@ pl_status server_run(server *s, volatile sig_atomic_t *stop,
 
 /* ---- for the front ---- */
 
-pl_status server_submit(server *s, pl_completion *completion, server_job **out)
+/* Takes one of `most`; false: there is none left. */
+static bool take_place(int *count, int most)
 {
-    *out = NULL;
+    if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
+        return true;
+    __atomic_fetch_sub(count, 1, __ATOMIC_SEQ_CST);
+    return false;
+}
+
+static pl_status take_places(server *s, uint32_t address)
+{
+    int *own = address_slot(s, address), most = s->options.per_address;
     if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_BUSY, "the server is ending; ask another one");
-    if (__atomic_fetch_add(&s->counts.waiting, 1, __ATOMIC_SEQ_CST) >=
-        s->options.queue) {
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+    if (!take_place(own, most > 0 ? most : INT32_MAX)) {
         __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
-        return pl_fail(PL_ERR_BUSY, "%d requests wait already; ask again later",
-                       s->options.queue);
+        return pl_fail(PL_ERR_BUSY,
+                       "%d requests of this address are under way already; ask again "
+                       "later (serve --per-address)",
+                       most);
     }
+    if (take_place(&s->counts.waiting, s->options.queue))
+        return PL_OK;
+    __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+    return pl_fail(PL_ERR_BUSY, "%d requests wait already; ask again later",
+                   s->options.queue);
+}
+
+pl_status server_submit(server *s, pl_completion *completion, uint32_t address,
+                        server_job **out)
+{
+    *out = NULL;
+    PL_RETURN_IF(take_places(s, address));
     server_job *job = pl_alloc(sizeof *job);
     pl_status status = pl_queue_create(&job->events);
     if (status != PL_OK) {
+        __atomic_fetch_sub(address_slot(s, address), 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         pl_free(job);
         return status;
     }
+    job->address = address;
+    job->in_line = job->of_address = true;
     job->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
     job->completion = *completion;
     memset(completion, 0, sizeof *completion);

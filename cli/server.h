@@ -17,10 +17,12 @@ typedef struct server_options {
     int slots;         /* requests that a path answers at once */
     int paths;         /* most in memory; 0: as many as fit */
     int queue;         /* most requests that wait */
+    int per_address;   /* most requests of one address at once; 0: no limit */
     int timeout_s;
 } server_options;
 
-/* Both sides touch these, and `left` and `owners` of a job, by atomic operations. */
+/* Both sides touch these, and `left`, `in_line`, `of_address` and `owners` of a
+ * job, by atomic operations. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
     int waiting, active, loaded, open; /* open: exchanges at the front */
@@ -41,6 +43,9 @@ typedef struct server_job {
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
     bool left;        /* the client has gone */
+    bool in_line;     /* counted in `waiting`, */
+    bool of_address;  /* and among the requests of its address */
+    uint32_t address; /* of the client */
     int owners;       /* front and engine; the last one frees */
     double deadline;
     char model[PL_NAME_MAX]; /* of the path; set before the first event */
@@ -51,6 +56,8 @@ typedef struct server_job {
     struct server_job *next;
 } server_job;
 void server_job_release(server_job **job);
+/* The client has gone: the job gives up its places, and the engine ends it. */
+void server_job_leave(server_job *job);
 
 typedef struct server server;
 /* Opens run, store, tokenizer, backend and what routes. Paths are loaded when asked
@@ -63,9 +70,10 @@ PL_MUST_CHECK pl_status server_run(server *s, volatile sig_atomic_t *stop,
                                    volatile sig_atomic_t *reload);
 
 /* ---- for the front, from any thread ---- */
-/* Takes the completion. ERR_BUSY: too many wait, or the server is ending. */
+/* Takes the completion. ERR_BUSY: too many wait, too many are of this address, or the
+ * server is ending. */
 PL_MUST_CHECK pl_status server_submit(server *s, pl_completion *completion,
-                                      server_job **out);
+                                      uint32_t address, server_job **out);
 server_counters *server_counts(server *s);
 bool server_is_draining(const server *s);
 int server_timeout_s(const server *s);

@@ -2,12 +2,13 @@
 # A served run: its answers are those of `pathloom generate`, also for many clients at
 # once; what is no request is refused with a sentence; it drains.
 #
-# usage: serve.sh PATHLOOM WORKFOLDER
+# usage: serve.sh PATHLOOM SERVE_ODD WORKFOLDER
 #
 # Runs from the project's root. Needs curl.
 set -eu
 pathloom=$1
-work=$2
+serve_odd=$2
+work=$3
 server=
 rm -rf "$work"
 mkdir -p "$work"
@@ -245,6 +246,18 @@ refused 400 'exceed_context_size_error' "$at/v1/completions" -d "{\"prompt\": \"
 head -c 2000000 /dev/zero | tr '\0' a > "$work/large"
 refused 413 'larger than' "$at/v1/completions" -d "@$work/large"
 
+# ---- clients that no library makes ----
+odd() { # CASE [N]
+    how=$1
+    shift
+    "$serve_odd" "$how" 127.0.0.1 "${at##*:}" "$@" > "$work/odd" ||
+        fail "$how: $(cat "$work/odd")"
+}
+odd framing
+ok
+odd crowd 1500
+ok
+
 # ---- clients that go away ----
 kill -STOP "$server"
 for _ in 1 2 3 4 5; do
@@ -309,6 +322,36 @@ sleep 0.3
 ends TERM
 wait "$client" || fail "the last client got no answer"
 grep -q 'DONE' "$work/last" || fail "the last stream was cut"
+
+# ---- those that are gone before they are heard take no place in the line ----
+start --slots 1 --queue 4 --per-address 4
+kill -STOP "$server"
+odd vanish 300
+ask '{"prompt": "The "}' > "$work/answer" &
+client=$!
+sleep 0.3
+kill -CONT "$server"
+wait "$client" || fail "no answer after others have gone"
+grep -q finish_reason "$work/answer" || fail "the gone keep places: $(cat "$work/answer")"
+ok
+
+# ---- requests of one address ----
+ends TERM
+start --slots 1 --per-address 2
+kill -STOP "$server"
+clients=
+for i in $(seq 8); do
+    ask '{"prompt": "The ", "max_tokens": 50}' > "$work/local.$i" &
+    clients="$clients $!"
+done
+sleep 0.3
+kill -CONT "$server"
+for client in $clients; do
+    wait "$client" || fail "a client of one address got no answer"
+done
+grep -q finish_reason "$work"/local.* || fail "nobody of the address was answered"
+grep -q '2 requests of this address' "$work"/local.* || fail "an address has no limit"
+ends TERM
 
 # ---- int8 ----
 start --precision int8

@@ -1,0 +1,168 @@
+/* Clients that no library makes, against a server.
+ *
+ *   serve_odd framing HOST PORT      requests whose end is in doubt: refused, once
+ *   serve_odd crowd HOST PORT N      N connections that only say a byte; /health
+ * answers serve_odd vanish HOST PORT N     sends N completions and is gone; prints
+ * nothing
+ *
+ * Exit code 0 and a count, or 1 and what was wrong. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 10000 };
+
+static struct sockaddr_in server;
+
+static void die(const char *what, const char *why)
+{
+    printf("%s: %s\n", what, why);
+    exit(1);
+}
+
+static int connect_once(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)(void *)&server, sizeof server) != 0)
+        die("connect", "refused");
+    return fd;
+}
+
+/* All that comes until the server closes; false: it does not. */
+static int read_to_end(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        if (poll(&p, 1, PATIENCE_MS) != 1)
+            return 0;
+        ssize_t n = recv(fd, out + len, size - 1 - len, 0);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    out[len] = 0;
+    return 1;
+}
+
+static int count_answers(const char *text)
+{
+    int n = 0;
+    for (; (text = strstr(text, "HTTP/1.1 ")); text++)
+        n++;
+    return n;
+}
+
+#define POST "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+#define NEXT "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+static const struct {
+    const char *name, *request;
+    int status;
+} cases[] = {
+    {"two lengths", POST "Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}" NEXT, 400},
+    {"a length twice", POST "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}" NEXT,
+     400},
+    {"a length and chunks",
+     POST "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT, 400},
+    {"chunks and a length",
+     POST "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n" NEXT, 400},
+    {"an unknown coding", POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT,
+     501},
+    {"two codings", POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT, 501},
+    {"a coding twice",
+     POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"
+          "0\r\n\r\n" NEXT,
+     501},
+    {"chunks", POST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT, 411},
+    {"a chunk of all there is",
+     POST "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}", 411},
+    {"a blank before the colon", POST "Content-Length : 2\r\n\r\n{}" NEXT, 400},
+    {"a carriage return in a value",
+     POST "X: a\rContent-Length: 60\r\nContent-Length: 2\r\n\r\n{}" NEXT, 400},
+    {"two hosts", "GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" NEXT, 400},
+    {"no host", "GET /health HTTP/1.1\r\n\r\n" NEXT, 400},
+    {"a length of a request without a body",
+     "GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n" NEXT, 413},
+};
+
+static void try_framing(void)
+{
+    char text[65536], status[32];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int fd = connect_once();
+        send(fd, cases[i].request, strlen(cases[i].request), MSG_NOSIGNAL);
+        if (!read_to_end(fd, text, sizeof text))
+            die(cases[i].name, "the connection stays open");
+        close(fd);
+        snprintf(status, sizeof status, "HTTP/1.1 %d ", cases[i].status);
+        if (strncmp(text, status, strlen(status)) != 0 || count_answers(text) != 1) {
+            text[200] = 0;
+            printf("%s: %d answers instead of one %s| %s\n", cases[i].name,
+                   count_answers(text), status, text);
+            exit(1);
+        }
+    }
+    printf("%zu\n", sizeof cases / sizeof *cases);
+}
+
+/* A byte keeps a silent connection alive. */
+static void try_crowd(int n)
+{
+    static const char letters[] = "GET /";
+    char text[4096];
+    int *crowd = calloc((size_t)n, sizeof *crowd);
+    for (int i = 0; crowd && i < n; i++)
+        crowd[i] = connect_once();
+    for (int round = 0; crowd && round < 5; round++) {
+        for (int i = 0; i < n; i++)
+            send(crowd[i], letters + round, 1, MSG_NOSIGNAL);
+        int fd = connect_once();
+        send(fd, NEXT, strlen(NEXT), MSG_NOSIGNAL);
+        if (!read_to_end(fd, text, sizeof text) ||
+            strncmp(text, "HTTP/1.1 200", 12) != 0)
+            die("/health", "no answer beside silent connections");
+        close(fd);
+    }
+    free(crowd);
+    printf("%d\n", n);
+}
+
+static void vanish(int n)
+{
+    static const char body[] = "{\"prompt\":\"The \",\"max_tokens\":60}";
+    char request[256];
+    int len = snprintf(request, sizeof request, POST "Content-Length: %zu\r\n\r\n%s",
+                       strlen(body), body);
+    for (int i = 0; i < n; i++) {
+        int fd = connect_once();
+        send(fd, request, (size_t)len, MSG_NOSIGNAL);
+        close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct rlimit files;
+    int n = argc > 4 ? atoi(argv[4]) : 0;
+    if (argc < 4)
+        return 64;
+    server.sin_family = AF_INET;
+    server.sin_port = htons((uint16_t)atoi(argv[3]));
+    inet_pton(AF_INET, argv[2], &server.sin_addr);
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (strcmp(argv[1], "framing") == 0)
+        try_framing();
+    else if (strcmp(argv[1], "crowd") == 0)
+        try_crowd(n);
+    else
+        vanish(n);
+    return 0;
+}

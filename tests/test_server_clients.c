@@ -1,0 +1,116 @@
+/* folder: cli; label: unit */
+/* Which connections a server closes. A socket pair stands for each. */
+#include "cli/server_clients.h"
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { HOUR_S = 3600, PATIENCE_MS = 10000, MOST = 8 };
+
+static server_clients *clients;
+static server_client *all[MOST];
+static int ends[MOST][2]; /* the server's, the other */
+
+static void open_with(int places, int request_s, int answer_s)
+{
+    const server_clients_options options = {places, request_s, answer_s};
+    assert_int_equal(server_clients_open(&options, &clients), PL_OK);
+}
+
+static void enter(int i, uint32_t address)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
+    all[i] = server_clients_enter(clients, ends[i][0], address);
+}
+
+static bool is_closed(int i, int timeout_ms)
+{
+    char byte;
+    struct pollfd p = {.fd = ends[i][1], .events = POLLIN};
+    return poll(&p, 1, timeout_ms) == 1 && recv(ends[i][1], &byte, 1, 0) == 0;
+}
+
+static int leave_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MOST; i++) {
+        if (!all[i])
+            continue;
+        server_clients_leave(clients, &all[i]);
+        assert_null(all[i]);
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
+    server_clients_close(&clients);
+    return 0;
+}
+
+static void of_too_many_the_oldest_of_the_fullest_address_goes(void **state)
+{
+    (void)state;
+    open_with(4, HOUR_S, HOUR_S);
+    enter(0, 7);
+    enter(1, 8);
+    pl_sleep_ms(2); /* times are in whole milliseconds */
+    enter(2, 8);
+    enter(3, 9);
+    enter(4, 8);
+    assert_true(is_closed(1, PATIENCE_MS));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(is_closed(i, 0), i == 1);
+}
+
+static void a_busy_one_stays(void **state)
+{
+    (void)state;
+    open_with(2, HOUR_S, HOUR_S);
+    enter(0, 7);
+    server_client_is_busy(all[0]);
+    pl_sleep_ms(2);
+    enter(1, 7);
+    enter(2, 7);
+    assert_true(is_closed(1, PATIENCE_MS));
+    assert_false(is_closed(0, 0));
+}
+
+static void bytes_that_trickle_in_do_not_renew_a_request(void **state)
+{
+    (void)state;
+    open_with(4, 0, HOUR_S);
+    enter(0, 7);
+    server_client_is_busy(all[0]);
+    enter(1, 7);
+    assert_int_equal(send(ends[1][1], "G", 1, 0), 1);
+    assert_true(is_closed(1, PATIENCE_MS));
+    assert_false(is_closed(0, 0));
+    server_client_waits(all[0]);
+    assert_true(is_closed(0, PATIENCE_MS));
+}
+
+static void an_answer_ends_in_time_too(void **state)
+{
+    (void)state;
+    open_with(4, HOUR_S, 0);
+    enter(0, 7);
+    server_client_is_busy(all[0]);
+    enter(1, 7);
+    assert_true(is_closed(0, PATIENCE_MS));
+    assert_false(is_closed(1, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(of_too_many_the_oldest_of_the_fullest_address_goes,
+                                  leave_all),
+        cmocka_unit_test_teardown(a_busy_one_stays, leave_all),
+        cmocka_unit_test_teardown(bytes_that_trickle_in_do_not_renew_a_request,
+                                  leave_all),
+        cmocka_unit_test_teardown(an_answer_ends_in_time_too, leave_all)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
