@@ -7,14 +7,15 @@
 
 enum { FIRST_CAPACITY = 64 };
 
-/* Doubling keeps appending linear in the total length. A sum that overflows
- * asks for SIZE_MAX and so ends in pl_grow's abort. */
+/* Doubling keeps appending linear in the total length; the first reservation is exact,
+ * for callers that know the length. A sum that overflows asks for SIZE_MAX and so ends
+ * in pl_grow's abort. */
 void pl_buf_reserve(pl_buf *buf, size_t more)
 {
     size_t need = more > SIZE_MAX - buf->len ? SIZE_MAX : buf->len + more;
     if (need <= buf->cap)
         return;
-    size_t cap = buf->cap ? buf->cap : FIRST_CAPACITY;
+    size_t cap = buf->cap ? buf->cap : more > FIRST_CAPACITY ? need : FIRST_CAPACITY;
     while (cap < need)
         cap = cap > SIZE_MAX / 2 ? SIZE_MAX : cap * 2;
     buf->data = pl_grow(buf->data, cap);

@@ -262,6 +262,12 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     return status;
 }
 
+void pl_rest_file(const pl_mapping *mapping)
+{
+    if (mapping->data)
+        madvise((void *)(uintptr_t)mapping->data, mapping->len, MADV_DONTNEED);
+}
+
 void pl_unmap_file(pl_mapping *mapping)
 {
     if (mapping->data)

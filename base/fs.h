@@ -32,6 +32,8 @@ typedef struct pl_mapping {
 } pl_mapping;
 PL_MUST_CHECK pl_status pl_map_file(const char *path, pl_mapping *out);
 void pl_unmap_file(pl_mapping *mapping);
+/* Its pages leave this process's memory, and come back when they are read. */
+void pl_rest_file(const pl_mapping *mapping);
 
 /* flock on the folder itself (cannot be defeated by deleting a lock file).
  * ERR_BUSY if another process holds it. *fd is closed by pl_unlock_folder. */

@@ -3,7 +3,8 @@
  *
  * Blocks from 4 MiB on are aligned to huge pages: the weights and moments of a path
  * are walked from end to end every step, and a 4 KiB page is a TLB miss every 1024
- * floats.
+ * floats. Their last bytes lie in small pages, so that a block takes no more memory
+ * than was asked for.
  */
 #include "base/mem.h"
 #include "base/text.h"
@@ -16,7 +17,7 @@
 #include <sys/mman.h>
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
-enum { KEPT_BLOCK = (4 << 20) + 16384 };
+enum { KEPT_BLOCK = (4 << 20) + 16384, ARENAS = 2 };
 
 void pl_memory_exhausted(size_t bytes)
 {
@@ -71,6 +72,12 @@ void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
     mallopt(M_TRIM_THRESHOLD, 16 * KEPT_BLOCK);
+    mallopt(M_ARENA_MAX, ARENAS); /* each keeps freed blocks of its own */
+}
+
+void pl_give_back_blocks(void)
+{
+    malloc_trim(0);
 }
 
 pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
@@ -79,14 +86,12 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
     bool huge = bytes >= HUGE_FROM;
     size_t align = huge ? HUGE_PAGE : CACHE_LINE;
     uint64_t available = huge ? pl_memory_available_bytes() : 0;
-    if (bytes > SIZE_MAX - align || (available && bytes > available))
+    void *memory = NULL;
+    if (bytes > SIZE_MAX - align || (available && bytes > available) ||
+        posix_memalign(&memory, align, bytes ? bytes : 1) != 0)
         return no_memory(bytes, what, available);
-    size_t size = ((bytes ? bytes : 1) + align - 1) / align * align;
-    void *memory = aligned_alloc(align, size);
-    if (!memory)
-        return no_memory(bytes, what, available);
-    if (huge)
-        madvise(memory, size, MADV_HUGEPAGE); /* advice: refusal costs only speed */
+    if (huge) /* advice: refusal costs only speed */
+        madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
 }

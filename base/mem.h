@@ -29,6 +29,9 @@ PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void *
  * when they are freed. Else the C library maps, clears and gives back each block of a
  * MiB: a message, or what a database reads and writes at once. */
 void pl_keep_blocks(void);
+/* Gives the kernel back what the C library keeps of freed blocks: for the end of work
+ * that needed much more than what follows. */
+void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
 /* Bytes of memory that this process may still use, and in all (cgroup limits

@@ -92,6 +92,8 @@ PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens 
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
+/* Nobody reads them for a while: they need no memory until somebody does. */
+void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
 int pl_tokens_vocab(const pl_tokens *tokens);

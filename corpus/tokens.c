@@ -153,6 +153,11 @@ pl_status pl_tokens_view(const void *data, size_t len, const char *what,
     return status;
 }
 
+void pl_tokens_rest(const pl_tokens *tokens)
+{
+    pl_rest_file(&tokens->mapping);
+}
+
 void pl_tokens_close(pl_tokens **tokens)
 {
     if (!*tokens)

@@ -25,7 +25,7 @@ static void drop(cache *c, entry **at)
     entry *victim = *at;
     *at = victim->next;
     c->bytes -= victim->bytes;
-    pl_free_aligned(victim->data);
+    pl_free(victim->data);
     pl_free(victim);
 }
 
@@ -61,6 +61,24 @@ const void *cache_get(cache *c, const pl_hash *hash, uint64_t *bytes)
     return e->data;
 }
 
+void *cache_take(cache *c, const pl_hash *hash, uint64_t *bytes)
+{
+    entry *e = find_and_raise(c, hash);
+    if (!e)
+        return NULL;
+    void *data = e->data;
+    *bytes = e->bytes;
+    e->data = NULL;
+    drop(c, &c->first);
+    return data;
+}
+
+void cache_drop(cache *c, const pl_hash *hash)
+{
+    uint64_t bytes;
+    pl_free(cache_take(c, hash, &bytes));
+}
+
 static void drop_last(cache *c)
 {
     entry **at = &c->first;
@@ -69,21 +87,23 @@ static void drop_last(cache *c)
     drop(c, at);
 }
 
-void cache_put(cache *c, const pl_hash *hash, const void *data, uint64_t bytes)
+void cache_limit(cache *c, uint64_t max_bytes)
 {
-    if (bytes > c->max_bytes || find_and_raise(c, hash))
+    c->max_bytes = max_bytes;
+    while (c->bytes > max_bytes)
+        drop_last(c);
+}
+
+void cache_put(cache *c, const pl_hash *hash, void *data, uint64_t bytes)
+{
+    if (bytes > c->max_bytes || find_and_raise(c, hash)) {
+        pl_free(data);
         return;
+    }
     while (c->first && c->bytes + bytes > c->max_bytes)
         drop_last(c);
     entry *e = pl_alloc(sizeof *e);
-    if (pl_try_alloc(bytes ? (size_t)bytes : 1, "a cached blob", &e->data) != PL_OK) {
-        pl_free(e); /* a cache may forget */
-        return;
-    }
-    memcpy(e->data, data, (size_t)bytes);
-    e->hash = *hash;
-    e->bytes = bytes;
-    e->next = c->first;
+    *e = (entry){*hash, data, bytes, c->first};
     c->first = e;
     c->bytes += bytes;
 }

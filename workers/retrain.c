@@ -171,8 +171,8 @@ static pl_status train(retraining *r, int64_t phase, train_job *job)
                        .replica = (int)r->wanted->replica,
                        .first_step = phase * r->arm->inner.tau,
                        .start = r->base,
-                       .moments = r->state,
                        .n_vectors = r->layout.n_vectors,
+                       .state = r->state,
                        .mix_step = -1};
     PL_RETURN_IF(read_contribution(r, phase, &job->steps));
     trainer_start(r->trainer, job);
@@ -209,7 +209,6 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     for (int slot = 0; slot < n_slots; slot++)
         PL_TRY(read_base(r, slot, phase));
     PL_TRY(train(r, phase, &job));
-    memcpy(r->state, job.state, 2 * r->n * sizeof *r->state);
     for (int slot = 0; slot < n_slots; slot++) {
         PL_TRY(encode(r, slot, phase, job.params));
         if (slot == r->slot)
@@ -217,6 +216,7 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     }
     state_round(r->arm, r->state, r->n);
 done:
+    job.state = NULL; /* it is r->state */
     train_job_clear(&job);
     return status;
 }

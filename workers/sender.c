@@ -75,6 +75,8 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
+    if (task->layout.n_vectors == 2) /* nothing is kept of what others see */
+        return PL_OK;
     PL_RETURN_IF(
         pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
@@ -180,7 +182,17 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     return PL_OK;
 }
 
-/* What the path keeps is changed in the job's state, which begins as a copy. */
+/* The version that the home will make of the update, in place of the one before it. */
+static pl_status predict(worker_task *task, const local_slot *s, int slot,
+                         int64_t round, const parcel *p)
+{
+    const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
+    float *next = task->base + pl_topology_slot(s->topology, slot)->offset;
+    return pl_round_predict(s->arith, s->arm, s->topology, s->module, round, &sent,
+                            next, &task->predicted_norm[slot]);
+}
+
+/* What the path keeps is changed in the job's state, where it lies since before. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
@@ -192,29 +204,12 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         PL_RETURN_IF(encode_all(task, &place, slot, round, p));
         address(s, slot, round, place.module, p);
     }
-    if (task->predicted && pl_round_predicts(place.arm, place.topology, place.module)) {
-        const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
-        memcpy(task->predicted + at, place.base, place.n * sizeof *place.base);
-        PL_RETURN_IF(pl_round_predict(place.arith, place.arm, place.topology,
-                                      place.module, round, &sent, task->predicted + at,
-                                      &task->predicted_norm[slot]));
-    }
     if (place.last && round >= 0)
         PL_RETURN_IF(decode_all(&place, slot, p));
     local_keep(&place, start, now, p->sent, p->sent_start);
-    return PL_OK;
-}
-
-/* The path's vectors behind m and v, as they were before the phase. */
-static void carry_over(worker_task *task)
-{
-    size_t first = 2 * task->n_params,
-           all = (size_t)task->layout.n_vectors * task->n_params;
-    if (task->state)
-        memcpy(task->job.state + first, task->state + first,
-               (all - first) * sizeof *task->state);
-    else
-        memset(task->job.state + first, 0, (all - first) * sizeof *task->state);
+    return pl_round_predicts(place.arm, place.topology, place.module)
+               ? predict(task, &place, slot, round, p)
+               : PL_OK;
 }
 
 static void describe_path(const sender *s, pl_path_state *state)
@@ -252,26 +247,30 @@ static void offer(const sender *s, const parcel *p)
 static pl_status pack(sender *s, int n_slots, parcel *p)
 {
     worker_task *task = s->task;
-    carry_over(task);
     PL_RETURN_IF(alloc_parcel(task, n_slots, p));
-    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "next versions",
-                              (void **)&task->predicted));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     for (int slot = 0; slot < n_slots; slot++)
         PL_RETURN_IF(pack_slot(s, slot, p));
     state_round(&task->arm->arm, task->job.state, task->n_params);
+    worker_drop_start(task);
+    pl_free_aligned(task->job.params);
+    task->job.params = NULL;
     return PL_OK;
 }
 
 static pl_status pack_state(worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
+    size_t all = (size_t)task->layout.n_vectors * task->n_params;
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes == 0)
         return PL_OK;
-    PL_RETURN_IF(pl_try_alloc((size_t)task->packed_bytes, "a path's state",
-                              (void **)&task->packed_state));
-    state_pack(arm, task->job.state, task->n_params, task->packed_state);
+    task->packed_state = task->job.state;
+    if (task->packed_bytes != all * sizeof(float)) { /* else as it is in memory */
+        PL_RETURN_IF(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
+                                       &task->packed_state));
+        state_pack(arm, task->job.state, task->n_params, task->packed_state);
+    }
     pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
     return PL_OK;
 }

@@ -132,6 +132,15 @@ static pl_status check_cancelled(trainer *t)
     return PL_OK;
 }
 
+/* Only when there are parameters to save: until then the model has them. */
+static pl_status save_params(trainer *t, train_job *job)
+{
+    size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
+    if (!job->params)
+        PL_RETURN_IF(pl_try_alloc_bare(bytes, "a path", (void **)&job->params));
+    return pl_model_save(t->model, job->params);
+}
+
 /* Merged parameters are taken up after a fixed number of steps, whenever they came:
  * the result depends on no clock. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
@@ -143,7 +152,7 @@ static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
         pl_sleep_ms(1);
     }
     *waited_s += pl_now() - start;
-    PL_RETURN_IF(pl_model_save(t->model, job->params));
+    PL_RETURN_IF(save_params(t, job));
     for (int slot = 0; slot < pl_topology_n_slots(job->topology); slot++) {
         const pl_slot *place = pl_topology_slot(job->topology, slot);
         if (job->mixed[slot])
@@ -189,14 +198,13 @@ static pl_status run_job(trainer *t, train_job *job)
     double start = pl_now();
     PL_TRY(fit_model(t, job));
     PL_TRY(open_batch(job, &b));
-    PL_TRY(pl_try_alloc(n * sizeof(float), "a path", (void **)&job->params));
-    PL_TRY(pl_try_alloc((size_t)job->n_vectors * n * sizeof(float), "a path's state",
-                        (void **)&job->state));
+    if (!job->state)
+        PL_TRY(pl_try_alloc((size_t)job->n_vectors * n * sizeof(float),
+                            "a path's state", (void **)&job->state));
     PL_TRY(pl_model_load(t->model, job->start));
-    PL_TRY(pl_model_load_moments(t->model, job->moments,
-                                 job->moments ? job->moments + n : NULL));
+    PL_TRY(pl_model_load_moments(t->model, job->state, job->state + n));
     PL_TRY(run_steps(t, job, &b));
-    PL_TRY(pl_model_save(t->model, job->params));
+    PL_TRY(save_params(t, job));
     PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n));
     job->overhead_s = pl_now() - start - job->seconds;
 done:

@@ -15,16 +15,17 @@ typedef struct train_job {
     int64_t first_step;   /* of the path's life: where its data and schedule are */
     int steps;            /* to do */
     const float *start;   /* parameters, [path_params] */
-    const float *moments; /* m then v; NULL: zeros */
-    int n_vectors;        /* of the state that the job leaves; m and v are the first */
+    int n_vectors;        /* of the state; m and v are the first */
     int mix_step;         /* after so many steps merged parameters come in; -1: never */
     double mix;           /* local = mix local + (1 - mix) merged */
     const bool *mixed;    /* [n_slots] which slots that concerns */
+    /* input and output */
+    float *state; /* [n_vectors, path_params], owned: m and v from before the steps, then
+                     from after them; NULL: zeros before */
     /* output */
     pl_status status;
     char error[1024];
     float *params;     /* after the steps, [path_params]; owned */
-    float *state;      /* [n_vectors, path_params], m and v filled in; owned */
     double loss;       /* mean over the phase's tokens */
     double seconds;    /* of inner steps */
     double overhead_s; /* and around them: loading, saving */

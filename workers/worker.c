@@ -232,11 +232,12 @@ static void start_next(worker *w)
                     .first_step = task->first_step,
                     .steps = task->steps,
                     .start = task->start,
-                    .moments = task->state,
                     .n_vectors = task->layout.n_vectors,
+                    .state = task->state,
                     .mix_step = task->mixed ? task->arm->arm.outer.method.overlap : -1,
                     .mix = task->arm->arm.outer.method.mix,
                     .mixed = task->mixed};
+    task->state = NULL;
     w->next = NULL;
     w->training = task;
     trainer_start(w->inner, &task->job);
@@ -277,16 +278,43 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* Most likely this worker goes on with the path. */
-static void keep_state(worker *w, const worker_task *task)
+/* Most likely this worker goes on with the path. Moments of the phase before are kept
+ * until here, so that a phase that fails can be repeated with them. */
+static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
-    if (task->packed_bytes > 0)
+    uint64_t bytes = 2 * task->n_params * sizeof(float);
+    if (task->packed_bytes > 0) {
+        if (task->packed_state == task->job.state)
+            task->job.state = NULL;
         cache_put(w->blobs, &task->state_hash, task->packed_state, task->packed_bytes);
+        task->packed_state = NULL;
+    }
     if (task->arm->arm.outer.state != PL_STATE_LOCAL)
         return;
+    worker_local_key(task, task->phase, &key);
+    cache_drop(w->blobs, &key);
     worker_local_key(task, task->phase + 1, &key);
-    cache_put(w->blobs, &key, task->job.state, 2 * task->n_params * sizeof(float));
+    cache_put(w->blobs, &key, pl_grow(task->job.state, bytes), bytes);
+    task->job.state = NULL;
+}
+
+static bool uses_shard(const worker_task *task, const worker_shard *shard)
+{
+    return task && task->shard == shard;
+}
+
+/* Data and messages of a task that is sent take no memory any more. */
+static void rest(worker *w)
+{
+    for (int i = 0; i < w->n_shards; i++) {
+        const worker_shard *shard = w->shards[i];
+        bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
+                    uses_shard(w->training, shard);
+        if (!used)
+            pl_tokens_rest(shard->tokens);
+    }
+    pl_give_back_blocks();
 }
 
 /* What goes on from a task takes what it needs before the task goes away. */
@@ -308,6 +336,7 @@ static pl_status take_sent(worker *w)
         status = give_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
+    rest(w);
     return status;
 }
 

@@ -31,6 +31,18 @@ done:
     return status;
 }
 
+uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
+                               uint64_t most)
+{
+    size_t n = pl_topology_path_params(topology);
+    uint64_t path = n * sizeof(float), bytes = 2 * path + pl_path_state_bytes(arm, n);
+    if (arm->outer.state == PL_STATE_LOCAL)
+        bytes += 2 * path *
+                 (uint64_t)(pl_topology_n_paths(topology) *
+                            pl_topology_n_replicas(topology));
+    return bytes < most ? bytes : most;
+}
+
 /* A shard lies in a file named by its hash; workers of one machine share it. */
 static pl_status shard_file(worker *w, const char *object, const pl_hash *blob,
                             char path[PL_PATH_MAX])
@@ -81,33 +93,38 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* A blob of so many bytes, from the cache or the home, into out. */
-static pl_status fetch_bytes(worker *w, const char *name, const pl_hash *blob,
-                             uint64_t want, void *out)
+/* A blob of so many bytes, out of the cache or from the home. The caller owns it. */
+static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
+                            uint64_t want, void **out)
 {
-    pl_buf bytes = {0};
     uint64_t have = 0;
+    pl_buf bytes = {.data = cache_take(w->blobs, blob, &have), .len = (size_t)have};
     pl_status status = PL_OK;
-    const void *data = cache_get(w->blobs, blob, &have);
-    if (!data) {
+    *out = NULL;
+    if (!bytes.data) {
+        pl_buf_reserve(&bytes, (size_t)want);
         PL_TRY(pl_client_get_blob(w->homes, name, blob, &bytes));
-        cache_put(w->blobs, blob, bytes.data, bytes.len);
-        data = bytes.data;
-        have = bytes.len;
     }
-    if (have != want)
-        PL_TRY(pl_fail(PL_ERR_PROTO, "%s has %llu bytes instead of %llu", name,
-                       (unsigned long long)have, (unsigned long long)want));
-    memcpy(out, data, (size_t)have);
+    if (bytes.len != want)
+        PL_TRY(pl_fail(PL_ERR_PROTO, "%s has %zu bytes instead of %llu", name,
+                       bytes.len, (unsigned long long)want));
+    *out = bytes.data;
+    return PL_OK;
 done:
     pl_buf_destroy(&bytes);
     return status;
 }
 
+/* Into `out`, and into the cache: other paths ask for it, too. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
-    return fetch_bytes(w, name, blob, (uint64_t)floats * sizeof *out, out);
+    uint64_t bytes = (uint64_t)floats * sizeof *out;
+    void *data;
+    PL_RETURN_IF(fetch_blob(w, name, blob, bytes, &data));
+    memcpy(out, data, (size_t)bytes);
+    cache_put(w->blobs, blob, data, bytes);
+    return PL_OK;
 }
 
 static int module_of(const worker_task *task, int slot)
@@ -141,18 +158,19 @@ static pl_status fetch_change(worker *w, const char *name,
 {
     pl_buf change = {0};
     pl_hash made;
-    uint64_t have = 0, bytes = n * sizeof *out;
+    uint64_t have = 0;
+    size_t bytes = n * sizeof *out;
     pl_status status = PL_OK;
     const void *parent = cache_get(w->blobs, &facts->parent, &have);
     if (pl_hash_none(&facts->change) || !parent || have != bytes ||
         cache_get(w->blobs, &facts->params, &have))
         return PL_ERR_NOT_FOUND;
-    memcpy(out, parent, (size_t)bytes);
+    memcpy(out, parent, bytes);
     PL_TRY(pl_client_get_blob(w->homes, name, &facts->change, &change));
     PL_TRY(pl_change_apply(change.data, change.len, n, out));
     pl_blob_hash(out, bytes, &made);
     if (pl_hash_equal(&made, &facts->params))
-        cache_put(w->blobs, &made, out, bytes);
+        cache_put(w->blobs, &made, memcpy(pl_grow(NULL, bytes), out, bytes), bytes);
     else
         status =
             pl_fail(PL_ERR_PROTO, "version %llu of %s is not what its change makes",
@@ -173,9 +191,10 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
                        name);
     PL_RETURN_IF(pl_client_get_version(w->homes, name, number, facts));
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
-    if (status != PL_ERR_NOT_FOUND)
-        return status;
-    return fetch_floats(w, name, &facts->params, place->n_params, out);
+    if (status == PL_ERR_NOT_FOUND)
+        status = fetch_floats(w, name, &facts->params, place->n_params, out);
+    cache_drop(w->blobs, &facts->parent); /* all its phases are done */
+    return status;
 }
 
 /* The version that this phase's update is relative to; that it starts from, too, unless
@@ -267,20 +286,24 @@ static pl_status fetch_state(worker *w, worker_task *task)
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     if (task->phase == 0 && pl_hash_none(&arm->moments))
         return PL_OK;
-    PL_RETURN_IF(
-        pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
-    if (fresh)
-        return begin_state(w, task);
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
-    if (bytes > 0 && !pl_hash_none(&state.moments)) {
-        PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &blob));
-        PL_TRY(fetch_bytes(w, task->name, &state.moments, bytes, blob));
+    if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
+        PL_RETURN_IF(fetch_blob(w, task->name, &state.moments, bytes, &blob));
+    if (blob && bytes == floats * sizeof(float)) { /* all as it is in memory */
+        task->state = blob;
+        return PL_OK;
+    }
+    PL_TRY(
+        pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
+    if (fresh) {
+        status = begin_state(w, task);
+        goto done;
     }
     state_unpack(arm, blob, task->n_params, task->state);
     if (arm->outer.state == PL_STATE_LOCAL)
         find_local(w, task);
 done:
-    pl_free_aligned(blob);
+    pl_free(blob);
     return status;
 }
 
@@ -502,9 +525,12 @@ static void mark_mixed(worker_task *task)
 static pl_status begin(worker_task *task)
 {
     task->first_step = task->phase * task->arm->arm.inner.tau;
-    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's parameters",
-                              (void **)&task->start));
-    for (int slot = 0; slot < pl_topology_n_slots(task->arm->topology); slot++)
+    task->start = task->base;
+    if (task->layout.params >= 0)
+        PL_RETURN_IF(pl_try_alloc_bare(task->n_params * sizeof(float),
+                                       "a path's parameters", (void **)&task->start));
+    for (int slot = 0; task->start != task->base &&
+                       slot < pl_topology_n_slots(task->arm->topology); slot++)
         PL_RETURN_IF(begin_slot(task, slot));
     mark_mixed(task);
     task->begun = true;
@@ -516,8 +542,7 @@ static void take_prediction(worker_task *task, const worker_task *before, int sl
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
     pl_version_facts *facts = &task->bases[slot];
     uint64_t bytes = place->n_params * sizeof *task->base;
-    memcpy(task->base + place->offset, before->predicted + place->offset,
-           (size_t)bytes);
+    memcpy(task->base + place->offset, before->base + place->offset, (size_t)bytes);
     facts->number = before->bases[slot].number + 1;
     facts->norm = before->predicted_norm[slot];
     pl_blob_hash(task->base + place->offset, bytes, &facts->params);
@@ -549,6 +574,8 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
                        task->arm->arm.n_shards);
     pl_arm_path_name(&task->arm->arm, task->arm->topology, task->path, task->replica,
                      task->name);
+    cache_limit(w->blobs, pl_worker_cache_bytes(&task->arm->arm, task->arm->topology,
+                                                w->options->cache_bytes));
     PL_RETURN_IF(fetch_shard(w, task));
     task->layout = pl_path_layout_of(&task->arm->arm);
     task->n_params = pl_topology_path_params(task->arm->topology);
@@ -562,18 +589,25 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     return begin(task);
 }
 
+void worker_drop_start(worker_task *task)
+{
+    if (task->start != task->base)
+        pl_free_aligned(task->start);
+    task->start = NULL;
+}
+
 void worker_task_free(worker_task **task_)
 {
     worker_task *task = *task_;
     if (!task)
         return;
+    if (task->packed_state != task->job.state)
+        pl_free_aligned(task->packed_state);
     train_job_clear(&task->job);
+    worker_drop_start(task);
     pl_free_aligned(task->base);
-    pl_free_aligned(task->start);
     pl_free_aligned(task->state);
     pl_free_aligned(task->other);
-    pl_free_aligned(task->packed_state);
-    pl_free_aligned(task->predicted);
     pl_free(task->predicted_norm);
     pl_free(task->seeds);
     pl_free(task->likeness);

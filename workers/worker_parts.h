@@ -50,9 +50,11 @@ typedef struct worker_task {
     const pl_arith *arith; /* where its updates and steps are made */
     pl_path_layout layout;
     size_t n_params; /* of the path */
-    float *base;     /* versions that updates are relative to, slot after slot */
-    float *start;    /* where training begins: base, or the path's own */
-    float *state;    /* [n_vectors, n_params]; NULL: zeros */
+    float *base;     /* versions that updates are relative to, slot after slot; once the
+                        sender has packed the task, next versions that nobody else
+                        contributes to */
+    float *start;    /* where training begins: base itself, or the path's own */
+    float *state;    /* [n_vectors, n_params]; NULL: zeros; the job's once it trains */
     pl_version_facts *bases; /* of each slot */
     struct task_peer {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
@@ -69,8 +71,7 @@ typedef struct worker_task {
     float *other; /* [2, n_params] what else a slot's beginning needs: a mate's update,
                      a mean */
     bool *has_other;
-    float *predicted; /* next versions that nobody else contributes to; by the sender */
-    double *predicted_norm; /* [n_slots] */
+    double *predicted_norm; /* [n_slots] of next versions in `base` */
     int64_t first_step;
     int steps;
     bool *mixed; /* [n_slots] streaming: slots that merged versions come in for */
@@ -80,7 +81,7 @@ typedef struct worker_task {
     double seconds_before;
     train_job job;
     pl_hash state_hash; /* of what the job leaves, packed; by the sender */
-    uint8_t *packed_state;
+    void *packed_state; /* may be job.state itself */
     uint64_t packed_bytes;
     pl_status status; /* of sending */
     char error[1024];
@@ -141,6 +142,7 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
 /* A task that was fetched while the one before trained: pure, but for hashing. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
+void worker_drop_start(worker_task *task); /* when its updates are made */
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
 

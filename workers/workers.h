@@ -58,6 +58,12 @@ typedef struct pl_worker_options {
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
+/* What a worker keeps in memory of modules and states while it works for an arm, at
+ * most `most` bytes: the modules of two paths and the state of one. Moments that do not
+ * travel (train.state=local) are kept for every task, since nobody else has them. */
+uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
+                               uint64_t most);
+
 /* Trains the task of a contribution to `module` once more, with all phases of its path
  * before it, from what the store has; *update is the hash of what a worker would have
  * sent. Equal to wanted->update if backend, threads and device are those of the worker.
