@@ -204,12 +204,11 @@ static pl_status pass_host(codec_bench *c, const pl_codec_options *o,
     PL_RETURN_IF(c->arith->encode(c->arith, &encode, &c->message));
     double middle = pl_now();
     const pl_codec_message message = {c->message.data, c->message.len};
+    pl_codec_list list = {&message, &weight, 1, 0};
     const pl_arith_merge merge = {.step = &step,
                                   .state = &state,
                                   .n = n,
-                                  .messages = &message,
-                                  .weights = &weight,
-                                  .n_messages = 1,
+                                  .messages = pl_codec_source_of(&list),
                                   .homomorphic = pl_codec_is_homomorphic(o),
                                   .factor = 1.0f};
     PL_RETURN_IF(c->arith->merge(c->arith, &merge, &report));

@@ -101,14 +101,29 @@ static void hand_over(desk *d)
 }
 
 /* ---- a round ---- */
+/* As pl_codec_add_each. */
+static pl_status add_each(desk *d, const pl_arith_merge *m, float *mean)
+{
+    const pl_codec_source *from = &m->messages;
+    pl_codec_message message;
+    double norm = 0;
+    float weight = 1.0f;
+    PL_RETURN_IF(from->next(from->context, true, &message, &weight));
+    while (message.data) {
+        PL_RETURN_IF(pl_accel_add(d->accel, message.data, message.bytes, m->n, weight,
+                                  mean, &norm));
+        PL_RETURN_IF(from->next(from->context, false, &message, &weight));
+    }
+    return PL_OK;
+}
+
 /* As pl_codec_add_all; the mean is still zero. */
 static pl_status add_sums(desk *d, const pl_arith_merge *m, float *mean)
 {
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     double norm = 0;
-    PL_RETURN_IF(codec_check_sums(m->messages, m->n_messages, m->n));
-    pl_status status = codec_combine_all(m->messages, m->n_messages, sums, &sum);
+    pl_status status = codec_combine_all(&m->messages, m->n, sums, &sum);
     if (status == PL_OK)
         status = pl_accel_add(d->accel, sum.data, sum.bytes, m->n, 1.0f, mean, &norm);
     pl_buf_destroy(&sums[0]);
@@ -116,36 +131,28 @@ static pl_status add_sums(desk *d, const pl_arith_merge *m, float *mean)
     if (status != PL_ERR_PEEL)
         return status;
     PL_RETURN_IF(pl_accel_clear(d->accel, mean, m->n));
-    for (int i = 0; i < m->n_messages; i++)
-        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
-                                  m->n, 1.0f, mean, &norm));
-    return PL_OK;
+    return add_each(d, m, mean);
 }
 
 static pl_status add_present(desk *d, const pl_arith_merge *m, float *mean)
 {
-    float *one, *whole;
+    const pl_codec_source *from = &m->messages;
+    float *one, *whole, weight = 1.0f;
+    pl_codec_message message;
     double norm = 0;
     PL_RETURN_IF(make_room(d, 4, m->n, &one));
     PL_RETURN_IF(make_room(d, 5, m->n, &whole));
     PL_RETURN_IF(pl_accel_clear(d->accel, whole, m->n));
-    for (int i = 0; i < m->n_messages; i++) {
+    PL_RETURN_IF(from->next(from->context, true, &message, &weight));
+    while (message.data) {
         PL_RETURN_IF(pl_accel_clear(d->accel, one, m->n));
-        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
-                                  m->n, 1.0f, one, &norm));
+        PL_RETURN_IF(pl_accel_add(d->accel, message.data, message.bytes, m->n, 1.0f,
+                                  one, &norm));
         PL_RETURN_IF(
-            pl_accel_add_present(d->accel, mean, whole, one, m->weights[i], m->n));
+            pl_accel_add_present(d->accel, mean, whole, one, weight, m->n));
+        PL_RETURN_IF(from->next(from->context, false, &message, &weight));
     }
     return pl_accel_divide_present(d->accel, mean, whole, m->n);
-}
-
-static pl_status add_each(desk *d, const pl_arith_merge *m, float *mean)
-{
-    double norm = 0;
-    for (int i = 0; i < m->n_messages; i++)
-        PL_RETURN_IF(pl_accel_add(d->accel, m->messages[i].data, m->messages[i].bytes,
-                                  m->n, m->weights[i], mean, &norm));
-    return PL_OK;
 }
 
 static pl_status make_mean(desk *d, const pl_arith_merge *m, const float *params,

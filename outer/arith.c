@@ -4,20 +4,22 @@
 /* ---- a round ---- */
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
-    float *one; /* [2, n]: a message, and W */
+    const pl_codec_source *from = &m->messages;
+    float *one, weight = 1.0f; /* one: [2, n], a message, and W */
+    pl_codec_message message;
     pl_status status = PL_OK;
     double norm = 0;
     PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *one, "an outer step", (void **)&one));
     float *whole = one + m->n;
-    for (int u = 0; u < m->n_messages; u++) {
-        const float weight = m->weights[u];
+    PL_TRY(from->next(from->context, true, &message, &weight));
+    while (message.data) {
         memset(one, 0, m->n * sizeof *one);
-        PL_TRY(pl_codec_add(m->messages[u].data, m->messages[u].bytes, m->n, 1.0f, one,
-                            &norm));
+        PL_TRY(pl_codec_add(message.data, message.bytes, m->n, 1.0f, one, &norm));
         for (size_t i = 0; i < m->n; i++) {
             mean[i] += weight * one[i];
             whole[i] += one[i] != 0.0f ? weight : 0.0f;
         }
+        PL_TRY(from->next(from->context, false, &message, &weight));
     }
     for (size_t i = 0; i < m->n; i++)
         mean[i] = whole[i] > 0.0f ? mean[i] / whole[i] : mean[i];
@@ -30,13 +32,10 @@ static pl_status add_messages(const pl_arith_merge *m, float *mean)
 {
     double norm = 0;
     if (m->homomorphic)
-        return pl_codec_add_all(m->messages, m->n_messages, m->n, mean, &norm);
+        return pl_codec_add_all(&m->messages, m->n, mean, &norm);
     if (m->present)
         return add_present(m, mean);
-    for (int i = 0; i < m->n_messages; i++)
-        PL_RETURN_IF(pl_codec_add(m->messages[i].data, m->messages[i].bytes, m->n,
-                                  m->weights[i], mean, &norm));
-    return PL_OK;
+    return pl_codec_add_each(&m->messages, m->n, mean);
 }
 
 static void correct_mean(const pl_arith_merge *m, float *mean)

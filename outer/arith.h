@@ -32,9 +32,7 @@ typedef struct pl_arith_merge {
     const pl_outer_step *step;
     pl_outer_state *state;
     size_t n;
-    const pl_codec_message *messages;
-    const float *weights; /* not read if homomorphic */
-    int n_messages;
+    pl_codec_source messages; /* with weights, unless homomorphic */
     bool homomorphic;
     bool present; /* not if homomorphic */
     const float *origin;

@@ -183,13 +183,31 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
+/* Messages, one after the other: a reader need not have all of them in memory. */
+typedef struct pl_codec_source {
+    /* Lends the next message until the next call; data NULL behind the last one. With
+     * `anew` it is the first one. *weight is not set if the messages have none. */
+    pl_status (*next)(void *context, bool anew, pl_codec_message *out, float *weight);
+    void *context;
+} pl_codec_source;
+
+/* Those of a list in memory, borrowed. */
+typedef struct pl_codec_list {
+    const pl_codec_message *messages;
+    const float *weights; /* or NULL */
+    int n, at;            /* at: that come next */
+} pl_codec_list;
+pl_codec_source pl_codec_source_of(pl_codec_list *list);
+
 /* sum[i] += the sum of homomorphic messages, *norm its L2 norm. They are combined first
  * and decoded once; if that sum does not come apart, each is decoded by itself: the
  * same result, bit for bit, as for any order of them. Errors as of add and combine, and
  * ERR_NOMEM; ERR_PEEL then means that a message by itself does not come apart. */
-PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_message *messages,
-                                         int n_messages, size_t n, float *sum,
-                                         double *norm);
+PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
+                                         float *sum, double *norm);
+/* sum[i] += weight * update[i] of each message, in their order. */
+PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
+                                          float *sum);
 
 /* Appends the message that stands for a and b together. ERR_UNSUPPORTED: not
  * homomorphic; ERR_DATA: damaged, of different rounds or layouts, or more than W

@@ -293,28 +293,81 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-pl_status codec_combine_all(const pl_codec_message *messages, int n_messages,
-                            pl_buf sums[2], pl_codec_message *out)
+static pl_status next_of_list(void *context, bool anew, pl_codec_message *out,
+                              float *weight)
 {
-    *out = messages[0];
-    for (int i = 1; i < n_messages; i++) {
+    pl_codec_list *list = context;
+    list->at = anew ? 0 : list->at;
+    *out = (pl_codec_message){NULL, 0};
+    if (list->at == list->n)
+        return PL_OK;
+    if (list->weights)
+        *weight = list->weights[list->at];
+    *out = list->messages[list->at++];
+    return PL_OK;
+}
+
+pl_codec_source pl_codec_source_of(pl_codec_list *list)
+{
+    return (pl_codec_source){next_of_list, list};
+}
+
+/* A message that wants a weight would be added with the wrong one. */
+static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
+{
+    pl_codec_info info;
+    PL_RETURN_IF(pl_codec_inspect(m->data, m->bytes, n, &info));
+    if (info.homomorphic)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "message %d is not homomorphic; add it with its weight", index);
+}
+
+pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
+                            pl_codec_message *out)
+{
+    pl_codec_message m;
+    float unused;
+    PL_RETURN_IF(messages->next(messages->context, true, &m, &unused));
+    if (!m.data)
+        return pl_fail(PL_ERR_ARG, "there are no messages to add");
+    PL_RETURN_IF(check_sum(&m, 0, n));
+    pl_buf_clear(&sums[0]);
+    pl_buf_append(&sums[0], m.data, (size_t)m.bytes);
+    for (int i = 1;; i++) {
+        const pl_buf *before = &sums[(i - 1) % 2];
         pl_buf *sum = &sums[i % 2];
+        PL_RETURN_IF(messages->next(messages->context, false, &m, &unused));
+        *out = (pl_codec_message){before->data, before->len};
+        if (!m.data)
+            return PL_OK;
+        PL_RETURN_IF(check_sum(&m, i, n));
         pl_buf_clear(sum);
-        PL_RETURN_IF(pl_codec_combine(out->data, out->bytes, messages[i].data,
-                                      messages[i].bytes, sum));
-        *out = (pl_codec_message){sum->data, sum->len};
+        PL_RETURN_IF(
+            pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
+    }
+}
+
+pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *sum)
+{
+    double norm = 0;
+    float weight = 1.0f;
+    pl_codec_message m;
+    PL_RETURN_IF(messages->next(messages->context, true, &m, &weight));
+    while (m.data) {
+        PL_RETURN_IF(pl_codec_add(m.data, m.bytes, n, weight, sum, &norm));
+        PL_RETURN_IF(messages->next(messages->context, false, &m, &weight));
     }
     return PL_OK;
 }
 
 /* The sum as it is, or message by message where it does not come apart. */
-static pl_status decode_total(const pl_codec_message *messages, int n_messages,
-                              size_t n, float *total)
+static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
 {
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     double norm = 0;
-    pl_status status = codec_combine_all(messages, n_messages, sums, &sum);
+    pl_status status = codec_combine_all(messages, n, sums, &sum);
     if (status == PL_OK)
         status = pl_codec_add(sum.data, sum.bytes, n, 1.0f, total, &norm);
     pl_buf_destroy(&sums[0]);
@@ -322,27 +375,7 @@ static pl_status decode_total(const pl_codec_message *messages, int n_messages,
     if (status != PL_ERR_PEEL)
         return status;
     memset(total, 0, n * sizeof *total);
-    for (int i = 0; i < n_messages; i++)
-        PL_RETURN_IF(
-            pl_codec_add(messages[i].data, messages[i].bytes, n, 1.0f, total, &norm));
-    return PL_OK;
-}
-
-/* A message that wants a weight would be added with the wrong one. */
-pl_status codec_check_sums(const pl_codec_message *messages, int n_messages, size_t n)
-{
-    pl_codec_info info;
-    if (n_messages < 1)
-        return pl_fail(PL_ERR_ARG, "there are no messages to add");
-    for (int i = 0; i < n_messages; i++) {
-        PL_RETURN_IF(pl_codec_inspect(messages[i].data, messages[i].bytes, n, &info));
-        if (!info.homomorphic)
-            return pl_fail(
-                PL_ERR_UNSUPPORTED,
-                "message %d of %d is not homomorphic; add it with its weight", i,
-                n_messages);
-    }
-    return PL_OK;
+    return pl_codec_add_each(messages, n, total);
 }
 
 static pl_status add_total(const float *total, size_t n, float *sum, double *norm)
@@ -354,16 +387,15 @@ static pl_status add_total(const float *total, size_t n, float *sum, double *nor
     return PL_OK;
 }
 
-pl_status pl_codec_add_all(const pl_codec_message *messages, int n_messages, size_t n,
-                           float *sum, double *norm)
+pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
+                           double *norm)
 {
     float *total = NULL;
     pl_status status = PL_OK;
     *norm = 0;
-    PL_RETURN_IF(codec_check_sums(messages, n_messages, n));
     PL_RETURN_IF(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
-    PL_TRY(decode_total(messages, n_messages, n, total));
+    PL_TRY(decode_total(messages, n, total));
     PL_TRY(add_total(total, n, sum, norm));
 done:
     pl_free_aligned(total);

@@ -121,11 +121,9 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
 /* ---- codec_combine.c ---- */
-/* That there are messages, all of them homomorphic. */
-pl_status codec_check_sums(const pl_codec_message *messages, int n_messages, size_t n);
-/* The sum of all, in one of the two buffers. */
-pl_status codec_combine_all(const pl_codec_message *messages, int n_messages,
-                            pl_buf sums[2], pl_codec_message *out);
+/* The sum of all, in one of the two buffers; all must be homomorphic. */
+pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
+                            pl_codec_message *out);
 
 /* ---- codec.c ---- */
 /* Encoding one stretch. Values come as a = weight * update + beta * residual. */

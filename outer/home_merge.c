@@ -1,6 +1,7 @@
 /* The outer step of modules whose contributors are all in. */
 #include "outer/change.h"
 #include "outer/home_parts.h"
+#include "outer/home_updates.h"
 #include "outer/rounds.h"
 #include "outer/step_kernel.h"
 
@@ -26,7 +27,6 @@ typedef struct merge {
     float *origin;   /* version 0, where updates are relative to it; else NULL */
     int n_kept;      /* vectors; 0: no version keeps any */
     pl_buf change;
-    uint8_t **updates; /* [n] encoded */
     pl_version version;
 } merge;
 
@@ -72,65 +72,6 @@ static pl_status load_head(merge *g)
     return status;
 }
 
-static bool same_update(const merge *g, int a, int b)
-{
-    return pl_hash_equal(&g->contributions[a].update, &g->contributions[b].update);
-}
-
-/* The first that names the same update: its bytes are read once. */
-static int first_of(const merge *g, int i)
-{
-    int first = 0;
-    while (!same_update(g, first, i))
-        first++;
-    return first;
-}
-
-static pl_status read_updates(merge *g)
-{
-    g->updates = pl_alloc((size_t)g->n * sizeof *g->updates);
-    for (int i = 0; i < g->n; i++) {
-        const pl_contribution *c = &g->contributions[i];
-        if (first_of(g, i) != i)
-            continue;
-        PL_RETURN_IF(pl_try_alloc((size_t)c->update_bytes, "an update",
-                                  (void **)&g->updates[i]));
-        PL_RETURN_IF(pl_store_read_blob(g->h->store, &c->update, 0,
-                                        (size_t)c->update_bytes, g->updates[i]));
-    }
-    return PL_OK;
-}
-
-/* How many contributions before this one name the same update. */
-static int n_before(const merge *g, int i)
-{
-    int n = 0;
-    for (int k = 0; k < i; k++)
-        n += same_update(g, k, i);
-    return n;
-}
-
-/* An update of c contributors stands in the list c times, or 2c times if it is, byte
- * for byte, that of others too: the first of every c stands for it. */
-static pl_status take_sums(const merge *g, pl_codec_message *messages, int *n)
-{
-    int contributors = 0;
-    for (int i = 0; i < g->n; i++) {
-        pl_codec_info info;
-        pl_codec_message m = {g->updates[first_of(g, i)],
-                              g->contributions[i].update_bytes};
-        PL_RETURN_IF(pl_codec_inspect(m.data, m.bytes, g->module->n_params, &info));
-        if (n_before(g, i) % info.contributors != 0)
-            continue;
-        messages[(*n)++] = m;
-        contributors += info.contributors;
-    }
-    if (contributors == g->n)
-        return PL_OK;
-    return pl_fail(PL_ERR_INTERNAL, "%s has updates of %d contributors, not of %d",
-                   g->module->name, contributors, g->n);
-}
-
 /* alpha. Mates take plain means of updates that have their shares in them already; an
  * arrival is alone in its round. */
 static double share_of(const merge *g, const pl_contribution *c)
@@ -142,25 +83,6 @@ static double share_of(const merge *g, const pl_contribution *c)
         return g->settings.holders *
                pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
     return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
-}
-
-/* alpha_i and update_i, in the order of the list. A second vector is for mates. */
-static pl_status take_updates(const merge *g, pl_codec_message *messages,
-                              float *weights, int *n)
-{
-    pl_codec_message vectors[PL_ROUND_VECTORS_MAX];
-    int n_vectors = pl_round_vectors(&g->arm->arm, g->arm->topology, g->index);
-    *n = 0;
-    if (pl_codec_is_homomorphic(&g->arm->arm.outer.codec))
-        return take_sums(g, messages, n);
-    for (int i = 0; i < g->n; i++) {
-        const pl_contribution *c = &g->contributions[i];
-        PL_RETURN_IF(pl_codec_split(g->updates[first_of(g, i)], c->update_bytes,
-                                    n_vectors, vectors));
-        weights[*n] = (float)share_of(g, c);
-        messages[(*n)++] = vectors[0];
-    }
-    return PL_OK;
 }
 
 static pl_status read_origin(merge *g)
@@ -191,26 +113,41 @@ static pl_status follow_holders(merge *g, pl_arith_merge *of)
     return PL_OK;
 }
 
+/* alpha_i and update_i, in the order of the list. A second vector is for mates. */
+static pl_status open_updates(const merge *g, float *weights, home_updates **out)
+{
+    const pl_arm *arm = &g->arm->arm;
+    for (int i = 0; i < g->n; i++)
+        weights[i] = (float)share_of(g, &g->contributions[i]);
+    const home_round round = {
+        .store = g->h->store,
+        .module = g->module->name,
+        .n_params = g->module->n_params,
+        .contributions = g->contributions,
+        .n = g->n,
+        .weights = weights,
+        .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
+        .n_vectors = pl_round_vectors(arm, g->arm->topology, g->index)};
+    return home_updates_open(&round, out);
+}
+
 static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
 {
     const pl_arith *arith = home_arith(g->h);
-    pl_codec_message *messages = pl_alloc((size_t)g->n * sizeof *messages);
     float *weights = pl_alloc((size_t)g->n * sizeof *weights);
-    pl_arith_merge of = {.step = &g->step,
-                         .state = state,
-                         .n = g->module->n_params,
-                         .messages = messages,
-                         .weights = weights,
-                         .factor = 1.0f};
+    home_updates *updates = NULL;
+    pl_arith_merge of = {
+        .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
     of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
-    PL_TRY(take_updates(g, messages, weights, &of.n_messages));
+    PL_TRY(open_updates(g, weights, &updates));
+    of.messages = home_updates_source(updates);
     if (g->settings.method == PL_METHOD_NOLOCO)
         PL_TRY(follow_holders(g, &of));
     PL_TRY(arith->merge(arith, &of, report));
 done:
-    pl_free(messages);
+    home_updates_close(&updates);
     pl_free(weights);
     return status;
 }
@@ -371,9 +308,6 @@ static pl_status prepare(merge *g)
 
 static void release(merge *g)
 {
-    for (int i = 0; g->updates && i < g->n; i++)
-        pl_free_aligned(g->updates[i]);
-    pl_free(g->updates);
     pl_free(g->contributions);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
@@ -425,7 +359,6 @@ static pl_status make_version(merge *g)
 {
     PL_RETURN_IF(load_head(g));
     PL_RETURN_IF(find_displacement(g));
-    PL_RETURN_IF(read_updates(g));
     describe(g);
     return apply(g);
 }

@@ -187,6 +187,7 @@ pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
                            const pl_codec_message *message, float *params, double *norm)
 {
     const float weight = 1.0f;
+    pl_codec_list list = {message, &weight, 1, 0};
     pl_method_settings settings = pl_arm_method(arm, t, module);
     bool settled = pl_method_schedule(&arm->outer.schedule, round, &settings);
     pl_outer_step step =
@@ -197,9 +198,7 @@ pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
         .step = &step,
         .state = &state,
         .n = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params,
-        .messages = message,
-        .weights = &weight,
-        .n_messages = 1,
+        .messages = pl_codec_source_of(&list),
         .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
         .factor = 1.0f};
     PL_RETURN_IF(arith->merge(arith, &of, &report));

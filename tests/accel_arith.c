@@ -24,6 +24,7 @@ typedef struct rounds {
     pl_codec_message messages[MESSAGES];
     float weights[MESSAGES];
     float *origin;
+    pl_codec_list list;
     pl_arith_merge merge;
 } rounds;
 
@@ -42,11 +43,10 @@ static void make_round(rounds *r, pl_method method, const char *codec)
         r->messages[i] = (pl_codec_message){r->bytes[i].data, r->bytes[i].len};
     }
     r->origin = x;
+    r->list = (pl_codec_list){r->messages, r->weights, MESSAGES, 0};
     r->merge = (pl_arith_merge){.step = &r->step,
                                 .n = N,
-                                .messages = r->messages,
-                                .weights = r->weights,
-                                .n_messages = MESSAGES,
+                                .messages = pl_codec_source_of(&r->list),
                                 .homomorphic = pl_codec_is_homomorphic(&options),
                                 .factor = 1.0f};
 }
@@ -184,11 +184,11 @@ static void a_sum_that_does_not_peel_is_added_one_by_one(void **state)
         const pl_arith *table = i ? there : pl_arith_or_cpu(NULL);
         pl_outer_state at = {.params = params[i]};
         pl_outer_report report;
+        pl_codec_list list = {messages, NULL, MOST, 0};
         const pl_arith_merge merge = {.step = &step,
                                       .state = &at,
                                       .n = SIZE,
-                                      .messages = messages,
-                                      .n_messages = MOST,
+                                      .messages = pl_codec_source_of(&list),
                                       .homomorphic = true,
                                       .factor = 1.0f};
         ok(table->merge(table, &merge, &report));

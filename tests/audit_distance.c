@@ -153,9 +153,15 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
                        .first_step = phase * b->arm.inner.tau,
                        .steps = b->arm.inner.tau,
                        .start = b->base,
-                       .moments = phase > 0 ? b->state : NULL,
                        .n_vectors = b->layout.n_vectors,
                        .mix_step = -1};
+    if (phase > 0) { /* each kind changes its own */
+        size_t bytes =
+            (size_t)b->layout.n_vectors * pl_topology_path_params(b->topology) *
+            sizeof *b->state;
+        PL_RETURN_IF(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
+        memcpy(job->state, b->state, bytes);
+    }
     trainer_start(k->trainer, job);
     while (!trainer_take(k->trainer))
         pl_sleep_ms(1);

@@ -201,6 +201,14 @@ static void list_all(const crowd *c, const int *order, pl_codec_message *out)
             (pl_codec_message){c->messages[order[w]].data, c->messages[order[w]].len};
 }
 
+static pl_status add_list(const pl_codec_message *messages, int n, float *sum,
+                          double *norm)
+{
+    pl_codec_list list = {messages, NULL, n, 0};
+    const pl_codec_source source = pl_codec_source_of(&list);
+    return pl_codec_add_all(&source, N, sum, norm);
+}
+
 static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
 {
     (void)state;
@@ -221,7 +229,7 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
             double norm = 0;
             shuffle(order, c.n, seed);
             list_all(&c, order, messages);
-            assert_int_equal(pl_codec_add_all(messages, c.n, N, sum, &norm), PL_OK);
+            assert_int_equal(add_list(messages, c.n, sum, &norm), PL_OK);
             assert_memory_equal(sum, apart, N * sizeof *sum);
             assert_true(fabs(norm - pl_l2_norm(apart, N)) <= 1e-9 * norm);
             assert_true(seed == 0 || norm == first);
@@ -320,7 +328,7 @@ static void lists_and_sketches_add_in_any_order(void **state)
         pl_buf one = {0};
         shuffle(order, 4, (uint64_t)as_list);
         list_all(&mixed, order, messages);
-        assert_int_equal(pl_codec_add_all(messages, 4, N, sum, &norm), PL_OK);
+        assert_int_equal(add_list(messages, 4, sum, &norm), PL_OK);
         combine_tree(&mixed, order, 4, 5, &one);
         add_ok(&one, N, 1.0f, tree);
         assert_memory_equal(sum, apart, N * sizeof *sum);

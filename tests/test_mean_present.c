@@ -43,12 +43,11 @@ static void mean_of(const sent *s, int n, bool present, float *mean)
     const pl_outer_step step = {.lr = 1, .n_contributors = n};
     pl_outer_state state = {.params = mean};
     pl_outer_report report;
+    pl_codec_list list = {s->messages, s->weights, n, 0};
     const pl_arith_merge merge = {.step = &step,
                                   .state = &state,
                                   .n = N,
-                                  .messages = s->messages,
-                                  .weights = s->weights,
-                                  .n_messages = n,
+                                  .messages = pl_codec_source_of(&list),
                                   .present = present,
                                   .factor = 1.0f};
     memset(mean, 0, N * sizeof *mean);
