@@ -31,7 +31,7 @@ static pl_status failed(const char *verb, const char *path)
         status = PL_ERR_NOT_FOUND;
     else if (cause == EACCES || cause == EPERM || cause == EROFS)
         status = PL_ERR_NOPERM;
-    else if (cause == ENOSPC || cause == EDQUOT || cause == EFBIG)
+    else if (cause == ENOSPC || cause == EDQUOT)
         status = PL_ERR_NOSPACE;
     char text[128];
     return pl_fail(

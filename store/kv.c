@@ -92,7 +92,6 @@ static pl_status failed(const char *verb, const char *path, char *error)
         status = PL_ERR_NOSPACE;
         remedy = "free disk space, then open the store again";
     } else if (strstr(error, "File too large")) {
-        status = PL_ERR_NOSPACE;
         remedy = "raise the limit on a file's size (ulimit -f)";
     } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
         status = PL_ERR_BUSY;
