@@ -379,6 +379,7 @@ pl_status evaluate(run *r, pl_store *store, evaluation *out)
     PL_TRY(fill_rows(&j, ROW_ROUTER));
     for (int kind = ROW_DENSE; kind < ROW_COUNT; kind++)
         PL_TRY(fill_rows(&j, (row_kind)kind));
+    PL_TRY(pl_tokens_check(r->valid));
     out->seconds = pl_now() - start;
 done:
     pl_scorer_destroy(&j.scorer);

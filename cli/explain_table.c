@@ -132,6 +132,11 @@ const explanation explanations[] = {
     {"key.enrolled", "A key was put into the list by an invitation.",
      "pathloom join on another machine.",
      "Nothing, if it was you. Else: pathloom key revoke KEY."},
+    {"shard.damaged",
+     "A data shard in the worker's cache is not what its name says, and is fetched "
+     "again; `reason` says what was found.",
+     "Somebody wrote into the cache, or its disk fails.",
+     "None needed. If it happens often, look at the disk."},
     {"lease.expired", "Leases were not renewed in time; others get the tasks.",
      "A worker died, was stopped, or its link is down.",
      "None needed. If it happens often, raise workers.ttl_ms."},

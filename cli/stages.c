@@ -287,6 +287,7 @@ pl_status stage_route(run *r)
     PL_TRY(alloc_params(r, &params));
     PL_TRY(base_params(r, params));
     PL_TRY(routing_fit(r, params, &g));
+    PL_TRY(pl_tokens_check(r->train));
     PL_TRY(routing_report(r, &g));
     PL_TRY(routing_put(r, &g));
     PL_TRY(create_mix(r, params, &g));

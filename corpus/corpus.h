@@ -88,6 +88,9 @@ typedef struct pl_token_doc {
 } pl_token_doc;
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
+/* Of a file that was opened and verified: ERR_DAMAGED once any token that was read
+ * since lay in a page that had changed. To be asked before a result is kept. */
+PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* The same over bytes in memory, borrowed until close (a shard from the store). */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);

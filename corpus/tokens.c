@@ -5,20 +5,30 @@
  * for verification: after that every index that the door hands out lies inside the
  * file, so that nothing further on has to ask again. Only token values stay
  * unchecked without verification; pl_tokens_copy takes care of them.
+ *
+ * A mapped file may change while it is used: somebody overwrites it, or a failing disk
+ * returns other bytes when a page is read again. The table and the names are therefore
+ * copied. Of the tokens each page has a checksum from the opening, and whatever is read
+ * of a page is followed by a look at its checksum; pl_tokens_check tells the result.
  */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { SUMMED_BYTES = 4096 };
+
 struct pl_tokens {
     pl_mapping mapping; /* empty for a view */
     const uint8_t *data;
     tokens_layout layout;
     uint64_t body_checksum;
-    const pl_token_doc *docs;  /* into data, or docs_copy */
-    pl_token_doc *docs_copy;   /* when data are not aligned */
-    const char **domain_names; /* into data */
+    const uint8_t *tail;      /* document table and names: in data, or the copy */
+    uint8_t *tail_copy;       /* of a mapping, or when data are not aligned */
+    const pl_token_doc *docs; /* into the tail, as are the names */
+    const char **domain_names;
+    uint64_t *sums; /* of each SUMMED_BYTES before the table; NULL: not watched */
+    bool *changed;  /* a sum was wrong; any thread, by atomic operations */
     char what[PL_PATH_MAX];
 };
 
@@ -35,7 +45,7 @@ static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
 static pl_status open_names(pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
-    const uint8_t *at = tokens->data + layout->names_at;
+    const uint8_t *at = tokens->tail + (layout->names_at - layout->docs_at);
     const uint8_t *end = at + layout->names_bytes;
     tokens->domain_names = pl_alloc(((size_t)layout->n_domains + 1) * sizeof(char *));
     for (uint32_t i = 0; i < layout->n_domains; i++) {
@@ -53,19 +63,70 @@ static pl_status open_names(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* In a mapping the table is aligned by the format; in a buffer from elsewhere it
- * need not be. */
-static void place_docs(pl_tokens *tokens)
+static size_t tail_bytes(const tokens_layout *layout)
 {
-    const void *at = tokens->data + tokens->layout.docs_at;
-    if ((uintptr_t)at % _Alignof(pl_token_doc) == 0) {
-        tokens->docs = at;
-        return;
+    return (size_t)(layout->file_bytes - layout->docs_at);
+}
+
+/* The format aligns the table in a file; a buffer from elsewhere need not. */
+static void place_tail(pl_tokens *tokens)
+{
+    tokens->tail = tokens->data + tokens->layout.docs_at;
+    if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
+        size_t bytes = tail_bytes(&tokens->layout);
+        tokens->tail_copy = pl_alloc(bytes + 1);
+        memcpy(tokens->tail_copy, tokens->tail, bytes);
+        tokens->tail = tokens->tail_copy;
     }
-    size_t bytes = (size_t)tokens->layout.n_docs * sizeof(pl_token_doc);
-    tokens->docs_copy = pl_alloc(bytes + 1);
-    memcpy(tokens->docs_copy, at, bytes);
-    tokens->docs = tokens->docs_copy;
+    tokens->docs = (const void *)tokens->tail;
+}
+
+/* ---- pages of tokens ---- */
+static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
+{
+    uint64_t from = TOKENS_HEADER_BYTES + page * SUMMED_BYTES;
+    uint64_t left = tokens->layout.docs_at - from;
+    return pl_checksum(tokens->data + from,
+                       left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
+}
+
+/* Before the file's own checksum is compared: the sums are then those of a whole file.
+ */
+static pl_status sum_pages(pl_tokens *tokens)
+{
+    uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
+    uint64_t n = (bytes + SUMMED_BYTES - 1) / SUMMED_BYTES;
+    void *sums = NULL;
+    PL_RETURN_IF(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
+                              "the sums of a token file", &sums));
+    tokens->sums = sums;
+    tokens->changed = pl_alloc(sizeof *tokens->changed);
+    for (uint64_t page = 0; page < n; page++)
+        tokens->sums[page] = page_sum(tokens, page);
+    return PL_OK;
+}
+
+/* After tokens first .. first + n were read. */
+static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
+{
+    uint64_t width = tokens->layout.token_bytes;
+    if (!tokens->sums || n == 0)
+        return;
+    uint64_t last = ((first + n) * width - 1) / SUMMED_BYTES;
+    for (uint64_t page = first * width / SUMMED_BYTES; page <= last; page++)
+        if (page_sum(tokens, page) != tokens->sums[page])
+            __atomic_store_n(tokens->changed, true, __ATOMIC_RELAXED);
+}
+
+pl_status pl_tokens_check(const pl_tokens *tokens)
+{
+    if (!tokens->changed || !__atomic_load_n(tokens->changed, __ATOMIC_RELAXED))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_DAMAGED,
+        "%s changed while it was in use; what was computed from it is thrown "
+        "away (if nobody wrote into it, look at the disk)",
+        tokens->what);
 }
 
 /* The documents tile the tokens: after this no index taken from the table can
@@ -97,8 +158,10 @@ static pl_status check_docs(const pl_tokens *tokens)
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
-    uint64_t sum = pl_checksum(tokens->data + TOKENS_HEADER_BYTES,
-                               (size_t)(layout->file_bytes - TOKENS_HEADER_BYTES));
+    const pl_piece body[] = {{tokens->data + TOKENS_HEADER_BYTES,
+                              (size_t)(layout->docs_at - TOKENS_HEADER_BYTES)},
+                             {tokens->tail, tail_bytes(layout)}};
+    uint64_t sum = pl_checksum_pieces(body, 2);
     if (sum != tokens->body_checksum)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s is damaged: the checksum of its %llu bytes "
@@ -119,9 +182,11 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
     tokens->data = data;
     PL_RETURN_IF(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                       &tokens->body_checksum));
+    place_tail(tokens);
     PL_RETURN_IF(open_names(tokens));
-    place_docs(tokens);
     PL_RETURN_IF(check_docs(tokens));
+    if (verify && tokens->mapping.data)
+        PL_RETURN_IF(sum_pages(tokens));
     return verify ? verify_body(tokens) : PL_OK;
 }
 
@@ -163,7 +228,9 @@ void pl_tokens_close(pl_tokens **tokens)
     if (!*tokens)
         return;
     pl_unmap_file(&(*tokens)->mapping);
-    pl_free((*tokens)->docs_copy);
+    pl_free((*tokens)->tail_copy);
+    pl_free_aligned((*tokens)->sums);
+    pl_free((*tokens)->changed);
     pl_free((*tokens)->domain_names);
     pl_free(*tokens);
     *tokens = NULL;
@@ -199,6 +266,7 @@ void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *
         uint32_t token = token_at(tokens, first + i);
         out[i] = token < tokens->layout.vocab ? (int32_t)token : PL_TOKEN_UNK;
     }
+    watch_pages(tokens, first, n);
 }
 
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens)
@@ -247,11 +315,13 @@ static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
         memcpy(file + TOKENS_HEADER_BYTES + next * width,
                tokens->data + TOKENS_HEADER_BYTES + doc.first * width,
                (size_t)doc.n_tokens * width);
+        watch_pages(tokens, doc.first, doc.n_tokens);
         doc.first = next;
         memcpy(file + layout->docs_at + (uint64_t)i * sizeof doc, &doc, sizeof doc);
         next += doc.n_tokens;
     }
-    memcpy(file + layout->names_at, tokens->data + tokens->layout.names_at,
+    memcpy(file + layout->names_at,
+           tokens->tail + (tokens->layout.names_at - tokens->layout.docs_at),
            layout->names_bytes);
     uint64_t sum = pl_checksum(file + TOKENS_HEADER_BYTES,
                                (size_t)(layout->file_bytes - TOKENS_HEADER_BYTES));
@@ -267,6 +337,7 @@ pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t
     uint8_t *file = out->data + out->len;
     memset(file, 0, (size_t)layout.file_bytes);
     write_subset(tokens, docs, &layout, file);
+    PL_RETURN_IF(pl_tokens_check(tokens));
     out->len += (size_t)layout.file_bytes;
     return PL_OK;
 }

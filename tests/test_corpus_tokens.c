@@ -253,6 +253,41 @@ static void a_newer_version_and_a_missing_file_say_so(void **state)
     assert_null(tokens);
 }
 
+static void put_byte(const char *path, long at, int byte)
+{
+    FILE *file = fopen(path, "rb+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte, file), byte);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
+{
+    (void)state;
+    int32_t ids[3];
+    pl_tokens *tokens;
+    pl_buf subset = {0};
+    write_bytes("live.tok", golden, sizeof golden);
+    assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
+    put_byte(in_scratch("live.tok"), 80, 0xff); /* the table was copied */
+    check_golden(tokens);
+    assert_ok(pl_tokens_check(tokens));
+    put_byte(in_scratch("live.tok"), 66, 5); /* the second token */
+    pl_tokens_copy(tokens, 0, 3, ids);
+    assert_int_equal(ids[1], 5);
+    assert_int_equal(pl_tokens_check(tokens), PL_ERR_DAMAGED);
+    assert_said("changed while it was in use");
+    pl_tokens_close(&tokens);
+    write_bytes("live.tok", golden, sizeof golden);
+    assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
+    put_byte(in_scratch("live.tok"), 66, 5);
+    assert_int_equal(pl_tokens_subset(tokens, &(uint32_t){0}, 1, &subset),
+                     PL_ERR_DAMAGED);
+    pl_buf_destroy(&subset);
+    pl_tokens_close(&tokens);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_forged_file_is_refused_by_its_contents),
         cmocka_unit_test(bytes_at_an_odd_address_are_read_all_the_same),
         cmocka_unit_test(a_newer_version_and_a_missing_file_say_so),
+        cmocka_unit_test(a_file_that_changes_while_it_is_open_is_noticed),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

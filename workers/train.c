@@ -209,6 +209,8 @@ static pl_status run_job(trainer *t, train_job *job)
     job->overhead_s = pl_now() - start - job->seconds;
 done:
     close_batch(&b);
+    if (pl_tokens_check(job->shard) != PL_OK) /* also the cause of other failures */
+        status = PL_ERR_DAMAGED;
     return status;
 }
 

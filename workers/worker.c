@@ -261,7 +261,10 @@ static pl_status take_trained(worker *w)
         sender_push(w->out, task);
         return PL_OK;
     }
-    status = give_up(w, task, task->job.status, task->job.error);
+    /* A shard that changed is fetched again: the task is given back, it did not fail.
+     */
+    status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
+    status = give_up(w, task, status, task->job.error);
     worker_task_free(&task);
     return status;
 }

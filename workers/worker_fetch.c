@@ -63,6 +63,19 @@ done:
     return status;
 }
 
+/* Whole, and the one that was asked for. */
+static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **out)
+{
+    pl_mapping file;
+    pl_hash found;
+    PL_RETURN_IF(pl_map_file(path, &file));
+    pl_blob_hash(file.data, file.len, &found);
+    pl_unmap_file(&file);
+    if (!pl_hash_equal(&found, blob))
+        return pl_fail(PL_ERR_DAMAGED, "%s does not hold the shard of its name", path);
+    return pl_tokens_open(path, true, out);
+}
+
 static pl_status fetch_shard(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -70,18 +83,21 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX], path[PL_PATH_MAX];
     pl_tokens *tokens = NULL;
     for (int i = 0; i < w->n_shards; i++)
-        if (pl_hash_equal(&w->shards[i]->blob, blob)) {
+        if (pl_hash_equal(&w->shards[i]->blob, blob) &&
+            pl_tokens_check(w->shards[i]->tokens) == PL_OK) {
             task->shard = w->shards[i];
             return PL_OK;
         }
     pl_topology_path_name(task->arm->topology, task->path, name);
     snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
     PL_RETURN_IF(shard_file(w, object, blob, path));
-    pl_status status = pl_tokens_open(path, true, &tokens);
+    pl_status status = open_shard(path, blob, &tokens);
     if (status == PL_ERR_DAMAGED) { /* the cache rotted: fetch it once more */
+        pl_log(PL_LOG_WARN, "shard.damaged", "file=\"%s\" reason=\"%s\"", path,
+               pl_last_error());
         PL_RETURN_IF(pl_remove_tree(path));
         PL_RETURN_IF(shard_file(w, object, blob, path));
-        status = pl_tokens_open(path, true, &tokens);
+        status = open_shard(path, blob, &tokens);
     }
     PL_RETURN_IF(status);
     worker_shard *s = pl_alloc(sizeof *s);
