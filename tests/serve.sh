@@ -117,7 +117,7 @@ metric() { # NAME
 }
 
 "$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
-    --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
+    --set train.tau=20 --set train.phases=4 --set train.batch=4 --set router.prefix=8 \
     --set eval.baselines=none --set eval.sample_tokens=0 --set data.vocab=600 \
     --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
     --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
