@@ -149,6 +149,11 @@ const explanation explanations[] = {
      "It goes, or the task failed there.",
      "Three failures in a row bar the worker for a minute or more. The job ends when "
      "different workers fail three times at one task."},
+    {"mate.lied",
+     "A worker gave its mate another update than its home; the phase is done again.",
+     "A worker that lies, or whose memory fails.",
+     "Look at the worker of the path that `mate` names. This worker asks homes only "
+     "from now on."},
     {"mate.met", "A worker got an update from another one directly (noloco).", "", ""},
     {"metrics.ready", "The hub answers Prometheus.", "", ""},
     {"model.made", "A worker made its model; what it took of the device's memory.", "",
@@ -219,6 +224,11 @@ const explanation explanations[] = {
      "A second TERM, or --grace-s ran out.", "None needed: others begin it anew."},
     {"update.accepted", "A home took an update; it is on disk.", "", ""},
     {"version.committed", "A module has a new version.", "", ""},
+    {"update.other",
+     "The home counts another worker's update of this task; `reason` names it.",
+     "An earlier holder of the lease sent it and did not end the task.",
+     "None needed: the path goes on from the home's versions. Whether that update was "
+     "right, audits tell."},
     {"update.dropped",
      "A round was merged without an update that came too late (outer.quorum).",
      "The worker is slower than the others, and outer.quorum is below 1.",

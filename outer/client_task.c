@@ -160,7 +160,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
 static bool is_in(pl_submit_result result)
 {
     return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
-           result == PL_SUBMIT_DROPPED;
+           result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
 /* A home that has started again lacks uploads: those updates are sent once more. */

@@ -131,19 +131,10 @@ static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
     return PL_OK;
 }
 
-typedef struct update_search {
-    int64_t round, path, replica;
-    const char *module;
-    pl_hash found;
-    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    uint64_t seed;
-    float likeness[PL_CONTRIBUTION_CELLS];
-} update_search;
-
 static pl_status match_update(void *context, const char *module,
                               const pl_contribution *c)
 {
-    update_search *s = context;
+    home_update *s = context;
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
         c->replica == s->replica) {
         s->found = c->update;
@@ -155,28 +146,34 @@ static pl_status match_update(void *context, const char *module,
     return PL_OK;
 }
 
+pl_status home_find_update(home *h, home_update *s)
+{
+    pl_version v;
+    memset(&v, 0, sizeof v);
+    PL_RETURN_IF(pl_store_each_pending(h->store, s->module, match_update, s));
+    if (pl_hash_none(&s->found) &&
+        pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
+        for (int i = 0; i < v.n_contributions; i++)
+            (void)match_update(s, s->module, &v.contributions[i]);
+    pl_version_clear(&v);
+    if (pl_hash_none(&s->found))
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "path %lld replica %lld has sent no update of %s in round %lld",
+                       (long long)s->path, (long long)s->replica, s->module,
+                       (long long)s->round);
+    return PL_OK;
+}
+
 static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
-    pl_version v;
-    update_search s = {.module = name};
+    home_update s = {.module = name};
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     s.path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
     s.replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
     s.round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
     PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_store_each_pending(h->store, name, match_update, &s));
-    memset(&v, 0, sizeof v);
-    if (pl_hash_none(&s.found) &&
-        pl_store_get_version(h->store, name, (uint64_t)s.round + 1, &v) == PL_OK)
-        for (int i = 0; i < v.n_contributions; i++)
-            (void)match_update(&s, name, &v.contributions[i]);
-    pl_version_clear(&v);
-    if (pl_hash_none(&s.found))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "path %lld replica %lld has sent no update of %s in round %lld",
-                       (long long)s.path, (long long)s.replica, name,
-                       (long long)s.round);
+    PL_RETURN_IF(home_find_update(h, &s));
     a->type = PL_MSG_UPDATE_IS;
     pl_put_text(&a->body, PL_TAG_NAME, s.worker);
     pl_put_text(&a->body, PL_TAG_DEVICE, s.device);

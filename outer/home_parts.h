@@ -96,7 +96,7 @@ typedef struct home_moving {
 } home_moving;
 
 /* Since this process began; for show. */
-enum { HOME_RESULTS = PL_SUBMIT_DROPPED + 1 };
+enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
@@ -131,6 +131,17 @@ typedef struct home {
 } home;
 
 /* home.c */
+/* An update that was accepted: what is looked for, and what was found. */
+typedef struct home_update {
+    int64_t round, path, replica;
+    const char *module;
+    pl_hash found;
+    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    uint64_t seed;
+    float likeness[PL_CONTRIBUTION_CELLS];
+} home_update;
+/* Pending, or in one of the newest versions, as the store has it. ERR_NOT_FOUND. */
+pl_status home_find_update(home *h, home_update *search);
 pl_status home_write(home *h); /* the group's transaction exists after this */
 /* Queues an answer until the group is durable; takes body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);

@@ -19,7 +19,8 @@ static void look_at_disk(home *h, int64_t now_ms)
 static pl_json *submissions_json(const home_counts *c)
 {
     static const char *const names[HOME_RESULTS] = {
-        "accepted", "duplicate", "unknown_blob", "fenced", "rejected", "dropped"};
+        "accepted", "duplicate", "unknown_blob", "fenced",
+        "rejected", "dropped",   "other"};
     pl_json *o = pl_json_object();
     for (int i = 0; i < HOME_RESULTS; i++)
         pl_json_set_int(o, names[i], (int64_t)c->results[i]);

@@ -273,6 +273,25 @@ static bool is_fenced(const place *p, const submission *s)
     return false;
 }
 
+/* A worker that had the lease before may have sent something else, or less than all.
+ * Whoever repeats the task must know, for it goes on from what it made itself. What the
+ * store does not have any more is long merged: nobody goes on from there. */
+static bool has_other_bytes(home *h, const submission *s)
+{
+    home_update taken = {.module = s->module,
+                         .round = s->round,
+                         .path = s->contributors[0].path,
+                         .replica = s->contributors[0].replica};
+    if (s->n > 1 || home_find_update(h, &taken) != PL_OK ||
+        pl_hash_equal(&taken.found, &s->update))
+        return false;
+    (void)pl_fail(PL_ERR_DATA,
+                  "worker %s sent another update of %s in round %lld before, and that "
+                  "one counts",
+                  taken.worker, s->module, (long long)s->round);
+    return true;
+}
+
 /* The first rule that matches; the last error is the reason for 3 and 4. Of a sum all
  * or nothing is taken: what cannot be, its relay sends part by part. */
 static pl_submit_result judge(home *h, place *p, submission *s)
@@ -283,7 +302,7 @@ static pl_submit_result judge(home *h, place *p, submission *s)
         number_arrival(p, s);
     int n_in = n_duplicates(p, s);
     if (n_in == s->n)
-        return PL_SUBMIT_DUPLICATE;
+        return has_other_bytes(h, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced(p, s)) {
         (void)pl_fail(PL_ERR_STALE, "the lease was given to another");
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
@@ -401,7 +420,7 @@ pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
     pl_submit_result result = judge(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
-                   result == PL_SUBMIT_DROPPED;
+                   result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED)
         log_refusal(&s);

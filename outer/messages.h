@@ -149,8 +149,11 @@ typedef enum pl_submit_result {
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* send the blob, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
     PL_SUBMIT_REJECTED = 4,     /* PL_TAG_TEXT says why */
-    PL_SUBMIT_DROPPED = 5       /* its round was merged without it, and TEXT says so:
+    PL_SUBMIT_DROPPED = 5,      /* its round was merged without it, and TEXT says so:
                                    the task goes on as if it were in */
+    PL_SUBMIT_OTHER = 6         /* other bytes were accepted before, and TEXT says from
+                                   whom: the task is done, but what was begun from this
+                                   worker's own result must begin again */
 } pl_submit_result;
 
 /* Why a worker is fenced; one sentence. */

@@ -103,7 +103,8 @@ static pl_status send_update(relay_uplink *u, const submission *s,
 
 static bool is_in(pl_submit_result result)
 {
-    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE;
+    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
+           result == PL_SUBMIT_OTHER;
 }
 
 /* All or nothing. The failures of a home that is away are those of the parts, too. */

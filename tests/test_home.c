@@ -207,6 +207,21 @@ static void update_sent_again_counts_once(void **state)
     assert_true(pl_hash_equal(&got, &want));
 }
 
+static void another_update_under_the_same_key_is_said_to_be_another(void **state)
+{
+    fixture *f = *state;
+    size_t n = pl_topology_slot(f->topology, SLOT_L2)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_L2, 0, update);
+    update[0] += 1e-3f;
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_ACCEPTED);
+    sent other = send_update(f, SLOT_L2, 0, 0, update, 0);
+    assert_int_equal(other.result, PL_SUBMIT_OTHER);
+    assert_non_null(strstr(other.text, "worker w sent another update"));
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_DUPLICATE);
+    pl_free(update);
+}
+
 static void accepted_updates_survive_kill_9_of_the_home(void **state)
 {
     fixture *f = *state;
@@ -495,6 +510,7 @@ int main(int argc, char **argv)
         TEST(version_is_the_same_in_whatever_order_updates_arrive),
         TEST(module_waits_for_its_own_paths_only),
         TEST(update_sent_again_counts_once),
+        TEST(another_update_under_the_same_key_is_said_to_be_another),
         TEST(accepted_updates_survive_kill_9_of_the_home),
         TEST(update_that_is_not_finite_is_rejected_with_a_reason),
         TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),

@@ -21,6 +21,9 @@ static pl_status judge(const char *name, pl_submit_result result, const char *te
     case PL_SUBMIT_DROPPED:
         pl_log(PL_LOG_WARN, "update.dropped", "reason=\"%s\"", text);
         return PL_OK;
+    case PL_SUBMIT_OTHER:
+        pl_log(PL_LOG_WARN, "update.other", "reason=\"%s\"", text);
+        return PL_OK;
     case PL_SUBMIT_FENCED:
         return pl_fail(PL_ERR_STALE, "%s: %s", name, text);
     case PL_SUBMIT_UNKNOWN_BLOB:
@@ -230,15 +233,19 @@ static void describe_path(const sender *s, pl_path_state *state)
 static void offer(const sender *s, const parcel *p)
 {
     for (int i = 0; i < p->n; i++) {
-        const pl_submission *from = &p->submissions[i];
+        const pl_submission *from = &p->submissions[i], *data = from;
+        if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p->n)
+            data = &p->submissions[i + 1]; /* a worker that lies */
         peer_offer *o = pl_alloc(sizeof *o);
         pl_copy_text(o->module, sizeof o->module, from->module);
         o->round = from->contribution.phase;
         o->path = (int)from->contribution.path;
         o->replica = (int)from->contribution.replica;
-        o->bytes = from->bytes;
-        o->data = pl_alloc((size_t)from->bytes);
-        memcpy(o->data, from->data, (size_t)from->bytes);
+        o->bytes = data->bytes;
+        o->data = pl_alloc((size_t)data->bytes);
+        memcpy(o->data, data->data, (size_t)data->bytes);
+        if (pl_failpoint("worker.offer.damaged") != PL_OK)
+            o->data[o->bytes / 2] ^= 1;
         pl_blob_hash(o->data, o->bytes, &o->hash);
         peer_put(s->offers, o);
     }
@@ -307,6 +314,53 @@ static pl_status liken(worker_task *task, const parcel *p)
                             task->packed_bytes, out + n_slots);
 }
 
+static pl_status check_lease(void *context)
+{
+    const sender *s = context;
+    if (s->task && worker_task_lost(s->task))
+        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                       s->task->name);
+    return PL_OK;
+}
+
+/* A mate may give its mate other bytes than its home. What was trained from those must
+ * not count: an audit, which asks the home, would find this worker odd. The update that
+ * was offered is on its way to the home, so it is waited for. */
+static pl_status check_met(sender *s, struct task_met *met)
+{
+    enum { LOOK_MS = 50, LOOKS = 200 };
+    worker_task *task = s->task;
+    pl_hash there;
+    pl_status status = PL_ERR_NOT_FOUND;
+    for (int i = 0; i < LOOKS && status == PL_ERR_NOT_FOUND; i++) {
+        if (i > 0)
+            pl_sleep_ms(LOOK_MS);
+        PL_RETURN_IF(check_lease(s));
+        status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
+                                      met->replica, &there);
+    }
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_BUSY, "the home of %s did not get what %s offered",
+                       met->module, met->task);
+    PL_RETURN_IF(status);
+    if (pl_hash_equal(&there, &met->hash))
+        return PL_OK;
+    task->deceived = true;
+    pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld", met->module,
+           met->task, (long long)task->phase - 1);
+    return pl_fail(PL_ERR_BUSY,
+                   "the worker of %s gave another update of %s than it sent to the "
+                   "home; the phase is done again from what the home has",
+                   met->task, met->module);
+}
+
+static pl_status check_mates(sender *s)
+{
+    for (size_t i = 0; i < s->task->n_met; i++)
+        PL_RETURN_IF(check_met(s, &s->task->met[i]));
+    return PL_OK;
+}
+
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
@@ -326,27 +380,21 @@ static pl_status send_task(sender *s)
             PL_TRY(liken(task, &p));
         goto done;
     }
+    PL_TRY(check_mates(s));
     PL_TRY(pl_failpoint("worker.submit.before"));
     PL_TRY(pl_client_act_under(s->homes, task->lease, task->lease_bytes));
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state,
                                  task->packed_state, task->packed_bytes, p.results,
                                  p.texts));
     PL_TRY(pl_failpoint("worker.submit.after"));
-    for (int i = 0; i < p.n; i++)
+    for (int i = 0; i < p.n; i++) {
         PL_TRY(judge(p.names[i], p.results[i], p.texts[i]));
+        task->overruled = task->overruled || p.results[i] == PL_SUBMIT_OTHER;
+    }
     PL_TRY(judge(task->name, p.results[p.n], p.texts[p.n]));
 done:
     free_parcel(&p, n_slots);
     return status;
-}
-
-static pl_status check_lease(void *context)
-{
-    const sender *s = context;
-    if (s->task && worker_task_lost(s->task))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       s->task->name);
-    return PL_OK;
 }
 
 static void run(void *context)

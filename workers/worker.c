@@ -67,6 +67,7 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
     pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
            task->name, (long long)task->phase, text);
     drop_after(w, task);
+    w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
     PL_RETURN_IF(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
@@ -334,6 +335,8 @@ static pl_status take_sent(worker *w)
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
     if (task->status == PL_OK) {
         keep_state(w, task);
+        if (task->overruled)
+            drop_after(w, task);
         status = worker_tell_done(w, task);
     } else {
         status = give_up(w, task, task->status, task->error);

@@ -344,15 +344,52 @@ done:
     return status;
 }
 
+/* What does not come apart is no update: then the home is asked. */
+static bool is_update(const local_slot *s, const pl_buf *bytes)
+{
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    int n = pl_round_vectors(s->arm, s->topology, s->module);
+    double norm = 0;
+    if (pl_codec_split(bytes->data, bytes->len, n, messages) != PL_OK)
+        return false;
+    for (int v = 0; v < n; v++)
+        if (pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, NULL,
+                         &norm) != PL_OK)
+            return false;
+    return true;
+}
+
+/* What a mate said itself: the sender compares it with what the mate's home took. */
+static void note_met(worker_task *task, const char *task_of_mate, const char *name,
+                     const int mate[2], const pl_buf *bytes)
+{
+    task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
+    struct task_met *met = &task->met[task->n_met++];
+    pl_copy_text(met->task, sizeof met->task, task_of_mate);
+    pl_copy_text(met->module, sizeof met->module, name);
+    met->path = mate[0];
+    met->replica = mate[1];
+    pl_blob_hash(bytes->data, bytes->len, &met->hash);
+}
+
 /* From the worker that trained it. Whoever is silent once is not asked again: every
  * slot of the task would wait for it. */
-static pl_status ask_peer(worker *w, struct task_peer *who, const worker_task *task,
-                          const char *name, const int mate[2], pl_buf *out)
+static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
+                          const local_slot *s, const char *name, const int mate[2],
+                          pl_buf *out)
 {
     peer_line line = {who->address, worker_go_on, w, w->has_mates ? &w->mates : NULL};
     pl_status status = peer_get(&line, name, task->phase - 1, mate[0], mate[1], out);
+    if (status == PL_OK && !is_update(s, out)) {
+        pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld reason=\"%s\"",
+               name, who->task, (long long)task->phase - 1, pl_last_error());
+        pl_buf_clear(out);
+        status = PL_ERR_DATA;
+    }
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';
+    if (status == PL_OK)
+        note_met(task, who->task, name, mate, out);
     if (status == PL_OK)
         pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name,
                who->task, (long long)task->phase - 1);
@@ -360,14 +397,15 @@ static pl_status ask_peer(worker *w, struct task_peer *who, const worker_task *t
 }
 
 /* PL_ERR_NOT_FOUND: from the home, then. */
-static pl_status ask_peers(worker *w, const worker_task *task, const char *path,
-                           const char *name, const int mate[2], pl_buf *out)
+static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
+                           const char *path, const char *name, const int mate[2],
+                           pl_buf *out)
 {
-    for (size_t i = 0; i < task->n_peers; i++) {
+    for (size_t i = 0; !w->shuns_peers && i < task->n_peers; i++) {
         struct task_peer *who = &task->peers[i];
         if (!who->address[0] || strcmp(who->task, path) != 0)
             continue;
-        if (ask_peer(w, who, task, name, mate, out) == PL_OK)
+        if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
             return PL_OK;
         if (w->broken != PL_OK) /* the worker ends, not only this line */
             return w->broken;
@@ -376,7 +414,7 @@ static pl_status ask_peers(worker *w, const worker_task *task, const char *path,
 }
 
 /* From the worker that trained it, else from the home. PL_ERR_NOT_FOUND: neither. */
-static pl_status fetch_update(worker *w, const worker_task *task, const local_slot *s,
+static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
     int replicas = pl_topology_n_replicas(s->topology);
@@ -384,7 +422,7 @@ static pl_status fetch_update(worker *w, const worker_task *task, const local_sl
     pl_hash hash;
     pl_arm_path_name(s->arm, s->topology, mate / replicas, mate % replicas, path);
     const int place[2] = {mate / replicas, mate % replicas};
-    pl_status status = ask_peers(w, task, path, name, place, out);
+    pl_status status = ask_peers(w, task, s, path, name, place, out);
     if (status != PL_ERR_NOT_FOUND)
         return status;
     status = pl_client_get_update(w->homes, name, task->phase - 1, place[0], place[1],
@@ -404,7 +442,7 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
 /* The update of the mate, or nothing where the pair was split. With a deadline the
  * module's home has the last word on that; it is asked for it before anything is
  * fetched, and told what is wished where nobody has wished yet. */
-static pl_status meet(worker *w, const worker_task *task, const local_slot *s,
+static pl_status meet(worker *w, worker_task *task, const local_slot *s,
                       const char *name, int mate, pl_buf *out)
 {
     bool timed = s->arm->outer.deadline_ms > 0;
@@ -545,8 +583,9 @@ static pl_status begin(worker_task *task)
     if (task->layout.params >= 0)
         PL_RETURN_IF(pl_try_alloc_bare(task->n_params * sizeof(float),
                                        "a path's parameters", (void **)&task->start));
-    for (int slot = 0; task->start != task->base &&
-                       slot < pl_topology_n_slots(task->arm->topology); slot++)
+    for (int slot = 0;
+         task->start != task->base && slot < pl_topology_n_slots(task->arm->topology);
+         slot++)
         PL_RETURN_IF(begin_slot(task, slot));
     mark_mixed(task);
     task->begun = true;
@@ -630,6 +669,7 @@ void worker_task_free(worker_task **task_)
     pl_free(task->made);
     pl_free(task->has_other);
     pl_free(task->peers);
+    pl_free(task->met);
     pl_free(task->bases);
     pl_free(task->mixed);
     pl_free(task);

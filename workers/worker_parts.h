@@ -60,6 +60,14 @@ typedef struct worker_task {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* who offers what mates have trained */
     size_t n_peers;
+    struct task_met { /* an update that a mate gave, of the round before this phase */
+        char task[PL_MODULE_NAME_MAX], module[PL_MODULE_NAME_MAX];
+        int path, replica;
+        pl_hash hash;
+    } * met;
+    size_t n_met;
+    bool overruled; /* the homes count another worker's update; by the sender */
+    bool deceived;  /* one of them is not what its home took; by the sender */
     bool again;     /* an audit: only compared, nothing is sent to the homes */
     pl_hash before; /* and its path's state then; none: it had none */
     pl_hash *made;  /* [n_made] what came out: each update, then the state */
@@ -105,6 +113,7 @@ typedef struct worker {
     char offers_at[PL_ADDRESS_MAX]; /* "": nowhere */
     pl_keypair mates; /* with which workers ask each other, if they have: */
     bool has_mates;
+    bool shuns_peers; /* one of them lied: updates come from the homes from now on */
     cache *blobs;
     worker_arm **arms;
     int n_arms;
