@@ -68,6 +68,16 @@ const char *pl_buf_text(pl_buf *buf)
     return (const char *)buf->data;
 }
 
+/* Of one to three bytes: no longer one steers anything. */
+static unsigned code_point(const char *text, size_t n)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    if (n == 1)
+        return s[0];
+    unsigned tail = n == 3 ? (s[1] & 63u) << 6 | (s[2] & 63u) : s[1] & 63u;
+    return n == 3 ? (s[0] & 15u) << 12 | tail : (s[0] & 31u) << 6 | tail;
+}
+
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
 {
     pl_buf_append(buf, "\"", 1);
@@ -77,11 +87,26 @@ void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
             pl_buf_append(buf, "\xef\xbf\xbd", 3); /* U+FFFD */
         else if (text[i] == '"' || text[i] == '\\')
             pl_buf_printf(buf, "\\%c", text[i]);
-        else if (n == 1 && text[i] < 0x20)
-            pl_buf_printf(buf, "\\u%04x", (unsigned)text[i]);
+        else if (pl_utf8_steers(text + i, n))
+            pl_buf_printf(buf, "\\u%04x", code_point(text + i, n));
         else
             pl_buf_append(buf, text + i, n);
         i += n ? n : 1;
     }
     pl_buf_append(buf, "\"", 1);
+}
+
+void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = pl_utf8_length(text + i, len - i);
+        bool stays = lines && (text[i] == '\n' || text[i] == '\t');
+        if (n > 0 && (stays || !pl_utf8_steers(text + i, n))) {
+            pl_buf_append(buf, text + i, n);
+            i += n;
+            continue;
+        }
+        for (size_t end = i + (n ? n : 1); i < end; i++)
+            pl_buf_printf(buf, "\\x%02x", (unsigned)(uint8_t)text[i]);
+    }
 }

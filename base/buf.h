@@ -2,6 +2,7 @@
 #ifndef PL_BASE_BUF_H
 #define PL_BASE_BUF_H
 #include "base/mem.h"
+#include <stdbool.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -22,6 +23,10 @@ const char *pl_buf_text(pl_buf *buf); /* terminated view, "" when empty */
 
 /* Appends text as a JSON string, quotes included; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
+
+/* Appends text for a terminal or a log: what steers it (pl_utf8_steers) and what is not
+ * UTF-8 becomes \xHH a byte. Newlines and tabs stay if `lines`. */
+void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
 #ifdef __cplusplus
 }

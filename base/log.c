@@ -101,11 +101,9 @@ static void put_json_pairs(pl_buf *line, const char *pairs)
 static void put_text_line(pl_buf *line, const char *when, pl_log_level level,
                           const char *event, const char *pairs)
 {
-    pl_buf_printf(line, "%s %s %s %s%s%s", when, level_names[level], settings.role,
-                  event, *pairs ? " " : "", pairs);
-    for (size_t i = 0; i < line->len; i++) /* one event, one line */
-        if (line->data[i] < 0x20)
-            line->data[i] = ' ';
+    pl_buf_printf(line, "%s %s %s %s%s", when, level_names[level], settings.role, event,
+                  *pairs ? " " : "");
+    pl_buf_printable(line, pairs, strlen(pairs), false); /* one event, one line */
     pl_buf_append(line, "\n", 1);
 }
 

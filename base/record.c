@@ -7,6 +7,7 @@
  */
 #include "base/record.h"
 #include "base/le.h"
+#include "base/text.h"
 #include <string.h>
 
 enum { FIELD_HEAD = 6 }; /* tag u16, length u32 */
@@ -35,9 +36,34 @@ void pl_put_f64(pl_buf *record, uint16_t tag, double value)
     pl_put_u64(record, tag, bits);
 }
 
+/* Bytes at the start that are no part of a text; 0: the first character is one. */
+static size_t bad_bytes(const char *text, size_t len)
+{
+    size_t n = pl_utf8_length(text, len);
+    if (n == 0)
+        return 1;
+    return pl_utf8_steers(text, n) ? n : 0;
+}
+
+static size_t good_length(const char *text, size_t len)
+{
+    size_t at = 0;
+    while (at < len && bad_bytes(text + at, len - at) == 0)
+        at += pl_utf8_length(text + at, len - at);
+    return at;
+}
+
 void pl_put_text(pl_buf *record, uint16_t tag, const char *text)
 {
-    pl_put_bytes(record, tag, text, strlen(text));
+    size_t len = strlen(text), start = record->len;
+    pl_put_bytes(record, tag, text, len);
+    char *at = (char *)record->data + start + FIELD_HEAD;
+    for (size_t good; (good = good_length(at, len)) < len;) {
+        size_t bad = bad_bytes(at + good, len - good);
+        memset(at + good, at[good] == '\n' || at[good] == '\t' ? ' ' : '?', bad);
+        at += good + bad;
+        len -= good + bad;
+    }
 }
 
 void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash)
@@ -204,8 +230,8 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
         return;
     if (len >= out_size)
         fail_once(reader, "is too long", tag);
-    else if (memchr(bytes, 0, len))
-        fail_once(reader, "has a NUL inside", tag);
+    else if (good_length((const char *)bytes, len) < len)
+        fail_once(reader, "is no UTF-8, or has control characters", tag);
     else {
         memcpy(out, bytes, len);
         out[len] = 0;

@@ -20,6 +20,7 @@ extern "C" {
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
+/* What pl_get_text would refuse (a newline in a sentence) is put as a blank or `?`. */
 void pl_put_text(pl_buf *record, uint16_t tag, const char *text);
 void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash);
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);
@@ -49,8 +50,9 @@ uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
 pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
 const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);
-/* Copies text into out (always terminated); too long for out is a failure, and
- * so is an embedded NUL. */
+/* Copies text into out (always terminated); too long for out is a failure, and so is
+ * what is no UTF-8 or has control characters (pl_utf8_steers): whatever reaches a
+ * caller can be shown, logged and compared. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
 
 #ifdef __cplusplus

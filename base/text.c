@@ -218,6 +218,19 @@ bool pl_ends_with(const char *text, const char *suffix)
     return text_len >= suffix_len && strcmp(text + text_len - suffix_len, suffix) == 0;
 }
 
+bool pl_utf8_steers(const void *text, size_t n)
+{
+    const uint8_t *s = text;
+    if (n == 1)
+        return s[0] < 0x20 || s[0] == 0x7f;
+    if (n == 2)
+        return s[0] == 0xc2 && s[1] < 0xa0;
+    if (n != 3 || s[0] != 0xe2)
+        return false;
+    return (s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
+           (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9);
+}
+
 /* Table 3-7 of the Unicode standard: the second byte's range depends on the first
  * so as to exclude overlong forms, surrogates and what lies beyond U+10FFFF. */
 size_t pl_utf8_length(const void *text, size_t len)

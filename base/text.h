@@ -38,6 +38,10 @@ bool pl_ends_with(const char *text, const char *suffix);
 /* Bytes of the well-formed UTF-8 character at the start of text, 1..4; 0 if it is
  * ill-formed or cut off, or if len is 0. */
 size_t pl_utf8_length(const void *text, size_t len);
+/* Whether this well-formed character of n bytes steers a terminal or the direction of
+ * writing instead of being seen: C0, DEL, C1, line and paragraph separators, and the
+ * bidirectional controls U+202A..U+202E and U+2066..U+2069. */
+bool pl_utf8_steers(const void *text, size_t n);
 
 #ifdef __cplusplus
 }

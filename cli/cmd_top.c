@@ -88,7 +88,8 @@ static void put(screen *s, const char *format, ...)
         shown++;
     }
     line[keep] = '\0';
-    pl_buf_printf(&s->text, "%s%s\n", line, s->tty ? "\033[K" : "");
+    pl_buf_printable(&s->text, line, keep, false);
+    pl_buf_printf(&s->text, "%s\n", s->tty ? "\033[K" : "");
     s->line++;
 }
 

@@ -9,7 +9,10 @@ static volatile sig_atomic_t stop, interrupts;
 
 int cli_fail(pl_status status)
 {
-    fprintf(stderr, "pathloom: %s\n", pl_last_error());
+    pl_buf shown = {0};
+    pl_buf_printable(&shown, pl_last_error(), strlen(pl_last_error()), false);
+    fprintf(stderr, "pathloom: %s\n", pl_buf_text(&shown));
+    pl_buf_destroy(&shown);
     return pl_status_exit_code(status);
 }
 

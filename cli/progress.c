@@ -157,15 +157,17 @@ static void measure_terminal(progress *p)
 }
 
 /* A line that wraps, or one below the last row, would scroll: the cursor would not
- * come back to where the block began. All that is written here is ASCII. */
+ * come back to where the block began. All that is shown here is ASCII. */
 static void put_line(progress *p, pl_buf *line, pl_buf *out)
 {
-    const char *shown = pl_buf_text(line);
+    pl_buf shown = {0};
+    pl_buf_printable(&shown, pl_buf_text(line), line->len, false);
     if (p->drawn_lines < p->rows - 1) {
-        pl_buf_printf(out, "%.*s\033[K\n", p->columns - 1, shown);
+        pl_buf_printf(out, "%.*s\033[K\n", p->columns - 1, pl_buf_text(&shown));
         p->drawn_lines++;
     }
     pl_buf_clear(line);
+    pl_buf_destroy(&shown);
 }
 
 static void draw_block(progress *p, const pl_json *status)

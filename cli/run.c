@@ -1,6 +1,7 @@
 #include "cli/run.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 char *run_file(const run *r, const char *name, char out[PL_PATH_MAX])
@@ -11,11 +12,18 @@ char *run_file(const run *r, const char *name, char out[PL_PATH_MAX])
 void say(const char *format, ...)
 {
     va_list arguments;
+    char *text = NULL;
+    pl_buf shown = {0};
     va_start(arguments, format);
-    vprintf(format, arguments);
+    int len = vasprintf(&text, format, arguments);
     va_end(arguments);
-    putchar('\n');
+    if (len < 0)
+        pl_memory_exhausted(0);
+    pl_buf_printable(&shown, text, (size_t)len, true);
+    puts(pl_buf_text(&shown));
     fflush(stdout);
+    free(text);
+    pl_buf_destroy(&shown);
 }
 
 void say_json(pl_json *json)

@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -112,6 +114,64 @@ static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
     assert_string_equal(pl_buf_text(&buf),
                         "\"a\\\"\\\\\\u000a\xc3\xa4\xef\xbf\xbd z\"");
     pl_buf_destroy(&buf);
+}
+
+/* What a terminal would obey: ESC, a C1 code, a mark that turns writing around. */
+static const char steering[] = "a\x1b[2J\xc2\x9b"
+                               "b\xe2\x80\xae"
+                               "c\x7f\xff\n";
+
+static void text_for_a_terminal_shows_what_would_steer_it(void **state)
+{
+    (void)state;
+    pl_buf buf = {0};
+    pl_buf_printable(&buf, steering, sizeof steering - 1, false);
+    assert_string_equal(pl_buf_text(&buf),
+                        "a\\x1b[2J\\xc2\\x9bb\\xe2\\x80\\xaec\\x7f\\xff\\x0a");
+    pl_buf_clear(&buf);
+    pl_buf_printable(&buf, "\xc3\xa4\t1\n", 5, true);
+    assert_string_equal(pl_buf_text(&buf), "\xc3\xa4\t1\n");
+    pl_buf_clear(&buf);
+    pl_buf_json_text(&buf, steering, sizeof steering - 1);
+    assert_string_equal(pl_buf_text(&buf),
+                        "\"a\\u001b[2J\\u009bb\\u202ec\\u007f\xef\xbf\xbd\\u000a\"");
+    pl_buf_destroy(&buf);
+}
+
+/* What the log writes for such a value, from a process of its own. */
+static void read_log_line(bool json, char *out, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        pl_log_open("test", PL_LOG_INFO, json);
+        pl_log(PL_LOG_INFO, "said", "text=\"%s\"", steering);
+        _exit(0);
+    }
+    close(ends[1]);
+    ssize_t n = read(ends[0], out, size - 1);
+    assert_true(n > 0);
+    out[n] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void a_log_line_holds_nothing_that_steers_a_terminal(void **state)
+{
+    (void)state;
+    char line[1024];
+    for (int json = 0; json < 2; json++) {
+        read_log_line(json == 1, line, sizeof line);
+        size_t len = strlen(line);
+        assert_int_equal(line[len - 1], '\n');
+        assert_non_null(strstr(line, json ? "\\u001b[2J" : "\\x1b[2J"));
+        for (size_t at = 0, n; at + 1 < len; at += n) {
+            n = pl_utf8_length(line + at, len - at);
+            assert_true(n > 0 && !pl_utf8_steers(line + at, n));
+        }
+    }
 }
 
 static void whole_numbers_are_read_exactly_or_refused(void **state)
@@ -313,6 +373,8 @@ int main(void)
         cmocka_unit_test(available_memory_lies_below_the_total),
         cmocka_unit_test(a_buffer_keeps_what_is_appended_and_stays_terminated),
         cmocka_unit_test(json_text_escapes_and_replaces_what_is_not_utf8),
+        cmocka_unit_test(text_for_a_terminal_shows_what_would_steer_it),
+        cmocka_unit_test(a_log_line_holds_nothing_that_steers_a_terminal),
         cmocka_unit_test(whole_numbers_are_read_exactly_or_refused),
         cmocka_unit_test(real_numbers_are_finite_decimals_or_refused),
         cmocka_unit_test(truth_has_six_words),

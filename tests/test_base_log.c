@@ -38,7 +38,7 @@ static void a_line_has_level_role_event_and_pairs(void **state)
     pl_buf line = {0};
     capture(false, "phase=3 why=\"it\nended\"", &line);
     assert_string_equal(pl_buf_text(&line),
-                        "warn worker-1 lease.lost phase=3 why=\"it ended\"\n");
+                        "warn worker-1 lease.lost phase=3 why=\"it\\x0aended\"\n");
     capture(false, "", &line);
     assert_string_equal(pl_buf_text(&line), "warn worker-1 lease.lost\n");
     pl_buf_destroy(&line);

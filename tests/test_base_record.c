@@ -166,6 +166,48 @@ static void text_that_does_not_fit_or_hides_a_nul_is_refused(void **state)
     pl_buf_destroy(&record);
 }
 
+static void text_is_utf8_without_control_characters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        bool good;
+    } rows[] = {{"mix/L1.E0", true},
+                {"gr\xc3\xbc\xc3\x9f", true},
+                {"\xff\xfe", false},
+                {"cut \xe2\x82", false},
+                {"\xc0\xaf", false},
+                {"\x1b[2J", false},
+                {"two\nlines", false},
+                {"tab\t", false},
+                {"\x7f", false},
+                {"\xc2\x9b"
+                 "31m",
+                 false},
+                {"\xe2\x80\xae"
+                 "txt.exe",
+                 false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_buf record = {0}, said = {0};
+        pl_reader reader;
+        char text[32];
+        pl_put_bytes(&record, 1, rows[i].bytes, strlen(rows[i].bytes));
+        pl_reader_open(&reader, "test", record.data, record.len);
+        pl_get_text(&reader, 1, 0, text, sizeof text);
+        assert_int_equal(pl_reader_status(&reader),
+                         rows[i].good ? PL_OK : PL_ERR_PROTO);
+        assert_string_equal(text, rows[i].good ? rows[i].bytes : "");
+        /* Whoever sends such a text by mistake is understood nevertheless. */
+        pl_put_text(&said, 1, rows[i].bytes);
+        pl_reader_open(&reader, "test", said.data, said.len);
+        pl_get_text(&reader, 1, 0, text, sizeof text);
+        assert_int_equal(pl_reader_status(&reader), PL_OK);
+        assert_int_equal(strlen(text), strlen(rows[i].bytes));
+        pl_buf_destroy(&record);
+        pl_buf_destroy(&said);
+    }
+}
+
 static void a_long_list_reads_in_any_order(void **state)
 {
     (void)state;
@@ -229,6 +271,7 @@ int main(void)
         cmocka_unit_test(tags_out_of_order_are_refused),
         cmocka_unit_test(the_first_failure_sticks),
         cmocka_unit_test(text_that_does_not_fit_or_hides_a_nul_is_refused),
+        cmocka_unit_test(text_is_utf8_without_control_characters),
         cmocka_unit_test(a_long_list_reads_in_any_order),
         cmocka_unit_test(a_record_inside_another_is_read_like_any),
     };
