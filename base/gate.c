@@ -6,6 +6,7 @@
  * the file. */
 #include "base/gate.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -24,6 +25,7 @@ enum {
     SELF_TEST_MS = 5000, /* a machine under load */
     REFUSED_MS = 1000,   /* between two words about the same key */
     REFUSED_KEPT = 32,
+    TROUBLE_MS = 60000, /* between two words about a list that cannot be read */
     ZAP_FRAMES = 7,
     ZAP_FRAME_MAX = 255,
     DOMAIN_MAX = 16
@@ -53,7 +55,10 @@ typedef struct gate {
     pl_keypair own;
     char list[1024];
     stamp seen;
-    pl_key_list extra; /* of the thread: let in beside the file */
+    int64_t
+        unread_ms; /* when it was last said that the list cannot be read; 0: it can */
+    char complaint[PL_KEY_COMPLAINT_MAX]; /* that was said last of its lines */
+    pl_key_list extra;                    /* of the thread: let in beside the file */
     _Atomic(snapshot *) now;
     void *zap;
     pl_queue *orders;
@@ -89,23 +94,58 @@ static bool same_stamp(const stamp *a, const stamp *b)
            a->bytes == b->bytes;
 }
 
+/* One that was there and has gone lets nobody in, the job's own keys included: that is
+ * no way to take back a key. */
+static pl_status load_list(const gate *g, pl_key_list *out)
+{
+    if (!g->list[0])
+        return PL_OK;
+    if (atomic_load(&g->now) && !pl_path_exists(g->list))
+        return pl_fail(PL_ERR_NOT_FOUND, "%s is gone", g->list);
+    return pl_key_list_load(g->list, out);
+}
+
+static void tell_complaint(gate *g, const pl_key_list *list)
+{
+    bool is_news = strcmp(g->complaint, list->complaint) != 0;
+    pl_copy_text(g->complaint, sizeof g->complaint, list->complaint);
+    if (is_news && list->n_bad > 0)
+        g->options.on_list(list->complaint);
+}
+
 static pl_status read_list(gate *g)
 {
     snapshot *fresh = pl_alloc(sizeof *fresh);
-    pl_status status = g->list[0] ? pl_key_list_load(g->list, &fresh->list) : PL_OK;
+    pl_status status = load_list(g, &fresh->list);
+    for (size_t i = 0; status == PL_OK && i < g->extra.n; i++)
+        status = pl_key_list_put(&fresh->list, &g->extra.entries[i]);
     if (status != PL_OK) {
+        pl_key_list_clear(&fresh->list);
         pl_free(fresh);
         return status;
     }
-    for (size_t i = 0; i < g->extra.n; i++)
-        pl_key_list_put(&fresh->list, &g->extra.entries[i]);
+    tell_complaint(g, &fresh->list);
     fresh->older = atomic_load(&g->now);
     atomic_store(&g->now, fresh);
     return PL_OK;
 }
 
-/* A list that cannot be read leaves the old one in force; the process that runs must
- * not be shut by a slip of somebody's editor. */
+/* Why a list is unread may pass without any change of the file: it is tried again. */
+static void note_unread(gate *g)
+{
+    char text[PL_KEY_COMPLAINT_MAX];
+    int64_t now = pl_now_ms();
+    g->seen = (stamp){.bytes = -1};
+    if (g->unread_ms != 0 && now - g->unread_ms < TROUBLE_MS)
+        return;
+    g->unread_ms = now;
+    snprintf(text, sizeof text,
+             "the list of keys cannot be read, so revoking has no effect and new "
+             "connections are refused, but of the job's own keys, until it can: %s",
+             pl_last_error());
+    g->options.on_list(text);
+}
+
 static void reread(gate *g, bool anyway)
 {
     stamp s = look_at(g->list);
@@ -113,7 +153,9 @@ static void reread(gate *g, bool anyway)
         return;
     g->seen = s;
     if (read_list(g) != PL_OK)
-        g->options.on_refused(&(pl_refusal){pl_last_error(), "", ""});
+        note_unread(g);
+    else
+        g->unread_ms = 0;
 }
 
 static const pl_key_entry *find(const gate *g, const pl_pubkey *key)
@@ -163,6 +205,12 @@ void pl_gate_dismiss(const pl_pubkey *key)
     send_order(&(pl_key_entry){.key = *key}, true);
 }
 
+static void admit(gate *g, const pl_key_entry *entry)
+{
+    if (pl_key_list_put(&g->extra, entry) != PL_OK)
+        g->options.on_list(pl_last_error());
+}
+
 /* False: the gate closes. */
 static bool obey(gate *g)
 {
@@ -173,7 +221,7 @@ static bool obey(gate *g)
         if (o->drop)
             pl_key_list_drop(&g->extra, &o->entry.key);
         else
-            pl_key_list_put(&g->extra, &o->entry);
+            admit(g, &o->entry);
         pl_free(o);
         reread(g, true);
     }
@@ -284,7 +332,9 @@ static const pl_key_entry *judge(gate *g, const zap_request *q, const pl_pubkey 
         strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
         return NULL;
     reread(g, false); /* it may have been put there a moment ago */
-    return find(g, key);
+    const pl_key_entry *e = find(g, key);
+    bool own = e && pl_starts_with(e->name, PL_KEY_OWN);
+    return g->unread_ms == 0 || own ? e : NULL;
 }
 
 static void answer_requests(gate *g)
@@ -298,10 +348,12 @@ static void answer_requests(gate *g)
         pl_pubkey_format(&key, user);
         give_answer(g, &q, e != NULL, e ? user : "");
         if (!e && atomic_load(&process_gate) == g && is_news(g, &key))
-            g->options.on_refused(
-                &(pl_refusal){"this key may not connect: it is not in the list, was "
-                              "taken out, or has expired",
-                              user, q.from});
+            g->options.on_refused(&(pl_refusal){
+                g->unread_ms == 0 ? "this key may not connect: it is not in the list, "
+                                    "was taken out, or has expired"
+                                  : "no new key may connect while the list of keys "
+                                    "cannot be read",
+                user, q.from});
     }
 }
 

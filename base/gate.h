@@ -6,6 +6,10 @@
  * is refused at its next message, at the latest after half a second. `may` judges every
  * message by the role of the key that the connection was made with.
  *
+ * While the list cannot be read, nobody can be revoked: connections that exist go on
+ * under the list that was read last, so that the job does not end, and no new one is
+ * let in but of the job's own keys (own-...), which cannot be revoked in any case.
+ *
  * The gate answers ZeroMQ's questions (ZAP, RFC 27) on a thread of its own. Should that
  * end, ZeroMQ lets nobody in. */
 #ifndef PL_BASE_GATE_H
@@ -27,6 +31,9 @@ typedef struct pl_gate_options {
     bool (*may)(pl_key_role role, uint16_t type);
     /* Called from several threads, not more than once a second for one key. */
     void (*on_refused)(const pl_refusal *refusal);
+    /* A sentence about a list that cannot be read, or has bad lines; from the gate's
+     * thread, and from pl_gate_open. */
+    void (*on_list)(const char *trouble);
 } pl_gate_options;
 
 /* Before any socket is bound. Tries that a key which is not in the list is refused:

@@ -1,6 +1,5 @@
 /* Key pairs, their files, and the list of keys that may connect. */
 #include "base/keys.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
@@ -27,6 +26,7 @@ enum {
     KEY_FILE_MAX = 256
 };
 static const char file_mark[] = "pathloom-key 1";
+static const char list_head[] = "# Keys that may connect: ROLE KEY EXPIRES USES NAME";
 
 static void ready(void)
 {
@@ -63,6 +63,20 @@ pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
     return pl_fail(PL_ERR_DATA,
                    "`%.64s` is not a key: it has %d letters, digits, - or _", text,
                    PL_PUBKEY_TEXT - 1);
+}
+
+/* X25519 with a point of low order is zero whatever the scalar; libsodium says so. */
+pl_status pl_pubkey_check(const pl_pubkey *key)
+{
+    static const uint8_t scalar[crypto_scalarmult_SCALARBYTES] = {1};
+    uint8_t shared[crypto_scalarmult_BYTES];
+    ready();
+    if (crypto_scalarmult(shared, scalar, key->bytes) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "these %d bytes are the public half of no key (zero, or a point of "
+                   "low order); make one with `pathloom key new FILE`",
+                   PL_PUBKEY_BYTES);
 }
 
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
@@ -261,6 +275,7 @@ pl_status pl_key_name_check(const char *name)
 void pl_key_list_clear(pl_key_list *list)
 {
     pl_free(list->entries);
+    pl_buf_destroy(&list->kept);
     *list = (pl_key_list){0};
 }
 
@@ -294,7 +309,7 @@ const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *k
     return over || (now_s != 0 && e->role == PL_AS_REVOKED) ? NULL : e;
 }
 
-void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
+static void insert_entry(pl_key_list *list, const pl_key_entry *entry)
 {
     size_t at = place_of(list, &entry->key);
     if (!stands_at(list, at, &entry->key)) {
@@ -304,6 +319,14 @@ void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
         list->n++;
     }
     list->entries[at] = *entry;
+}
+
+pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
+{
+    PL_RETURN_IF(pl_pubkey_check(&entry->key));
+    PL_RETURN_IF(pl_key_name_check(entry->name));
+    insert_entry(list, entry);
+    return PL_OK;
 }
 
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
@@ -386,26 +409,68 @@ static bool parse_entry(const char *line, pl_key_entry *out)
            pl_key_name_check(name) == PL_OK;
 }
 
-static pl_status parse_list(const char *path, char *text, pl_key_list *out)
+static bool is_blank(const char *line, size_t len)
 {
+    size_t at = 0;
+    while (at < len && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r'))
+        at++;
+    return at == len;
+}
+
+/* The line goes back into the file as it is, so that whoever made the slip finds it. */
+static void keep_line(pl_key_list *list, const char *line, size_t len)
+{
+    pl_buf_append(&list->kept, line, len);
+    pl_buf_append(&list->kept, "\n", 1);
+}
+
+static void skip_bad_line(const char *path, int number, pl_key_list *list)
+{
+    if (list->n_bad++ == 0)
+        snprintf(
+            list->complaint, sizeof list->complaint,
+            "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped: it lets "
+            "nobody in; correct the line or delete it",
+            path, number);
+}
+
+/* A NUL ends no line: what comes after it must not be lost. */
+static bool read_line(const char *line, size_t len, pl_key_entry *out)
+{
+    char copy[LINE_MAX_BYTES + 1];
+    if (len > LINE_MAX_BYTES || memchr(line, 0, len))
+        return false;
+    memcpy(copy, line, len);
+    copy[len] = '\0';
+    return parse_entry(copy, out);
+}
+
+static pl_status parse_list(const char *path, const char *text, size_t size,
+                            pl_key_list *out)
+{
+    const char *end = text + size;
     int number = 0;
-    for (char *line = text, *next; line; line = next) {
+    for (const char *line = text, *next; line < end; line = next) {
         pl_key_entry entry;
-        char *end = strchr(line, '\n');
-        next = end ? end + 1 : NULL;
-        if (end)
-            *end = '\0';
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t len = (size_t)((stop ? stop : end) - line);
+        next = line + len + 1;
         number++;
-        if (line[0] == '#' || strspn(line, " \t\r") == strlen(line))
+        if (is_blank(line, len) ||
+            (len == strlen(list_head) && memcmp(line, list_head, len) == 0))
             continue;
-        if (strlen(line) > LINE_MAX_BYTES || !parse_entry(line, &entry))
-            return pl_fail(PL_ERR_CONFIG,
-                           "%s line %d is not `ROLE KEY EXPIRES USES NAME`", path,
-                           number);
         if (out->n == ENTRIES_MAX)
-            return pl_fail(PL_ERR_CONFIG, "%s has more than %d keys", path,
-                           ENTRIES_MAX);
-        pl_key_list_put(out, &entry);
+            return pl_fail(PL_ERR_CONFIG,
+                           "%s has more than %d keys; delete lines of keys that were "
+                           "revoked or have expired",
+                           path, ENTRIES_MAX);
+        if (line[0] != '#' && read_line(line, len, &entry)) {
+            insert_entry(out, &entry);
+            continue;
+        }
+        if (line[0] != '#')
+            skip_bad_line(path, number, out);
+        keep_line(out, line, len);
     }
     return PL_OK;
 }
@@ -418,10 +483,8 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
     if (!pl_path_exists(path))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK) {
-        pl_buf_append(&text, "", 1);
-        status = parse_list(path, (char *)text.data, out);
-    }
+    if (status == PL_OK)
+        status = parse_list(path, (const char *)text.data, text.len, out);
     pl_buf_destroy(&text);
     if (status != PL_OK)
         pl_key_list_clear(out);
@@ -431,7 +494,7 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0};
-    pl_buf_printf(&text, "# Keys that may connect: ROLE KEY EXPIRES USES NAME\n");
+    pl_buf_printf(&text, "%s\n", list_head);
     for (size_t i = 0; i < list->n; i++) {
         const pl_key_entry *e = &list->entries[i];
         char key[PL_PUBKEY_TEXT];
@@ -441,6 +504,7 @@ static pl_status write_list(const char *path, const pl_key_list *list)
                       pl_key_role_name(is_invite ? e->grants : e->role), key,
                       (long long)e->expires_s, e->uses, e->name);
     }
+    pl_buf_append(&text, list->kept.data, list->kept.len);
     pl_status status = pl_replace_file(path, text.data, text.len);
     pl_buf_destroy(&text);
     return status;

@@ -7,13 +7,16 @@
  *   ROLE KEY EXPIRES USES NAME        EXPIRES: seconds since 1970, 0: never
  *
  * A key that was revoked stays, with the role `revoked`, so that no invitation lets it
- * in again. A name stands for one line alone.
+ * in again. A name stands for one line alone. A line that cannot be read lets nobody in
+ * and stops nobody else: it is skipped, complained of, and kept when the file is
+ * written.
  *
  * An invitation (role invite/ROLE) is the open half of a pair that follows from a
  * secret of 16 bytes. Whoever knows the secret may enrol a key of its own, USES times.
  */
 #ifndef PL_BASE_KEYS_H
 #define PL_BASE_KEYS_H
+#include "base/buf.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +46,9 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
+/* ERR_DATA for bytes that are the open half of no pair: all zero, or another point of
+ * low order, with which everybody would share the same secret. */
+PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);
 
 void pl_keypair_create(pl_keypair *out);
 /* The pair that a secret half belongs to. */
@@ -84,19 +90,26 @@ typedef struct pl_key_entry {
     char name[PL_KEY_NAME_MAX];
 } pl_key_entry;
 
+enum { PL_KEY_COMPLAINT_MAX = 1536 };
 typedef struct pl_key_list {
     pl_key_entry *entries; /* in rising order of keys, each once */
     size_t n;
-} pl_key_list; /* all zero is an empty list */
+    pl_buf kept; /* lines that are no entries: people's comments, and bad lines */
+    int n_bad;   /* lines that were skipped */
+    char complaint[PL_KEY_COMPLAINT_MAX]; /* a sentence about the first; "": none */
+} pl_key_list;                            /* all zero is an empty list */
 
-/* No file is an empty list. ERR_CONFIG names file and line. */
+/* No file is an empty list. Bad lines are no failure: see `complaint`. ERR_CONFIG: it
+ * has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
 /* NULL if it is not there; `now_s` rules out what has expired or was revoked, 0 rules
  * out nothing. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
-void pl_key_list_put(pl_key_list *list, const pl_key_entry *entry); /* or replaces */
+/* Or replaces. ERR_DATA, ERR_USAGE: the key or the name is none, so the list could not
+ * be read back. */
+PL_MUST_CHECK pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry);
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
 /* A record stays; an invitation, whose secret enrols nothing but new keys, goes. False
  * if the key is not there. */

@@ -151,10 +151,14 @@ static void no_word(const pl_refusal *refusal)
     (void)refusal;
 }
 
+static void no_trouble(const char *trouble)
+{
+    (void)trouble;
+}
+
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
-    return PL_OK;
+    return pl_key_list_put(list, context);
 }
 
 static void run_home(const bench *b, bool curve, const char *ready)
@@ -165,8 +169,11 @@ static void run_home(const bench *b, bool curve, const char *ready)
     pl_key_entry e = {.key = b->client.open, .role = PL_AS_ADMIN, .name = "bench"};
     snprintf(store, sizeof store, "%s/store%d", b->folder, curve);
     snprintf(list, sizeof list, "%s/allow", b->folder);
-    pl_gate_options gate = {
-        .own = &b->server, .list = list, .may = pl_role_allows, .on_refused = no_word};
+    pl_gate_options gate = {.own = &b->server,
+                            .list = list,
+                            .may = pl_role_allows,
+                            .on_refused = no_word,
+                            .on_list = no_trouble};
     pl_home_options options = {.store = store,
                                .bind = "tcp://127.0.0.1:*",
                                .ready_file = ready,

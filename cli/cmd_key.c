@@ -152,6 +152,12 @@ static pl_status list_path(const key_options *o, char out[PL_PATH_MAX])
         o->run);
 }
 
+static void note_complaint(const pl_key_list *list)
+{
+    if (list->n_bad > 0)
+        fprintf(stderr, "pathloom: note: %s\n", list->complaint);
+}
+
 static void print_entry(const pl_key_entry *e, bool json)
 {
     char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
@@ -181,6 +187,7 @@ static pl_status list_keys(const key_options *o)
     PL_RETURN_IF(pl_key_list_load(path, &list));
     for (size_t i = 0; i < list.n; i++)
         print_entry(&list.entries[i], o->json);
+    note_complaint(&list);
     pl_key_list_clear(&list);
     return PL_OK;
 }
@@ -203,6 +210,7 @@ static pl_status put_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
     const pl_key_entry *old = pl_key_list_find(list, &e.key, 0);
+    note_complaint(list);
     if (old && pl_starts_with(old->name, PL_KEY_OWN)) {
         pl_copy_text(e.name, sizeof e.name, old->name);
         PL_RETURN_IF(pl_key_role_parse(e.name + strlen(PL_KEY_OWN), &e.role));
@@ -214,8 +222,7 @@ static pl_status put_entry(pl_key_list *list, void *context)
     } else {
         PL_RETURN_IF(pl_key_list_check_name(list, e.name, &e.key));
     }
-    pl_key_list_put(list, &e);
-    return PL_OK;
+    return pl_key_list_put(list, &e);
 }
 
 static pl_status allow_key(const key_options *o)
@@ -276,6 +283,7 @@ typedef struct revocation {
 static pl_status revoke_entry(pl_key_list *list, void *context)
 {
     revocation *v = context;
+    note_complaint(list);
     PL_RETURN_IF(find_entry(list, v->word, &v->entry));
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
         return pl_fail(PL_ERR_NOPERM,

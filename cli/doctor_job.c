@@ -34,6 +34,9 @@ static void look_at_list(doctor *d, const pl_key_list *list)
         n[e->role]++;
         expired += e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
     }
+    if (list->n_bad > 0)
+        doctor_say(d, HEALTH_WARN, "keys", "correct the line or delete it", "%s",
+                   list->complaint);
     doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
                expired ? "pathloom key revoke NAME settles what has expired" : "",
                "%d workers, %d inspectors, %d open invitations; %d have expired",

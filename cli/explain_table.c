@@ -132,6 +132,14 @@ const explanation explanations[] = {
     {"key.enrolled", "A key was put into the list by an invitation.",
      "pathloom join on another machine.",
      "Nothing, if it was you. Else: pathloom key revoke KEY."},
+    {"keys.trouble",
+     "The list of keys (RUN/keys/allow) has a line that cannot be read, or cannot be "
+     "read "
+     "at all; `reason` says which.",
+     "Somebody edited the file, or the disk failed.",
+     "Correct or delete the line. While the whole list cannot be read, connections "
+     "that "
+     "exist go on, revoking has no effect, and no new key is let in."},
     {"shard.damaged",
      "A data shard in the worker's cache is not what its name says, and is fetched "
      "again; `reason` says what was found.",

@@ -49,7 +49,7 @@ static pl_status put_all(pl_key_list *list, void *context)
 {
     const pl_key_entry *entries = context;
     for (size_t i = 0; i < N_ROLES; i++)
-        pl_key_list_put(list, &entries[i]);
+        PL_RETURN_IF(pl_key_list_put(list, &entries[i]));
     return PL_OK;
 }
 

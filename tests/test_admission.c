@@ -18,8 +18,7 @@ typedef struct fixture {
 
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
-    return PL_OK;
+    return pl_key_list_put(list, context);
 }
 
 static pl_status revoke_key(pl_key_list *list, void *context)
@@ -77,6 +76,35 @@ static int uses_left(const fixture *f)
     return n;
 }
 
+/* Such an entry could not be read back: the whole list was lost. */
+static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
+{
+    const fixture *f = *state;
+    pl_pubkey zero = {{0}}, one = {{1}}, good = a_key();
+    pl_key_list list;
+    assert_int_equal(enrol(f, &zero, "zero"), PL_ERR_DATA);
+    assert_int_equal(enrol(f, &one, "one"), PL_ERR_DATA);
+    assert_int_equal(uses_left(f), 5);
+    assert_int_equal(enrol(f, &good, "good"), PL_OK);
+    assert_int_equal(pl_key_list_load(f->list, &list), PL_OK);
+    assert_int_equal(list.n, 2);
+    assert_int_equal(list.n_bad, 0);
+    pl_key_list_clear(&list);
+}
+
+/* The sentence goes to whoever enrols, who is no friend yet. */
+static void no_refusal_tells_a_path_of_this_machine(void **state)
+{
+    const fixture *f = *state;
+    pl_key_role role;
+    pl_pubkey key = a_key();
+    char list[64];
+    snprintf(list, sizeof list, "%.40s/none/allow", f->folder);
+    assert_int_equal(pl_admission_enrol(list, &f->pool.key, &key, "w", &role),
+                     PL_ERR_BUSY);
+    assert_null(strchr(pl_last_error(), '/'));
+}
+
 static void asking_twice_uses_up_one(void **state)
 {
     const fixture *f = *state;
@@ -124,6 +152,8 @@ int main(void)
 {
 #define WITH_LIST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        WITH_LIST(a_key_of_zeros_is_refused_and_the_list_stays_whole),
+        WITH_LIST(no_refusal_tells_a_path_of_this_machine),
         WITH_LIST(asking_twice_uses_up_one),
         WITH_LIST(a_revoked_key_does_not_come_back_by_the_same_invitation),
         WITH_LIST(nobody_enrols_under_a_name_that_is_taken),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 #include <stdarg.h>
@@ -17,7 +18,12 @@
 enum { WAIT_MS = 5000, TYPE_ASK = 2, TYPE_COMMAND = 12, LONG_MS = 10000 };
 
 static atomic_int n_refused;
-static char last_reason[512], last_key[PL_PUBKEY_TEXT];
+static char last_reason[512], last_key[PL_PUBKEY_TEXT], last_trouble[2048];
+
+static void note_trouble(const char *trouble)
+{
+    pl_copy_text(last_trouble, sizeof last_trouble, trouble);
+}
 
 static void note_refused(const pl_refusal *refusal)
 {
@@ -40,8 +46,7 @@ typedef struct fixture {
 
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
-    return PL_OK;
+    return pl_key_list_put(list, context);
 }
 
 static pl_status drop_key(pl_key_list *list, void *context)
@@ -72,7 +77,8 @@ static int set_up(void **state)
     pl_gate_options options = {.own = &f->server_keys,
                                .list = f->list,
                                .may = may,
-                               .on_refused = note_refused};
+                               .on_refused = note_refused,
+                               .on_list = note_trouble};
     assert_int_equal(pl_gate_open(&options), PL_OK);
     assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address), PL_OK);
     assert_non_null(strchr(f->address, '#'));
@@ -316,18 +322,63 @@ static void whoever_is_admitted_beside_the_list_gets_in_until_dismissed(void **s
     pl_wire_close(&client);
 }
 
-static void a_list_that_cannot_be_read_leaves_the_old_one_in_force(void **state)
+static void a_bad_line_of_the_list_stops_nobody_else(void **state)
 {
     const fixture *f = *state;
-    pl_socket *client;
+    pl_socket *client, *stranger;
     pl_peer peer;
-    FILE *out = fopen(f->list, "w");
-    fprintf(out, "nonsense\n");
+    pl_pubkey key = f->worker.open;
+    FILE *out = fopen(f->list, "a");
+    fprintf(out, "worker %.43s 0 0 zero\n",
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     fclose(out);
     assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
-    assert_non_null(strstr(last_reason, "line 1"));
+    assert_non_null(strstr(last_trouble, "line 4"));
+    allow(f, &f->stranger, PL_AS_WORKER);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &stranger), PL_OK);
+    assert_int_equal(converse(f, stranger, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
+    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&client);
+    pl_wire_close(&stranger);
+}
+
+/* Nobody can be revoked then: whoever is connected goes on, so that the job does, and
+ * of those who come only the job's own keys get in. */
+static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *before, *after, *own;
+    pl_peer peer;
+    pl_key_entry e = {.key = f->stranger.open, .role = PL_AS_WORKER};
+    char kept[64];
+    snprintf(kept, sizeof kept, "%.50s/kept", f->folder);
+    pl_copy_text(e.name, sizeof e.name, PL_KEY_OWN "worker");
+    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &before), PL_OK);
+    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(rename(f->list, kept), 0);
+    assert_int_equal(mkdir(f->list, 0700), 0); /* which cannot be read, even by root */
+    pl_sleep_ms(1200);
+    assert_non_null(strstr(last_trouble, "revoking has no effect"));
+    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &own), PL_OK);
+    assert_int_equal(converse(f, own, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &after), PL_OK);
+    assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    pl_wire_close(&after);
+    assert_int_equal(rmdir(f->list), 0);
+    pl_sleep_ms(700); /* one that has gone is as bad */
+    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+    assert_int_equal(rename(kept, f->list), 0);
+    pl_sleep_ms(1200);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &after), PL_OK);
+    assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_OK);
+    pl_wire_close(&after);
+    pl_wire_close(&own);
+    pl_wire_close(&before);
 }
 
 /* What a packet filter could see, without one: the bytes between two sockets. */
@@ -430,7 +481,8 @@ int main(void)
         WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own),
         WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key),
         WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in_until_dismissed),
-        WITH_SERVER(a_list_that_cannot_be_read_leaves_the_old_one_in_force),
+        WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else),
+        WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect),
         WITH_SERVER(nothing_readable_is_on_the_wire),
     };
 #undef WITH_SERVER

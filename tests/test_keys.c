@@ -168,8 +168,7 @@ static void an_invitation_is_the_same_pair_on_both_sides(void **state)
 /* ---- lists ---- */
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
-    return PL_OK;
+    return pl_key_list_put(list, context);
 }
 
 static pl_status drop_key(pl_key_list *list, void *context)
@@ -254,7 +253,7 @@ static void a_name_stands_for_one_key(void **state)
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), other = an_entry(PL_AS_WORKER, "x");
     char text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&e.key, text);
-    pl_key_list_put(&list, &e);
+    assert_int_equal(pl_key_list_put(&list, &e), PL_OK);
     assert_int_equal(pl_key_list_check_name(&list, "w", &e.key), PL_OK);
     assert_int_equal(pl_key_list_check_name(&list, "w", &other.key), PL_ERR_EXISTS);
     assert_non_null(strstr(pl_last_error(), "--name"));
@@ -271,35 +270,109 @@ static void an_expired_key_is_not_found(void **state)
     pl_key_list list = {0};
     pl_key_entry e = an_entry(PL_AS_WORKER, "w");
     e.expires_s = 1000;
-    pl_key_list_put(&list, &e);
+    assert_int_equal(pl_key_list_put(&list, &e), PL_OK);
     assert_non_null(pl_key_list_find(&list, &e.key, 1000));
     assert_null(pl_key_list_find(&list, &e.key, 1001));
     assert_non_null(pl_key_list_find(&list, &e.key, 0));
     pl_key_list_clear(&list);
 }
 
-static void a_wrong_line_is_named_and_nothing_is_taken(void **state)
+static void write_bytes(const char *path, const void *bytes, size_t len)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, len, out), len);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Each stands between two good lines, which count; after a rewriting it is still there,
+ * byte for byte. */
+static void a_wrong_line_is_named_skipped_and_kept(void **state)
 {
     const fixture *f = *state;
-    static const char *const bad[] = {
-        "worker",
-        "boss AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x",
-        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0",
-        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE -1 0 x",
-        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x y",
-        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 0 0 x",
-        "invite/invite AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x",
-        "local AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x"};
-    pl_key_list list;
+    static const char good[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI",
+                      next[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAM";
+    static const char long_line[] =
+        "worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 "
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+    static const struct {
+        const char *text;
+        size_t len;
+    } bad[] = {
+#define LINE(text) {text, sizeof text - 1}
+        LINE("worker"),
+        LINE("boss AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x"),
+        LINE("worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0"),
+        LINE("worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE -1 0 x"),
+        LINE("worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 0 x y"),
+        LINE("worker AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 0 0 zero"),
+        LINE("invite/invite AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x"),
+        LINE("local AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE 0 1 x"),
+        LINE("worker \0 \xff\x1b[2J"),
+        {long_line, sizeof long_line - 1},
+#undef LINE
+    };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        FILE *out = fopen(f->file, "w");
-        fprintf(out, "# keys\n\nworker %s 0 0 good\n%s\n",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI", bad[i]);
-        fclose(out);
-        assert_int_equal(pl_key_list_load(f->file, &list), PL_ERR_CONFIG);
-        assert_non_null(strstr(pl_last_error(), "line 4"));
-        assert_int_equal(list.n, 0);
+        pl_buf text = {0}, after = {0};
+        pl_key_list list;
+        pl_key_entry e = an_entry(PL_AS_WORKER, "late");
+        pl_buf_printf(&text, "# mine\n\nworker %s 0 0 good\n", good);
+        pl_buf_append(&text, bad[i].text, bad[i].len);
+        pl_buf_printf(&text, "\nworker %s 0 0 next\n", next);
+        write_bytes(f->file, text.data, text.len);
+        assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+        assert_int_equal(list.n, 2);
+        assert_int_equal(list.n_bad, 1);
+        assert_non_null(strstr(list.complaint, f->file));
+        assert_non_null(strstr(list.complaint, "line 4"));
+        assert_non_null(strstr(list.complaint, "correct the line or delete it"));
+        assert_int_equal(pl_key_list_edit(f->file, revoke_key, &list.entries[0].key),
+                         PL_OK);
+        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_OK);
+        pl_key_list_clear(&list);
+        assert_int_equal(pl_read_file(f->file, &after), PL_OK);
+        assert_non_null(memmem(after.data, after.len, "# mine\n", 7));
+        assert_non_null(memmem(after.data, after.len, bad[i].text, bad[i].len));
+        assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+        assert_int_equal(list.n, 3);
+        assert_int_equal(list.n_bad, 1);
+        pl_key_list_clear(&list);
+        pl_buf_destroy(&text);
+        pl_buf_destroy(&after);
     }
+}
+
+/* With the public half zero, or another point of low order, everybody has the same
+ * secret. RFC 7748, section 7, and the points of order 1, 2, 4 and 8 of the curve. */
+static void a_key_of_low_order_is_refused_where_it_enters(void **state)
+{
+    const fixture *f = *state;
+    static const pl_pubkey low[] = {
+        {{0}},
+        {{1}},
+        {{0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3,
+          0xfa, 0xf1, 0x9f, 0xc4, 0x6a, 0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32,
+          0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00}},
+        {{0x5f, 0x9c, 0x95, 0xbc, 0xa3, 0x50, 0x8c, 0x24, 0xb1, 0xd0, 0xb1,
+          0x55, 0x9c, 0x83, 0xef, 0x5b, 0x04, 0x44, 0x5c, 0xc4, 0x58, 0x1c,
+          0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57}},
+    };
+    pl_key_entry e = an_entry(PL_AS_WORKER, "evil");
+    assert_int_equal(pl_pubkey_check(&e.key), PL_OK);
+    for (size_t i = 0; i < sizeof low / sizeof *low + 3; i++) {
+        if (i < sizeof low / sizeof *low) {
+            e.key = low[i];
+        } else { /* p - 1, p and p + 1 */
+            memset(e.key.bytes, 0xff, sizeof e.key.bytes);
+            e.key.bytes[0] = (uint8_t)(0xec + (i - sizeof low / sizeof *low));
+            e.key.bytes[31] = 0x7f;
+        }
+        assert_int_equal(pl_pubkey_check(&e.key), PL_ERR_DATA);
+        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_ERR_DATA);
+    }
+    assert_false(pl_path_exists(f->file));
 }
 
 /* ---- addresses ---- */
@@ -369,7 +442,9 @@ int main(int argc, char **argv)
                                         set_up, tear_down),
         cmocka_unit_test(a_name_stands_for_one_key),
         cmocka_unit_test(an_expired_key_is_not_found),
-        cmocka_unit_test_setup_teardown(a_wrong_line_is_named_and_nothing_is_taken,
+        cmocka_unit_test_setup_teardown(a_wrong_line_is_named_skipped_and_kept, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_key_of_low_order_is_refused_where_it_enters,
                                         set_up, tear_down),
         cmocka_unit_test(addresses_say_whether_others_can_reach_them),
         cmocka_unit_test(an_address_of_all_interfaces_is_told_with_a_host_and_the_key),

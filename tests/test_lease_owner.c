@@ -59,8 +59,7 @@ typedef struct job {
 
 static pl_status put_entry(pl_key_list *list, void *context)
 {
-    pl_key_list_put(list, context);
-    return PL_OK;
+    return pl_key_list_put(list, context);
 }
 
 static void allow(job *j, const party *p)

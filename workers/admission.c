@@ -8,6 +8,11 @@ static void on_refused(const pl_refusal *r)
            r->key[0] ? r->key : "unknown", r->from[0] ? r->from : "unknown", r->reason);
 }
 
+static void on_list(const char *trouble)
+{
+    pl_log(PL_LOG_WARN, "keys.trouble", "reason=\"%s\"", trouble);
+}
+
 pl_status pl_admission_open(const char *key, const char *list)
 {
     pl_keypair own;
@@ -15,8 +20,11 @@ pl_status pl_admission_open(const char *key, const char *list)
         return PL_OK;
     PL_RETURN_IF(pl_keypair_load(key, &own));
     pl_wire_keys(&own);
-    pl_gate_options options = {
-        .own = &own, .list = list, .may = pl_role_allows, .on_refused = on_refused};
+    pl_gate_options options = {.own = &own,
+                               .list = list,
+                               .may = pl_role_allows,
+                               .on_refused = on_refused,
+                               .on_list = on_list};
     pl_status status = list ? pl_gate_open(&options) : PL_OK;
     pl_keypair_wipe(&own);
     return status;
@@ -27,6 +35,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
+    bool judged; /* whatever fails before and after is the list's, and no matter for the
+                    one who enrols */
 } enrolment;
 
 static pl_status no_invitation(void)
@@ -37,9 +47,8 @@ static pl_status no_invitation(void)
         "another (`pathloom key invite`)");
 }
 
-static pl_status use_invitation(pl_key_list *list, void *context)
+static pl_status put_fresh(pl_key_list *list, enrolment *e)
 {
-    enrolment *e = context;
     const pl_key_entry *found = pl_key_list_find(list, e->invite, pl_wall_ms() / 1000);
     const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
     if (!found || found->role != PL_AS_INVITE || found->uses < 1)
@@ -58,12 +67,28 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
     pl_copy_text(fresh.name, sizeof fresh.name, e->name);
     if (--invite.uses > 0)
-        pl_key_list_put(list, &invite);
+        PL_RETURN_IF(pl_key_list_put(list, &invite));
     else
         pl_key_list_drop(list, &invite.key);
     PL_RETURN_IF(pl_key_list_check_name(list, fresh.name, &fresh.key));
-    pl_key_list_put(list, &fresh);
-    return PL_OK;
+    return pl_key_list_put(list, &fresh);
+}
+
+static pl_status use_invitation(pl_key_list *list, void *context)
+{
+    enrolment *e = context;
+    pl_status status = put_fresh(list, e);
+    e->judged = status != PL_OK;
+    return status;
+}
+
+/* Whoever enrols is told no paths of this machine. */
+static pl_status list_failed(void)
+{
+    on_list(pl_last_error());
+    return pl_fail(PL_ERR_BUSY,
+                   "nobody can be enrolled at the moment, because the list of keys "
+                   "cannot be changed; the log of the hub says why");
 }
 
 pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
@@ -73,7 +98,10 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     enrolment e = {.invite = invite, .fresh = fresh, .name = name};
     *granted = PL_AS_NONE;
     PL_RETURN_IF(pl_key_name_check(name));
-    PL_RETURN_IF(pl_key_list_edit(list, use_invitation, &e));
+    PL_RETURN_IF(pl_pubkey_check(fresh));
+    pl_status status = pl_key_list_edit(list, use_invitation, &e);
+    if (status != PL_OK)
+        return e.judged ? status : list_failed();
     *granted = e.granted;
     return PL_OK;
 }
