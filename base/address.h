@@ -3,6 +3,8 @@
  *   tcp://HOST:PORT#KEY    encrypted, to the process with this key
  *   tcp://HOST:PORT        not encrypted: HOST must be this machine's loopback
  *   ipc://PATH[#KEY]       a socket in the file system
+ *   PL_ADDRESS_PRIVATE     to listen: such a socket in a folder that only its owner can
+ *                          enter
  *
  * HOST is a name, an IPv4 address, [an IPv6 address], or * (all interfaces, to listen);
  * PORT is a number, or * to listen on a free one. */
@@ -32,6 +34,15 @@ PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
  * interfaces; with `key` unless that is NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
+
+#define PL_ADDRESS_PRIVATE "ipc://*"
+/* ipc://FOLDER/NAME.sock, absolute; the folder is made, and kept to its owner (0700).
+ * PL_ADDRESS_PRIVATE where its path is too long for a socket or it can hold none. */
+void pl_address_in_folder(const char *folder, const char *name,
+                          char out[PL_ADDRESS_MAX]);
+/* The same in the folder of another address of this kind; PL_ADDRESS_PRIVATE if it is
+ * of another kind or the folder is not this user's to write. */
+void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
 /* The first address of this machine that is not loopback; "127.0.0.1" if there is
  * none. */

@@ -36,25 +36,8 @@ enum {
     BACKLOG = 4096,
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
-    FRAME_MAX = PL_WIRE_DATA_MAX + 4096,
-    BAD_IN_A_ROW = 64, /* dropped messages that one receive looks at */
-    BROKEN_MAX = 4,    /* handshakes that end at once, in a row */
-    BROKEN_MS = 4000,
-    REFUSAL_MS = 1000
-};
-
-/* What became of the newest handshakes. */
-typedef enum verdict { FINE, KEY_REFUSED, OTHER_MECHANISM, BROKEN } verdict;
-
-struct pl_socket {
-    void *zmq, *monitor; /* the latter tells of every connection and of failed ones */
-    uint64_t connections;
-    bool is_server, is_bound, is_secure;
-    char address[PL_ADDRESS_MAX];
-    verdict seen;
-    int n_broken;
-    int64_t broken_ms, refused_ms; /* first of those in a row; last word of a refusal */
-    uint64_t dropped, refused, bytes_sent, bytes_received;
+    FRAME_EXTRA = 256, /* room for what CURVE adds to a frame */
+    BAD_IN_A_ROW = 64  /* dropped messages that one receive looks at */
 };
 
 /* Set when the process starts, before it has sockets. */
@@ -79,11 +62,15 @@ void pl_wire_advertise(const char *host)
 }
 
 /* The frames of one message after the routing id, as ZeroMQ's own buffers: they are
- * copied at most once, into the caller's message. */
+ * copied at most once, into the caller's message. Of an encrypted connection only the
+ * header is kept; pieces of body and data are put together in the message. */
 typedef struct frame_list {
     zmq_msg_t frame[WIRE_FRAMES_MAX];
     size_t count; /* may exceed WIRE_FRAMES_MAX: the rest was drained */
     size_t bytes;
+    pl_message *joined; /* NULL: not encrypted */
+    size_t body_len, data_len;
+    bool has_body, is_bad;
 } frame_list;
 
 /* Smaller data is copied: that costs less than to keep a frame. */
@@ -110,8 +97,52 @@ static void lend(zmq_msg_t *frame, pl_message *out)
     out->lent = kept;
 }
 
+static size_t piece_of(size_t left)
+{
+    return left < WIRE_PIECE ? left : WIRE_PIECE;
+}
+
+static void join_frame(frame_list *in, zmq_msg_t *frame)
+{
+    pl_message *m = in->joined;
+    size_t len = zmq_msg_size(frame);
+    if (in->count == 0) {
+        pl_buf_clear(&m->body);
+        pl_buf_clear(&m->data);
+        in->is_bad =
+            len != WIRE_HEADER_BYTES ||
+            !wire_header_sizes(zmq_msg_data(frame), &in->body_len, &in->data_len);
+        return;
+    }
+    pl_buf *to = in->has_body ? &m->data : &m->body;
+    size_t left = (in->has_body ? in->data_len : in->body_len) - to->len;
+    if (in->is_bad || len != piece_of(left) || (in->has_body && left == 0)) {
+        in->is_bad = true;
+        return;
+    }
+    pl_buf_reserve(to, left);
+    pl_buf_append(to, zmq_msg_data(frame), len);
+    in->has_body = in->has_body || to->len == in->body_len;
+}
+
+static bool joined_decode(frame_list *in, pl_message *out)
+{
+    if (in->is_bad || !in->has_body)
+        return false;
+    zmq_msg_t *header = &in->frame[0];
+    const wire_frame frames[] = {{zmq_msg_data(header), zmq_msg_size(header)},
+                                 {out->body.data, out->body.len},
+                                 {out->data.data, out->data.len}};
+    if (!wire_check(frames, in->data_len > 0 ? 3 : 2))
+        return false;
+    wire_header_decode(frames[0].data, out);
+    return true;
+}
+
 static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
 {
+    if (in->joined)
+        return joined_decode(in, out);
     wire_frame frames[WIRE_FRAMES_MAX], data;
     for (size_t i = 0; i < in->count && i < WIRE_FRAMES_MAX; i++)
         frames[i] =
@@ -186,7 +217,8 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_RECONNECT_IVL, RECONNECT_MS, false, true},
         {ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false, true},
     };
-    int64_t frame_max = FRAME_MAX;
+    int64_t frame_max =
+        (socket->is_secure ? WIRE_PIECE : PL_WIRE_DATA_MAX) + FRAME_EXTRA;
     int failed =
         zmq_setsockopt(socket->zmq, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max);
     for (size_t i = 0; i < sizeof options / sizeof *options && !failed; i++) {
@@ -201,12 +233,14 @@ static pl_status set_options(pl_socket *socket)
     return PL_OK;
 }
 
-static pl_status open_socket(const pl_address *at, bool is_server, pl_socket **out)
+static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
+                             pl_socket **out)
 {
     *out = NULL;
     const char *address = at->endpoint;
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
+    socket->is_secure = is_secure;
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
     atomic_fetch_add(&n_open, socket->zmq != NULL);
@@ -250,30 +284,11 @@ static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
     return PL_OK;
 }
 
-/* An event is two frames: what happened, with a number, and where. */
-static bool watch(pl_socket *socket, int events)
-{
-    static atomic_uint count;
-    char name[32];
-    snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
-    int none = 0;
-    socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
-    /* Without a limit: the thread that writes events must not wait for their reader. */
-    return socket->monitor &&
-           zmq_setsockopt(socket->monitor, ZMQ_RCVHWM, &none, sizeof none) == 0 &&
-           zmq_socket_monitor(socket->zmq, name, events) == 0 &&
-           zmq_connect(socket->monitor, name) == 0;
-}
-
-static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                                     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-
 static pl_status bind_socket(pl_socket *socket, const char *address)
 {
     if (socket->is_secure) {
         PL_RETURN_IF(wire_curve_server(socket->zmq, &self.keys));
-        if (!watch(socket, failed_handshakes))
+        if (!wire_watch_server(socket))
             return pl_fail(PL_ERR_OS, "cannot watch %s: %s", address,
                            zmq_strerror(zmq_errno()));
     }
@@ -292,8 +307,10 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
             "%s can be reached from other machines, so it must be encrypted: "
             "give this process a key and a list of keys",
             at.endpoint);
-    PL_RETURN_IF(open_socket(&at, true, out));
-    (*out)->is_secure = pl_gate_is_open();
+    if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
+        PL_RETURN_IF(wire_ipc_private(at.endpoint));
+    PL_RETURN_IF(wire_ipc_check(at.endpoint));
+    PL_RETURN_IF(open_socket(&at, true, pl_gate_is_open(), out));
     pl_status status = bind_socket(*out, at.endpoint);
     if (status == PL_OK)
         status = name_bound(*out, bound);
@@ -309,7 +326,10 @@ pl_status pl_wire_check_free(const char *address)
     pl_address at;
     pl_socket *socket = NULL;
     PL_RETURN_IF(pl_address_parse(address, &at));
-    PL_RETURN_IF(open_socket(&at, true, &socket));
+    if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
+        return PL_OK;
+    PL_RETURN_IF(wire_ipc_check(at.endpoint));
+    PL_RETURN_IF(open_socket(&at, true, false, &socket));
     pl_status status = bind_socket(socket, at.endpoint);
     socket->is_bound = status == PL_OK;
     pl_wire_close(&socket);
@@ -334,14 +354,12 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
                        "%s is encrypted, and this process has no key of its own; give "
                        "--key FILE (`pathloom key new` makes one)",
                        at.endpoint);
-    PL_RETURN_IF(open_socket(&at, false, out));
+    PL_RETURN_IF(open_socket(&at, false, at.has_key, out));
     pl_status status = PL_OK;
-    (*out)->is_secure = at.has_key;
     if (at.has_key)
         status = wire_curve_client((*out)->zmq, own, &at.key);
     if (status == PL_OK &&
-        (!watch(*out, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes) ||
-         zmq_connect((*out)->zmq, at.endpoint) != 0))
+        (!wire_watch_client(*out) || zmq_connect((*out)->zmq, at.endpoint) != 0))
         status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", at.endpoint,
                          zmq_strerror(zmq_errno()));
     if (status != PL_OK)
@@ -354,132 +372,13 @@ pl_status pl_wire_connect(const char *address, pl_socket **out)
     return pl_wire_connect_as(address, NULL, out);
 }
 
-/* ---- what the monitor tells ---- */
-/* A server with another key, or a client with a wrong idea of it, ends handshakes
- * without a word. Once may be a process that dies; several at once are not. */
-static void note_broken(pl_socket *socket)
-{
-    int64_t now = pl_now_ms();
-    if (socket->n_broken == 0 || now - socket->broken_ms > BROKEN_MS) {
-        socket->n_broken = 0;
-        socket->broken_ms = now;
-    }
-    if (++socket->n_broken >= BROKEN_MAX && socket->is_secure)
-        socket->seen = BROKEN;
-}
-
-static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
-{
-    switch (event) {
-    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        socket->connections++;
-        socket->n_broken = 0;
-        socket->seen = FINE;
-        break;
-    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-        socket->seen = KEY_REFUSED;
-        break;
-    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-            socket->seen = OTHER_MECHANISM;
-        else
-            note_broken(socket);
-        break;
-    default:
-        note_broken(socket);
-    }
-}
-
-static void drain_monitor(pl_socket *socket)
-{
-    uint8_t frame[PL_ADDRESS_MAX];
-    while (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 6) {
-        uint16_t event;
-        uint32_t value;
-        memcpy(&event, frame, sizeof event);
-        memcpy(&value, frame + sizeof event, sizeof value);
-        if (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) < 0)
-            break;
-        note_event(socket, event, value);
-    }
-}
-
-/* A client that was refused is told so once; it would try for ever in silence. */
-static pl_status client_verdict(pl_socket *socket)
-{
-    drain_monitor(socket);
-    switch (socket->seen) {
-    case FINE:
-        break;
-    case KEY_REFUSED:
-        return pl_fail(PL_ERR_NOPERM,
-                       "%s refuses the key of this process: it is not in the list "
-                       "there, was taken out, or has expired; ask for an invitation "
-                       "(`pathloom key invite` there, `pathloom join TOKEN` here)",
-                       socket->address);
-    case OTHER_MECHANISM:
-        return pl_fail(PL_ERR_NOPERM, "%s %s", socket->address,
-                       socket->is_secure
-                           ? "is not encrypted, and a key was expected; it is not the "
-                             "process that this address was made for"
-                           : "is encrypted; give its whole address, with its key "
-                             "(tcp://HOST:PORT#KEY)");
-    case BROKEN:
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "%s ends every handshake: it does not have the key that the "
-            "address names, or is not encrypted (%d times at once); take the "
-            "address anew from where it runs",
-            socket->address, socket->n_broken);
-    }
-    return PL_OK;
-}
-
-/* Failed handshakes with clients that never got as far as naming their key. */
-static void tell_failed_clients(pl_socket *socket)
-{
-    int64_t now = pl_now_ms();
-    verdict before = socket->seen;
-    int n_before = socket->n_broken;
-    drain_monitor(socket);
-    bool other = socket->seen == OTHER_MECHANISM;
-    socket->seen = before == OTHER_MECHANISM ? before : FINE;
-    if ((!other && socket->n_broken == n_before) ||
-        now - socket->refused_ms < REFUSAL_MS)
-        return;
-    socket->refused_ms = now;
-    socket->seen = FINE;
-    pl_gate_refused(
-        &(pl_refusal){other ? "a client that does not encrypt was refused"
-                            : "a client was refused that does not know this key, or "
-                              "broke off",
-                      "", socket->address});
-}
-
-/* The first connection is no news. */
-bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
-{
-    uint64_t before = *seen;
-    drain_monitor(socket);
-    *seen = socket->connections > 1 ? socket->connections : 0;
-    return *seen != before;
-}
-
-/* ZeroMQ leaves the file of an ipc address behind; '@' names no file. */
-static void remove_ipc_file(const pl_socket *socket)
-{
-    const char *path = socket->address + strlen("ipc://");
-    if (socket->is_bound && pl_starts_with(socket->address, "ipc://") && *path != '@')
-        unlink(path);
-}
-
 void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
-    remove_ipc_file(*socket);
-    zmq_socket_monitor((*socket)->zmq, NULL, 0); /* an event unread would stop all */
-    zmq_close((*socket)->monitor);
+    if ((*socket)->is_bound) /* ZeroMQ would leave it behind */
+        wire_ipc_remove((*socket)->address);
+    wire_watch_end(*socket);
     if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
         atomic_fetch_sub(&n_open, 1);
     pl_free(*socket);
@@ -510,26 +409,72 @@ static pl_status send_failed(const pl_socket *socket, const char *to)
                    zmq_strerror(cause));
 }
 
-/* ZeroMQ frees it, on a thread of its own. */
-static void free_given(void *data, void *unused)
+/* What a frame has of so much that is left. */
+static size_t frame_of(const pl_socket *socket, size_t left)
 {
-    (void)unused;
-    pl_free(data);
+    return socket->is_secure ? piece_of(left) : left;
 }
 
-static bool give_frame(pl_socket *socket, pl_buf *data)
+static bool send_pieces(pl_socket *socket, const pl_buf *bytes, bool more)
+{
+    size_t at = 0;
+    do {
+        size_t n = frame_of(socket, bytes->len - at);
+        if (!send_frame(socket, bytes->data + at, n, more || at + n < bytes->len))
+            return false;
+        at += n;
+    } while (at < bytes->len);
+    return true;
+}
+
+/* Bytes that ZeroMQ frees, on a thread of its own, when it has sent the last piece. */
+typedef struct given_bytes {
+    void *data;
+    atomic_size_t n_pieces;
+} given_bytes;
+
+static void free_given(void *data, void *context)
+{
+    given_bytes *g = context;
+    (void)data;
+    if (atomic_fetch_sub(&g->n_pieces, 1) > 1)
+        return;
+    pl_free(g->data);
+    pl_free(g);
+}
+
+static bool give_piece(pl_socket *socket, given_bytes *g, size_t at, size_t len,
+                       bool more)
 {
     zmq_msg_t frame;
-    int sent;
-    if (zmq_msg_init_data(&frame, data->data, data->len, free_given, NULL) != 0)
+    int sent, flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
+    if (zmq_msg_init_data(&frame, (char *)g->data + at, len, free_given, g) != 0) {
+        free_given(NULL, g);
         return false;
-    *data = (pl_buf){0};
+    }
     do
-        sent = zmq_msg_send(&frame, socket->zmq, ZMQ_DONTWAIT);
+        sent = zmq_msg_send(&frame, socket->zmq, flags);
     while (sent < 0 && zmq_errno() == EINTR);
     if (sent < 0)
         zmq_msg_close(&frame);
     return sent >= 0;
+}
+
+static bool give_pieces(pl_socket *socket, pl_buf *data)
+{
+    given_bytes *g = pl_alloc(sizeof *g);
+    size_t len = data->len;
+    bool given = true;
+    g->data = data->data;
+    atomic_store(&g->n_pieces, 1); /* ours */
+    *data = (pl_buf){0};
+    for (size_t at = 0, n; at < len && given; at += n) {
+        n = frame_of(socket, len - at);
+        atomic_fetch_add(&g->n_pieces, 1);
+        given = give_piece(socket, g, at, n, at + n < len);
+    }
+    free_given(NULL, g);
+    return given;
 }
 
 /* given: the message's own data, or NULL: then it is copied. */
@@ -551,17 +496,60 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     size_t bytes = WIRE_HEADER_BYTES + body->len + data->len;
     if ((peer && !send_frame(socket, peer->id, peer->len, true)) ||
         !send_frame(socket, header, sizeof header, true) ||
-        !send_frame(socket, body->data, body->len, more) ||
-        (more && !(given ? give_frame(socket, given)
-                         : send_frame(socket, data->data, data->len, false))))
+        !send_pieces(socket, body, more) ||
+        (more &&
+         !(given ? give_pieces(socket, given) : send_pieces(socket, data, false))))
         return send_failed(socket, to);
     socket->bytes_sent += bytes;
     return pl_failpoint("wire.send.after");
 }
 
+/* A sentence about this machine's own trouble may name its files: those who are not of
+ * the job's own processes get another, and the log has the sentence. */
+static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
+{
+    if (m->type != PL_WIRE_ERR || peer->role == PL_AS_LOCAL ||
+        peer->role == PL_AS_ADMIN || peer->role == PL_AS_HUB ||
+        peer->role == PL_AS_HOME)
+        return false;
+    switch ((int)pl_wire_error_of(m)) {
+    case PL_ERR_CONFIG:
+    case PL_ERR_DAMAGED:
+    case PL_ERR_IO:
+    case PL_ERR_NOSPACE:
+    case PL_ERR_NOMEM:
+    case PL_ERR_OS:
+    case PL_ERR_DEVICE:
+    case PL_ERR_INTERNAL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
+                              const pl_message *message)
+{
+    char key[PL_PUBKEY_TEXT];
+    pl_message m;
+    pl_status why = pl_wire_error_of(message);
+    pl_pubkey_format(&peer->key, key);
+    pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
+    pl_message_init(&m, 0);
+    pl_wire_error(&m, message->request, why,
+                  "the other side cannot do this for a reason of its own; its log says "
+                  "why");
+    m.epoch = message->epoch;
+    pl_status status = send_message(socket, peer, &m, NULL);
+    pl_message_destroy(&m);
+    return status;
+}
+
 pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                           const pl_message *message)
 {
+    if (is_own_trouble(peer, message))
+        return send_trouble(socket, peer, message);
     return send_message(socket, peer, message, NULL);
 }
 
@@ -572,7 +560,9 @@ pl_status pl_wire_send(pl_socket *socket, const pl_message *message)
 
 pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer, pl_message *message)
 {
-    pl_status status = send_message(socket, peer, message, &message->data);
+    pl_status status = peer && is_own_trouble(peer, message)
+                           ? send_trouble(socket, peer, message)
+                           : send_message(socket, peer, message, &message->data);
     pl_buf_destroy(&message->data);
     return status;
 }
@@ -593,19 +583,22 @@ static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
     return got >= 0;
 }
 
-/* Frames beyond the third are drained and only counted. A message arrives whole,
- * so that after its first frame the others are there. */
+/* Frames that are not kept are drained and only counted. A message arrives whole, so
+ * that after its first frame the others are there. */
 static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 {
+    size_t n_kept = in->joined ? 1 : WIRE_FRAMES_MAX;
     while (more) {
         zmq_msg_t spare;
-        zmq_msg_t *frame = in->count < WIRE_FRAMES_MAX ? &in->frame[in->count] : &spare;
+        zmq_msg_t *frame = in->count < n_kept ? &in->frame[in->count] : &spare;
         if (!recv_frame(socket, frame)) {
             zmq_msg_close(frame);
             return false;
         }
         more = zmq_msg_more(frame);
         in->bytes += zmq_msg_size(frame);
+        if (in->joined)
+            join_frame(in, frame);
         if (frame == &spare)
             zmq_msg_close(&spare);
         in->count++;
@@ -615,7 +608,8 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 
 static void close_frames(frame_list *in)
 {
-    size_t kept = in->count < WIRE_FRAMES_MAX ? in->count : WIRE_FRAMES_MAX;
+    size_t most = in->joined ? 1 : WIRE_FRAMES_MAX;
+    size_t kept = in->count < most ? in->count : most;
     for (size_t i = 0; i < kept; i++)
         zmq_msg_close(&in->frame[i]);
 }
@@ -662,7 +656,7 @@ static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
     pl_message_init(&a, 0);
     pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
     if (pl_wire_send_to(socket, peer, &a) == PL_OK &&
-        now - socket->refused_ms > REFUSAL_MS) {
+        now - socket->refused_ms > WIRE_REFUSAL_MS) {
         socket->refused_ms = now;
         pl_pubkey_format(&peer->key, key);
         pl_gate_refused(&(pl_refusal){text, key, ""});
@@ -676,7 +670,7 @@ static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
 {
-    frame_list in = {.count = 0};
+    frame_list in = {.joined = socket->is_secure ? out : NULL};
     bool more = true;
     wire_give_back(out);
     *good = false;
@@ -713,9 +707,9 @@ static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
     if (good)
         return PL_OK;
     if (!socket->is_server)
-        PL_RETURN_IF(client_verdict(socket));
+        PL_RETURN_IF(wire_client_verdict(socket));
     else if (socket->is_secure)
-        tell_failed_clients(socket);
+        wire_tell_failed_clients(socket);
     return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
 }
 

@@ -62,9 +62,16 @@ static bool header_is_known(const uint8_t *header)
            pl_le_get(header + AT_RESERVED_2, 8) == 0;
 }
 
+bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)
+{
+    const uint8_t *bytes = header;
+    *body_len = (size_t)pl_le_get(bytes + AT_BODY_LEN, 4);
+    *data_len = (size_t)pl_le_get(bytes + AT_DATA_LEN, 4);
+    return *body_len <= PL_WIRE_BODY_MAX && *data_len <= PL_WIRE_DATA_MAX;
+}
+
 /* A message has one spelling: without data there is no third frame. */
-bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
-                      wire_frame *data_at)
+bool wire_check(const wire_frame *frames, size_t n_frames)
 {
     if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||
         frames[0].len != WIRE_HEADER_BYTES)
@@ -72,21 +79,32 @@ bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out
     const uint8_t *header = frames[0].data;
     bool has_data = n_frames == WIRE_FRAMES_MAX;
     wire_frame body = frames[1], data = has_data ? frames[2] : (wire_frame){NULL, 0};
-    if (!header_is_known(header) || body.len > PL_WIRE_BODY_MAX ||
-        data.len > PL_WIRE_DATA_MAX || has_data != (data.len > 0) ||
-        pl_le_get(header + AT_BODY_LEN, 4) != body.len ||
-        pl_le_get(header + AT_DATA_LEN, 4) != data.len ||
-        pl_le_get(header + AT_CHECKSUM, 8) !=
-            sum_of(header, body.data, body.len, data.data, data.len))
+    size_t body_len, data_len;
+    return header_is_known(header) && wire_header_sizes(header, &body_len, &data_len) &&
+           has_data == (data.len > 0) && body_len == body.len && data_len == data.len &&
+           pl_le_get(header + AT_CHECKSUM, 8) ==
+               sum_of(header, body.data, body.len, data.data, data.len);
+}
+
+void wire_header_decode(const void *header, pl_message *out)
+{
+    const uint8_t *bytes = header;
+    out->type = (uint16_t)pl_le_get(bytes + AT_TYPE, 2);
+    out->request = pl_le_get(bytes + AT_REQUEST, 8);
+    out->epoch = pl_le_get(bytes + AT_EPOCH, 8);
+    out->token = pl_le_get(bytes + AT_TOKEN, 8);
+}
+
+bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
+                      wire_frame *data_at)
+{
+    if (!wire_check(frames, n_frames))
         return false;
-    out->type = (uint16_t)pl_le_get(header + AT_TYPE, 2);
-    out->request = pl_le_get(header + AT_REQUEST, 8);
-    out->epoch = pl_le_get(header + AT_EPOCH, 8);
-    out->token = pl_le_get(header + AT_TOKEN, 8);
+    wire_header_decode(frames[0].data, out);
     pl_buf_clear(&out->body);
     pl_buf_clear(&out->data);
-    pl_buf_append(&out->body, body.data, body.len);
-    *data_at = data;
+    pl_buf_append(&out->body, frames[1].data, frames[1].len);
+    *data_at = n_frames == WIRE_FRAMES_MAX ? frames[2] : (wire_frame){NULL, 0};
     return true;
 }
 

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 #include <stdarg.h>
@@ -467,6 +470,85 @@ static void unix_sockets_and_ipv6_work_too(void **state)
     assert_int_equal(rmdir(folder), 0); /* the socket's file is gone */
 }
 
+static void a_private_address_lies_where_only_its_owner_can_go(void **state)
+{
+    (void)state;
+    pl_socket *server, *other;
+    struct stat info;
+    char bound[PL_ADDRESS_MAX], second[PL_ADDRESS_MAX], folder[PL_PATH_MAX];
+    assert_int_equal(pl_wire_bind(PL_ADDRESS_PRIVATE, &server, bound), PL_OK);
+    assert_true(pl_starts_with(bound, "ipc:///"));
+    pl_path_above(folder, bound + strlen("ipc://"));
+    assert_int_equal(stat(folder, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    assert_int_equal(pl_wire_bind(PL_ADDRESS_PRIVATE, &other, second), PL_OK);
+    assert_string_not_equal(bound, second);
+    pl_wire_close(&other);
+    pl_wire_close(&server);
+    assert_int_not_equal(stat(folder, &info), 0); /* nothing is left behind */
+}
+
+/* In a folder that is given, and beside a socket that is there. */
+static void an_address_in_a_folder_is_absolute_and_shut(void **state)
+{
+    (void)state;
+    char above[] = "/tmp/pl-wire-XXXXXX", folder[64], deep[160], at[PL_ADDRESS_MAX],
+         beside[PL_ADDRESS_MAX];
+    struct stat info;
+    assert_non_null(mkdtemp(above));
+    snprintf(folder, sizeof folder, "%s/ipc", above);
+    pl_address_in_folder(folder, "hub", at);
+    assert_true(pl_starts_with(at, "ipc:///") && pl_ends_with(at, "/ipc/hub.sock"));
+    assert_int_equal(stat(folder, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    pl_address_beside(at, "worker-1", beside);
+    assert_true(pl_ends_with(beside, "/ipc/worker-1.sock"));
+    pl_address_beside("tcp://127.0.0.1:1", "worker-1", beside);
+    assert_string_equal(beside, PL_ADDRESS_PRIVATE);
+    snprintf(deep, sizeof deep, "%s/%0100d", above, 0); /* too long for a socket */
+    pl_address_in_folder(deep, "hub", at);
+    assert_string_equal(at, PL_ADDRESS_PRIVATE);
+    assert_int_equal(pl_remove_tree(above), PL_OK);
+}
+
+static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(void **s)
+{
+    (void)s;
+    char folder[] = "/tmp/pl-wire-XXXXXX", ipc[64], file[64];
+    const char *path = ipc + strlen("ipc://");
+    socket_pair pair;
+    pl_socket *thief;
+    pl_message m;
+    char bound[PL_ADDRESS_MAX];
+    assert_non_null(mkdtemp(folder));
+    snprintf(ipc, sizeof ipc, "ipc://%s/hub", folder);
+    assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
+    assert_int_equal(pl_wire_bind(ipc, &thief, bound), PL_ERR_BUSY);
+    assert_int_equal(pl_wire_check_free(ipc), PL_ERR_BUSY);
+    assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
+    pl_message_init(&m, 5);
+    assert_int_equal(pl_wire_send(pair.client, &m), PL_OK);
+    await_message(pair.server, &(pl_peer){.len = 0}, &m);
+    pl_message_destroy(&m);
+    close_pair(&pair);
+
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    pl_copy_text(at.sun_path, sizeof at.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const void *)&at, sizeof at), 0);
+    close(fd); /* as a process leaves it that is killed */
+    assert_true(pl_path_exists(path));
+    assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
+    pl_wire_close(&pair.server);
+
+    snprintf(file, sizeof file, "%s/thesis", folder);
+    assert_int_equal(pl_replace_file(file, "words", 5), PL_OK);
+    snprintf(ipc, sizeof ipc, "ipc://%s/thesis", folder);
+    assert_int_equal(pl_wire_bind(ipc, &thief, bound), PL_ERR_EXISTS);
+    assert_true(pl_path_exists(file));
+    assert_int_equal(pl_remove_tree(folder), PL_OK);
+}
+
 static void a_vanished_peer_is_an_error(void **state)
 {
     (void)state;
@@ -701,6 +783,10 @@ int main(void)
         cmocka_unit_test(without_encryption_only_this_machine_is_reached),
         cmocka_unit_test(a_port_in_use_is_busy_and_named),
         cmocka_unit_test(unix_sockets_and_ipv6_work_too),
+        cmocka_unit_test(a_private_address_lies_where_only_its_owner_can_go),
+        cmocka_unit_test(an_address_in_a_folder_is_absolute_and_shut),
+        cmocka_unit_test(
+            a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not),
         cmocka_unit_test(a_vanished_peer_is_an_error),
         cmocka_unit_test(a_full_queue_is_an_error_and_never_a_wait),
         cmocka_unit_test(asking_sends_again_until_its_own_answer_comes),

@@ -182,6 +182,140 @@ static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **s
     pl_wire_close(&client);
 }
 
+/* ---- large messages travel in pieces ---- */
+enum { PIECE = 48 << 10 }; /* docs/PROTOCOL.md 1 */
+
+static void await_message(pl_socket *server, pl_peer *peer, pl_message *out)
+{
+    pl_status status = PL_ERR_TIMEOUT;
+    for (int64_t end = pl_now_ms() + WAIT_MS;
+         status == PL_ERR_TIMEOUT && pl_now_ms() < end; pl_sleep_ms(2))
+        status = pl_wire_recv(server, peer, out);
+    assert_int_equal(status, PL_OK);
+}
+
+static void fill(pl_buf *buf, size_t len, uint8_t seed)
+{
+    pl_buf_clear(buf);
+    pl_buf_reserve(buf, len + 1);
+    for (size_t i = 0; i < len; i++)
+        buf->data[i] = (uint8_t)(i * 7 + i / 251 + seed);
+    buf->len = len;
+}
+
+static void messages_of_all_sizes_arrive_as_they_were_sent(void **state)
+{
+    const fixture *f = *state;
+    static const size_t sizes[][2] = {
+        {0, 0},         {0, 1},         {1, PIECE - 1},
+        {PIECE, PIECE}, {PIECE + 1, 0}, {PL_WIRE_BODY_MAX, PIECE + 1},
+        {9, 3 * PIECE}, {0, 70000},     {PL_WIRE_BODY_MAX, PL_WIRE_DATA_MAX}};
+    pl_socket *client;
+    pl_message m, got;
+    pl_peer peer;
+    pl_buf data = {0};
+    pl_message_init(&m, TYPE_ASK);
+    pl_message_init(&got, 0);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int given = 0; given < 2; given++) {
+            m.request = i + 1;
+            fill(&m.body, sizes[i][0], 1);
+            fill(&m.data, sizes[i][1], 2);
+            fill(&data, sizes[i][1], 2);
+            assert_int_equal(
+                given ? pl_wire_give(client, &m) : pl_wire_send(client, &m), PL_OK);
+            await_message(f->server, &peer, &got);
+            assert_int_equal(got.request, i + 1);
+            assert_int_equal(got.body.len, sizes[i][0]);
+            assert_memory_equal(got.body.data, m.body.data, got.body.len);
+            assert_int_equal(got.data.len, sizes[i][1]);
+            assert_memory_equal(got.data.data, data.data, got.data.len);
+            assert_int_equal(peer.role, PL_AS_WORKER);
+        }
+    assert_int_equal(pl_wire_dropped(f->server), 0);
+    pl_message_destroy(&m);
+    pl_message_destroy(&got);
+    pl_buf_destroy(&data);
+    pl_wire_close(&client);
+}
+
+/* An enrolled worker with ZeroMQ in its hands. */
+static void *raw_client(const fixture *f, void *context)
+{
+    pl_address at;
+    int none = 0;
+    void *socket = zmq_socket(context, ZMQ_DEALER);
+    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, at.key.bytes, PL_PUBKEY_BYTES);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, f->worker.open.bytes, PL_PUBKEY_BYTES);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, f->worker.secret, PL_PUBKEY_BYTES);
+    assert_int_equal(zmq_connect(socket, at.endpoint), 0);
+    return socket;
+}
+
+/* The header of 0 bytes of body and PIECE + 8 of data; its checksum is wrong, which is
+ * looked at last. */
+static void pieces_of_any_other_size_are_dropped(void **state)
+{
+    const fixture *f = *state;
+    static uint8_t data[PIECE + 8];
+    static const size_t cuts[][3] = {
+        {PIECE + 8, 0, 0}, {PIECE - 1, 9, 0}, {PIECE, 7, 0}, {PIECE, 9, 0},
+        {PIECE, 8, 1},     {PIECE, 0, 0},     {8, PIECE, 0}};
+    uint8_t header[64] = {'P', 'L', 'W', '1', 1, 0, 2};
+    void *context = zmq_ctx_new(), *socket = raw_client(f, context);
+    pl_message got;
+    pl_peer peer;
+    pl_message_init(&got, 0);
+    header[10] = 64;
+    header[16] = 8;
+    header[17] = PIECE >> 8;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        zmq_send(socket, header, sizeof header, ZMQ_SNDMORE);
+        zmq_send(socket, "", 0, ZMQ_SNDMORE);
+        for (int p = 0; p < 3 && (p == 0 || cuts[i][p] > 0); p++)
+            zmq_send(socket, data, cuts[i][p],
+                     p < 2 && cuts[i][p + 1] > 0 ? ZMQ_SNDMORE : 0);
+    }
+    size_t n = sizeof cuts / sizeof *cuts;
+    for (int64_t end = pl_now_ms() + WAIT_MS;
+         pl_wire_dropped(f->server) < n && pl_now_ms() < end; pl_sleep_ms(2))
+        assert_int_equal(pl_wire_recv(f->server, &peer, &got), PL_ERR_TIMEOUT);
+    assert_int_equal(pl_wire_dropped(f->server), n);
+    pl_message_destroy(&got);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+}
+
+static void what_ails_a_server_is_told_to_its_own_processes_alone(void **state)
+{
+    const fixture *f = *state;
+    static const char secret[] = "/srv/job/store/000012.sst is damaged";
+    const pl_keypair *askers[] = {&f->worker, &f->admin};
+    for (int i = 0; i < 2; i++) {
+        pl_socket *client;
+        pl_message m, got;
+        pl_peer peer;
+        pl_message_init(&m, TYPE_ASK);
+        pl_message_init(&got, 0);
+        assert_int_equal(pl_wire_connect_as(f->address, askers[i], &client), PL_OK);
+        assert_int_equal(pl_wire_send(client, &m), PL_OK);
+        await_message(f->server, &peer, &got);
+        pl_wire_error(&got, 7, PL_ERR_DAMAGED, secret);
+        assert_int_equal(pl_wire_give_to(f->server, &peer, &got), PL_OK);
+        await_message(client, NULL, &got);
+        assert_int_equal(got.request, 7);
+        assert_int_equal(pl_wire_error_of(&got), PL_ERR_DAMAGED);
+        assert_int_equal(strstr(pl_last_error(), "/srv") != NULL, i == 1);
+        pl_message_destroy(&m);
+        pl_message_destroy(&got);
+        pl_wire_close(&client);
+    }
+    assert_string_equal(last_reason, secret); /* for the log */
+}
+
 static pl_status revoke_key(pl_key_list *list, void *context)
 {
     return pl_key_list_revoke(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
@@ -481,6 +615,9 @@ int main(void)
         WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own),
         WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key),
         WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in_until_dismissed),
+        WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent),
+        WITH_SERVER(pieces_of_any_other_size_are_dropped),
+        WITH_SERVER(what_ails_a_server_is_told_to_its_own_processes_alone),
         WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else),
         WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect),
         WITH_SERVER(nothing_readable_is_on_the_wire),

@@ -37,7 +37,7 @@ BEGIN {
     n = split(layers, names, " ")
     seam = "^modules/cuda/(device\\.h|warp\\.cuh|transit\\.cuh)$" # what all kernels are written with
     for (i = 1; i <= n; i++) rank[names[i]] = i
-    foreign("^zmq", "^base/(wire|gate)\\.c$")
+    foreign("^zmq", "^base/(wire|wire_watch|gate)\\.c$")
     foreign("^zstd", "^base/zip\\.c$")
     foreign("^jansson", "^base/json\\.c$")
     foreign("^yaml", "^base/conf\\.c$")

@@ -1,0 +1,145 @@
+/* Sockets in the file system (ipc://PATH): where they lie, so that nobody else on the
+ * machine reaches them, and what ZeroMQ leaves to its callers.
+ *
+ * Whoever may search all folders above a socket and write to it can connect; ZeroMQ
+ * makes sockets with the process's umask. The folder is therefore kept to its owner.
+ *
+ * ZeroMQ removes what has a socket's name before it binds, whatever it is: a file that
+ * somebody named by mistake, or the socket of a process that is alive, whose clients
+ * would then be lost in silence. Both are looked for first. */
+#include "base/fs.h"
+#include "base/text.h"
+#include "base/wire_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const char scheme[] = "ipc://", private_mark[] = "/pathloom-";
+
+/* NULL: not of the file system. '@' names no file. */
+static const char *path_of(const char *endpoint)
+{
+    if (!pl_starts_with(endpoint, scheme) || endpoint[strlen(scheme)] == '@')
+        return NULL;
+    return endpoint + strlen(scheme);
+}
+
+static bool fits(const char *path)
+{
+    return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
+}
+
+/* Binds (a probe, which is removed) or connects; the errno, 0 if it went well. */
+static int try_socket(const char *path, bool binds)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno;
+    pl_copy_text(at.sun_path, sizeof at.sun_path, path);
+    const struct sockaddr *any = (const void *)&at;
+    int failed = binds ? bind(fd, any, sizeof at) : connect(fd, any, sizeof at);
+    int cause = failed ? errno : 0;
+    if (binds && !failed)
+        unlink(path);
+    close(fd);
+    return cause;
+}
+
+/* A full queue of connections (EAGAIN) has somebody behind it as well. */
+pl_status wire_ipc_check(const char *endpoint)
+{
+    struct stat info;
+    const char *path = path_of(endpoint);
+    if (!path)
+        return PL_OK;
+    if (!fits(path))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%s has %zu bytes after ipc://, and the system takes %zu; choose "
+            "a shorter path",
+            endpoint, strlen(path), sizeof((struct sockaddr_un *)NULL)->sun_path - 1);
+    if (lstat(path, &info) != 0)
+        return PL_OK;
+    if (!S_ISSOCK(info.st_mode))
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s is there already and is no socket; it is left as it is: "
+                       "choose another path",
+                       path);
+    int cause = try_socket(path, false);
+    if (cause == 0 || cause == EAGAIN)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s is in use by another process; stop it or choose another path",
+            endpoint);
+    return PL_OK;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return path && path[0] == '/' && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])
+{
+    enum { FOLDER_MAX = 80 };
+    char folder[PL_PATH_MAX];
+    const char *user = getenv("XDG_RUNTIME_DIR");
+    bool usable = is_folder(user) && strlen(user) < FOLDER_MAX;
+    snprintf(folder, sizeof folder, "%s%sXXXXXX", usable ? user : "/tmp", private_mark);
+    if (!mkdtemp(folder)) /* mode 0700 */
+        return pl_fail(PL_ERR_OS, "cannot make a folder %s for a socket: %s", folder,
+                       strerror(errno));
+    snprintf(endpoint, PL_ADDRESS_MAX, "%s%.100s/socket", scheme, folder);
+    return PL_OK;
+}
+
+/* A folder that wire_ipc_private made goes with its last socket. */
+void wire_ipc_remove(const char *endpoint)
+{
+    char folder[PL_PATH_MAX];
+    const char *path = path_of(endpoint);
+    if (!path)
+        return;
+    unlink(path);
+    pl_path_above(folder, path);
+    const char *name = strrchr(folder, '/');
+    if (name && pl_starts_with(name, private_mark))
+        rmdir(folder);
+}
+
+/* Lustre and its like hold no sockets: that is found by trying. */
+void pl_address_in_folder(const char *folder, const char *name,
+                          char out[PL_ADDRESS_MAX])
+{
+    char whole[PL_PATH_MAX], path[PL_PATH_MAX], probe[PL_PATH_MAX];
+    pl_copy_text(out, PL_ADDRESS_MAX, PL_ADDRESS_PRIVATE);
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return;
+    if (chmod(folder, 0700) != 0 || !realpath(folder, whole))
+        return;
+    snprintf(path, sizeof path, "%.*s/%.64s.sock", PL_PATH_MAX - 128, whole, name);
+    snprintf(probe, sizeof probe, "%.*s/.%d", PL_PATH_MAX - 128, whole, (int)getpid());
+    if (fits(path) && fits(probe) && try_socket(probe, true) == 0)
+        snprintf(out, PL_ADDRESS_MAX, "%s%.200s", scheme, path);
+}
+
+void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX])
+{
+    char folder[PL_PATH_MAX];
+    pl_address at;
+    pl_copy_text(out, PL_ADDRESS_MAX, PL_ADDRESS_PRIVATE);
+    if (pl_address_parse(address, &at) != PL_OK || !path_of(at.endpoint) ||
+        pl_key_name_check(name) != PL_OK)
+        return;
+    pl_path_above(folder, path_of(at.endpoint));
+    if (access(folder, W_OK) == 0)
+        pl_address_in_folder(folder, name, out);
+}

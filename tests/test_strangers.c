@@ -1,0 +1,229 @@
+/* folder: base; label: fault */
+/* Strangers who find an encrypted port and send what is no handshake: hundreds of
+ * connections cost the server bounded memory, and those whom it knows are served. */
+#include "base/base.h"
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+enum {
+    STRANGERS = 900,
+    FILES = 2 * STRANGERS + 200,
+    HOLD_MS = 3500, /* the server gives them 5 s */
+    COST_MAX = 64 << 20,
+    GREETING = 64,
+    CLAIM = (1 << 20) + 4096 /* what a frame may have once it is in the clear */
+};
+
+static bool may(pl_key_role role, uint16_t type)
+{
+    (void)type;
+    return role == PL_AS_WORKER;
+}
+
+static void no_refusal(const pl_refusal *refusal)
+{
+    (void)refusal;
+}
+
+static void no_trouble(const char *trouble)
+{
+    (void)trouble;
+}
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    return pl_key_list_put(list, context);
+}
+
+static uint64_t resident_bytes(void)
+{
+    long long all, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lld %lld", &all, &resident), 2);
+    fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- the strangers, in a process of their own ---- */
+typedef struct stranger {
+    int fd;
+    size_t sent;
+} stranger;
+
+/* A greeting that asks for CURVE, then one frame, as large as it may claim to be. */
+static void fill_payload(uint8_t *out, size_t size, size_t claim)
+{
+    memset(out, 'A', size);
+    memset(out, 0, GREETING);
+    out[0] = 0xff;
+    out[9] = 0x7f;
+    out[10] = 3;
+    memcpy(out + 12, "CURVE", 5);
+    out[GREETING] = 6; /* a command with a long length */
+    for (int i = 0; i < 8; i++)
+        out[GREETING + 1 + i] = (uint8_t)((uint64_t)claim >> (56 - 8 * i));
+}
+
+static bool push(stranger *s, const uint8_t *payload, size_t size)
+{
+    ssize_t n = s->sent < size ? send(s->fd, payload + s->sent, size - s->sent,
+                                      MSG_DONTWAIT | MSG_NOSIGNAL)
+                               : 0;
+    if (n > 0)
+        s->sent += (size_t)n;
+    else if (n < 0 && errno != EAGAIN)
+        s->sent = size; /* thrown out */
+    return n > 0;
+}
+
+/* Eight of nine claim what the server's encrypted frames may have, the others more. */
+static void be_strangers(int port)
+{
+    enum { LARGEST = GREETING + 9 + CLAIM, ALLOWED = (48 << 10) + 256 };
+    uint8_t *large = malloc(LARGEST), *fitting = malloc(LARGEST);
+    stranger *all = calloc(STRANGERS, sizeof *all);
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (!large || !fitting || !all)
+        _exit(1);
+    fill_payload(large, LARGEST, CLAIM);
+    fill_payload(fitting, LARGEST, ALLOWED);
+    for (int i = 0; i < STRANGERS; i++) {
+        all[i].fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (all[i].fd < 0 || connect(all[i].fd, (void *)&at, sizeof at) != 0)
+            _exit(2);
+    }
+    for (int64_t end = pl_now_ms() + HOLD_MS; pl_now_ms() < end;) {
+        bool pushed = false;
+        for (int i = 0; i < STRANGERS; i++)
+            pushed |= i % 9 == 0 ? push(&all[i], large, LARGEST)
+                                 : push(&all[i], fitting, GREETING + ALLOWED);
+        if (!pushed)
+            pl_sleep_ms(10);
+    }
+    _exit(0);
+}
+
+/* ---- the server, and a worker that it knows ---- */
+typedef struct fixture {
+    char folder[32], list[64], address[PL_ADDRESS_MAX];
+    pl_keypair server_keys, worker;
+    pl_socket *server, *client;
+} fixture;
+
+static void open_server(fixture *f)
+{
+    pl_key_entry e = {.role = PL_AS_WORKER, .name = "w"};
+    snprintf(f->folder, sizeof f->folder, "/tmp/pl-strangers-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->list, sizeof f->list, "%s/allow", f->folder);
+    pl_keypair_create(&f->server_keys);
+    pl_keypair_create(&f->worker);
+    e.key = f->worker.open;
+    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
+    pl_wire_keys(&f->server_keys);
+    pl_gate_options options = {.own = &f->server_keys,
+                               .list = f->list,
+                               .may = may,
+                               .on_refused = no_refusal,
+                               .on_list = no_trouble};
+    assert_int_equal(pl_gate_open(&options), PL_OK);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address), PL_OK);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &f->client), PL_OK);
+}
+
+static void close_server(fixture *f)
+{
+    pl_wire_close(&f->client);
+    pl_wire_close(&f->server);
+    pl_wire_shutdown();
+    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+}
+
+/* A question of the worker, and its answer. */
+static void serve_worker(const fixture *f)
+{
+    pl_message q, got;
+    pl_peer peer;
+    bool answered = false;
+    pl_message_init(&q, 2);
+    pl_message_init(&got, 0);
+    q.request = pl_wire_next_request();
+    assert_int_equal(pl_wire_send(f->client, &q), PL_OK);
+    for (int64_t end = pl_now_ms() + 10000; !answered && pl_now_ms() < end;
+         pl_sleep_ms(2)) {
+        if (pl_wire_recv(f->server, &peer, &got) == PL_OK)
+            assert_int_equal(pl_wire_send_to(f->server, &peer, &got), PL_OK);
+        answered =
+            pl_wire_recv(f->client, NULL, &got) == PL_OK && got.request == q.request;
+    }
+    assert_true(answered);
+    pl_message_destroy(&q);
+    pl_message_destroy(&got);
+}
+
+static void nine_hundred_strangers_cost_at_most_64_MiB(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_address at;
+    struct rlimit files;
+    memset(&f, 0, sizeof f);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    if (files.rlim_max < FILES)
+        skip(); /* the system allows too few connections */
+    open_server(&f);
+    assert_int_equal(pl_address_parse(f.address, &at), PL_OK);
+    serve_worker(&f);
+    uint64_t before = resident_bytes(), most = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_strangers(at.port);
+    }
+    int status = 0, n_served = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        serve_worker(&f);
+        n_served++;
+        uint64_t now = resident_bytes();
+        most = now > most ? now : most;
+        pl_sleep_ms(20);
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    pl_sleep_ms(500);
+    serve_worker(&f);
+    uint64_t after = resident_bytes();
+    print_message("%d strangers: %.1f MiB, %.1f MiB after they had gone; %d answers\n",
+                  STRANGERS, (double)(most - before) / (1 << 20),
+                  ((double)after - (double)before) / (1 << 20), n_served);
+    assert_true(most - before <= COST_MAX);
+    assert_true(after <= before + COST_MAX);
+    assert_true(n_served >= 10);
+    close_server(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nine_hundred_strangers_cost_at_most_64_MiB),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
