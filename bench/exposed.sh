@@ -84,4 +84,5 @@ shift 4
 exec sh "$root/bench/link.sh" "$rate" sh "$0" --inside "$first" "$last" "$run" \
     --set topology.levels=1 --set topology.replicas=2 --set workers.count=2 \
     --set train.tau=50 --set train.base_steps=50 --set train.state=local \
+    --set 'net.hub=tcp://127.0.0.1:*' --set 'net.home=tcp://127.0.0.1:*' \
     --set eval.baselines=none --set eval.sample_tokens=0 --set eval.max_tokens=20000 "$@"

@@ -226,7 +226,7 @@ static pl_status check_growth(const homes_call *h, int n)
                        "while nobody has it open; stop the job, give this command "
                        "again, and go on. With store.homes=2 or more from the "
                        "beginning homes are added while it runs");
-    if (!h->r.cfg.attach && !pl_ends_with(h->r.cfg.home_bind, ":*"))
+    if (!h->r.cfg.attach && !pl_ends_with(h->r.cfg.home_bind, "*"))
         return pl_fail(PL_ERR_CONFIG,
                        "net.home is %s, and a home more needs a port of its own; write "
                        "* for the port",

@@ -340,6 +340,11 @@ static pl_status hub_of(const key_options *o, pl_address *out)
                        "Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
                        "net.home=tcp://0.0.0.0:7001",
                        out->endpoint);
+    if (!out->host[0])
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub listens at %s, which no token can name; start the job "
+                       "with --set net.hub=tcp://0.0.0.0:7000",
+                       out->endpoint);
     if (out->is_local)
         fprintf(
             stderr,

@@ -198,23 +198,27 @@ int cmd_home(int argc, char **argv)
 /* ---- worker ---- */
 /* Other workers may ask this one on the machine of the hub; elsewhere only where its
  * owner says so. */
-static pl_status place_of_offers(const process *p, const char **out)
+static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
 {
     pl_address hub;
     PL_RETURN_IF(pl_address_parse(p->hub, &hub));
-    bool same_machine = hub.is_local || p->run;
-    *out = p->offer ? p->offer : same_machine ? "tcp://127.0.0.1:*" : "";
+    if (p->offer)
+        pl_copy_text(out, PL_ADDRESS_MAX, p->offer);
+    else if (!hub.host[0]) /* beside the hub's own socket */
+        pl_address_beside(p->hub, p->name, out);
+    else
+        pl_copy_text(out, PL_ADDRESS_MAX,
+                     hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
     /* A gate with no list: mates come with the key that the hub gives to all. */
-    bool encrypted = hub.has_key && (*out)[0] && !pl_gate_is_open();
+    bool encrypted = hub.has_key && out[0] && !pl_gate_is_open();
     return encrypted ? pl_admission_open(p->key, "") : PL_OK;
 }
 
 pl_status process_work(const process *p)
 {
-    char cache[PL_PATH_MAX];
-    const char *offers = "";
+    char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
     pl_arith *arith = NULL;
-    PL_RETURN_IF(place_of_offers(p, &offers));
+    PL_RETURN_IF(place_of_offers(p, offers));
     pl_log(PL_LOG_INFO, "worker.settings",
            "backend=%s precision=%s threads=%lld recompute=%s cache_bytes=%lld "
            "patience_s=%lld run=\"%s\"",

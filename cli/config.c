@@ -403,13 +403,15 @@ static const pl_key keys[] = {
      "of uploads that a home holds in memory", true},
 
     SECTION("net", "who listens where; what other machines reach is encrypted"),
-    {"net.hub", PL_KEY_TEXT, AT(hub_bind), "tcp://127.0.0.1:*", 0, 0, NULL, "",
-     "where the hub listens, tcp://HOST:PORT; host 0.0.0.0: all interfaces; port *: a "
-     "free "
-     "one",
+    {"net.hub", PL_KEY_TEXT, AT(hub_bind), "ipc://*", 0, 0, NULL, "",
+     "where the hub listens; ipc://*: a socket in RUN/proc/ipc, which only the user "
+     "who "
+     "starts the job can enter; tcp://HOST:PORT: host 0.0.0.0: all interfaces, port *: "
+     "a "
+     "free one",
      true},
-    {"net.home", PL_KEY_TEXT, AT(home_bind), "tcp://127.0.0.1:*", 0, 0, NULL, "",
-     "where the home listens", true},
+    {"net.home", PL_KEY_TEXT, AT(home_bind), "ipc://*", 0, 0, NULL, "",
+     "where the home listens, like net.hub", true},
     {"net.advertise", PL_KEY_TEXT, AT(advertise), "", 0, 0, NULL, "",
      "host by which other machines reach this one; empty: its first address", true},
     {"net.encrypt", PL_KEY_CHOICE, AT(encrypt), "auto", 0, 0, "auto|on|off", "",

@@ -125,7 +125,8 @@ static const char init_options[] =
     "  --verbose           log more\n"
 #define LISTEN_OPTIONS                                                                 \
     "  --listen ADDRESS    tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a free port\n" \
-    "                      (tcp://127.0.0.1:*)\n"                                      \
+    "                      (a socket that no other user reaches; with --key\n"         \
+    "                      tcp://127.0.0.1:*)\n"                                       \
     "  --key FILE          its key; what other machines reach must have one\n"         \
     "  --keys FILE         the list of keys that may connect\n"                        \
     "  --advertise HOST    by which other machines reach it (found)\n"                 \

@@ -137,7 +137,7 @@ pl_status process_parse(int argc, char **argv, int words, process *p)
     int option;
     struct option longs[N_ROWS + 1];
     memset(p, 0, sizeof *p);
-    p->bind = "tcp://127.0.0.1:*";
+    p->bind = PL_ADDRESS_PRIVATE;
     p->cache_bytes = p->threads = p->patience_s = NOT_GIVEN;
     p->staging = 1 << 30;
     p->ttl_ms = 2000;
@@ -299,6 +299,17 @@ static pl_status find_in_run(process *p, const char *role)
     return PL_OK;
 }
 
+/* As the launcher of the run would say it: named after the file with the address. */
+static void find_place(process *p, const char *role)
+{
+    char name[64];
+    const char *file = p->ready ? strrchr(p->ready, '/') : NULL;
+    file = file ? file + 1 : role;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
+    run_listen_at(p->run, p->bind, name, p->key != NULL, p->place);
+    p->bind = p->place;
+}
+
 void process_name(process *p)
 {
     pl_keypair own;
@@ -358,6 +369,10 @@ pl_status process_open(int argc, char **argv, const char *role, process *p)
     process_open_log(p, role);
     if (p->run)
         PL_RETURN_IF(find_in_run(p, role));
+    if (p->run && !is_role(role, "worker"))
+        find_place(p, role);
+    else if (p->key && is_role(p->bind, PL_ADDRESS_PRIVATE))
+        p->bind = "tcp://127.0.0.1:*";
     if (is_role(role, "worker") || is_role(role, "relay"))
         PL_RETURN_IF(process_settle(p));
     if (p->key && !p->keys && !is_role(role, "worker"))

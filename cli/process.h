@@ -21,7 +21,7 @@ typedef struct process {
     const char *word; /* the one that no option takes; NULL: none */
     /* texts that were found out, not given */
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
-        called[PL_KEY_NAME_MAX];
+        called[PL_KEY_NAME_MAX], place[PL_ADDRESS_MAX];
     const char *tolerance; /* of audits across kinds; NULL: the usual one */
     char backend_text[32], precision_text[32];
     char settled_by[PL_PATH_MAX]; /* the run's configuration, if it was there; or "" */

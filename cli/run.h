@@ -5,7 +5,8 @@
  *   RUN/store/        RocksDB; with several homes one in each home-N below it
  *   RUN/cache/        data shards by hash, shared by the workers
  *   RUN/log/          a log a process
- *   RUN/proc/         addresses of hub and homes while the job runs
+ *   RUN/proc/         addresses of hub and homes while the job runs; in proc/ipc, which
+ *                     only its owner can enter, the sockets of a job on one machine
  *   RUN/keys/         who may connect, if other machines may (docs/SECURITY.md)
  *   RUN/router.json   how documents were routed
  *   RUN/workers.json  what the workers' time went into, of the last sitting
@@ -65,6 +66,9 @@ char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
 /* Where home i (from 0) of n writes its address: "proc/home.address" of a single one.
  */
 void run_home_file(int i, int n, char out[64]);
+/* What a process of the run is told to listen at, for what net.hub or net.home says. */
+void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
+                   char out[PL_ADDRESS_MAX]);
 /* What would end the processes soon after their start: addresses, backend, store. */
 pl_status run_check(run *r);
 pl_status run_start(run *r);

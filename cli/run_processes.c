@@ -34,6 +34,27 @@ static int add_keys(const run *r, pl_key_role role, key_words *k, const char **a
     return n;
 }
 
+/* PL_ADDRESS_PRIVATE becomes RUN/proc/ipc/NAME.sock. An encrypted job is meant for
+ * several machines, or its keys tell users of one machine apart: loopback takes its
+ * place. */
+void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
+                   char out[PL_ADDRESS_MAX])
+{
+    char folder[PL_PATH_MAX];
+    if (strcmp(asked, PL_ADDRESS_PRIVATE) != 0)
+        pl_copy_text(out, PL_ADDRESS_MAX, asked);
+    else if (encrypted)
+        pl_copy_text(out, PL_ADDRESS_MAX, "tcp://127.0.0.1:*");
+    else
+        pl_address_in_folder(pl_join(folder, dir, "proc/ipc"), name, out);
+}
+
+static void listen_at(const run *r, const char *asked, const char *name,
+                      char out[PL_ADDRESS_MAX])
+{
+    run_listen_at(r->dir, asked, name, is_encrypted(r), out);
+}
+
 void run_home_file(int i, int n, char out[64])
 {
     if (n == 1)
@@ -61,12 +82,13 @@ static const char *outer_device(const config *c)
 static pl_status start_home(run *r, int index)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
-        gate[32], audit[32], device[32];
+        gate[32], audit[32], device[32], bind[PL_ADDRESS_MAX];
     key_words k;
-    const char *argv[36] = {"pathloom", "home", "--bind", r->cfg.home_bind};
+    const char *argv[36] = {"pathloom", "home", "--bind", bind};
     int n = 4;
     snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
     snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
+    listen_at(r, r->cfg.home_bind, name, bind);
     run_home_file(index, r->n_homes, file);
     argv[n++] = "--store";
     argv[n++] = home_store(r, index, store);
@@ -101,14 +123,15 @@ static pl_status start_home(run *r, int index)
 
 static pl_status start_hub(run *r)
 {
-    char ready[PL_PATH_MAX], ttl[32], tolerance[32];
+    char ready[PL_PATH_MAX], ttl[32], tolerance[32], bind[PL_ADDRESS_MAX];
     key_words k;
+    listen_at(r, r->cfg.hub_bind, "hub", bind);
     snprintf(tolerance, sizeof tolerance, "%g", r->cfg.audit_tolerance);
     snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
     const char *argv[32 + 2 * PL_HOMES_MAX] = {"pathloom",
                                                "hub",
                                                "--bind",
-                                               r->cfg.hub_bind,
+                                               bind,
                                                "--ttl-ms",
                                                ttl,
                                                "--ready",
@@ -140,16 +163,18 @@ static int workers_behind(const run *r, int relay)
 
 static pl_status start_relay(run *r, int index)
 {
-    char name[32], file[64], ready[PL_PATH_MAX], expect[32], patience[32];
+    char name[32], file[64], ready[PL_PATH_MAX], expect[32], patience[32],
+        bind[PL_ADDRESS_MAX];
     snprintf(name, sizeof name, "relay-%d", index + 1);
+    listen_at(r, PL_ADDRESS_PRIVATE, name, bind);
     snprintf(file, sizeof file, "proc/%s.address", name);
     snprintf(expect, sizeof expect, "%d", workers_behind(r, index));
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
     key_words k;
-    const char *argv[24] = {
-        "pathloom",     "relay",        "--bind",   "tcp://127.0.0.1:*",
-        "--home",       r->homes_at[0], "--expect", expect,
-        "--patience-s", patience,       "--ready",  run_file(r, file, ready)};
+    const char *argv[24] = {"pathloom", "relay",   "--bind",
+                            bind,       "--home",  r->homes_at[0],
+                            "--expect", expect,    "--patience-s",
+                            patience,   "--ready", run_file(r, file, ready)};
     add_keys(r, PL_AS_RELAY, &k, argv, 12);
     PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
@@ -218,7 +243,7 @@ static pl_status connect_job(run *r)
 /* ---- before anything is started ---- */
 static bool takes_any_port(const char *address)
 {
-    return pl_ends_with(address, ":*");
+    return pl_ends_with(address, "*");
 }
 
 /* A port in use is found before minutes of work. */

@@ -42,7 +42,10 @@ fail() {
 }
 
 # Long enough to meet a cut in the middle.
-job_of() { tiny_job "$1" --set train.phases=60; }
+job_of() {
+    tiny_job "$1" --set train.phases=60 --set 'net.hub=tcp://127.0.0.1:*' \
+        --set 'net.home=tcp://127.0.0.1:*'
+}
 
 start() { # name
     name=$1

@@ -145,17 +145,20 @@ pl_status pl_launcher_extend(pl_launcher *l, const char *name, const char *optio
     return PL_OK;
 }
 
-/* The port asked for at a restart is the one that the others know. */
+/* The port or path asked for at a restart is the one that the others know. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
     char text[PL_ADDRESS_MAX];
     for (int i = 0; c->argv[i] && c->argv[i + 1]; i++) {
-        if (strcmp(c->argv[i], "--bind") != 0 || !pl_ends_with(c->argv[i + 1], ":*") ||
+        if (strcmp(c->argv[i], "--bind") != 0 || !pl_ends_with(c->argv[i + 1], "*") ||
             pl_address_parse(c->address, &got) != PL_OK ||
             pl_address_parse(c->argv[i + 1], &asked) != PL_OK)
             continue;
-        snprintf(text, sizeof text, "tcp://%.120s:%d", asked.host, got.port);
+        if (asked.host[0])
+            snprintf(text, sizeof text, "tcp://%.120s:%d", asked.host, got.port);
+        else
+            pl_copy_text(text, sizeof text, got.endpoint);
         pl_free(c->argv[i + 1]);
         c->argv[i + 1] = pl_strdup(text);
     }
