@@ -492,7 +492,7 @@ static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
     return true;
 }
 
-static pl_status handle(home *h, const pl_peer *peer, const pl_message *m)
+pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
@@ -551,7 +551,7 @@ static pl_status take_waiting(home *h)
     pl_message m;
     pl_status status = PL_OK;
     while (status == PL_OK && home_next_waiting(h, &peer, &m)) {
-        status = handle(h, &peer, &m);
+        status = home_take(h, &peer, &m);
         pl_message_destroy(&m);
     }
     return status;
@@ -566,7 +566,7 @@ static pl_status take_group(home *h, pl_message *m)
         if (status == PL_ERR_TIMEOUT)
             break;
         PL_RETURN_IF(status);
-        PL_RETURN_IF(handle(h, &peer, m));
+        PL_RETURN_IF(home_take(h, &peer, m));
     }
     PL_RETURN_IF(home_end_group(h));
     if (home_is_still(h))

@@ -146,6 +146,10 @@ pl_status home_write(home *h); /* the group's transaction exists after this */
 /* Queues an answer until the group is durable; takes body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
 pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
+/* One message of a group. An error ends the home: what is the asker's fault is
+ * answered.
+ */
+pl_status home_take(home *h, const pl_peer *peer, const pl_message *m);
 pl_status home_end_group(home *h); /* commit, then answer */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
