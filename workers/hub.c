@@ -657,7 +657,7 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
     }
 }
 
-static pl_status handle(hub *h, const pl_peer *peer, const pl_message *m)
+pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
@@ -691,7 +691,7 @@ static pl_status hear_workers(hub *h, pl_message *m)
         if (status != PL_OK)
             break;
         h->stirred = h->stirred || m->type != PL_MSG_RENEW;
-        PL_RETURN_IF(handle(h, &peer, m));
+        PL_RETURN_IF(hub_take(h, &peer, m));
     }
     return status == PL_ERR_TIMEOUT ? PL_OK : status;
 }
@@ -709,6 +709,15 @@ static void expire(hub *h, int64_t now_ms)
     int n = plan_expire(&h->tasks, now_ms);
     if (n > 0)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
+}
+
+pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
+{
+    *more = hub_apply_some(h);
+    PL_RETURN_IF(hub_tend_homes(h, now_ms));
+    expire(h, now_ms);
+    PL_RETURN_IF(hub_tend_audits(h, now_ms));
+    return serve_waiting(h);
 }
 
 /* A signal may come on any thread. */
@@ -735,11 +744,7 @@ static pl_status serve(hub *h)
         PL_TRY(hear_workers(h, &m));
         for (int i = 0; i < h->n_homes; i++)
             PL_TRY(hub_hear_home(h, i, now));
-        more = hub_apply_some(h);
-        PL_TRY(hub_tend_homes(h, now));
-        expire(h, now);
-        PL_TRY(hub_tend_audits(h, now));
-        PL_TRY(serve_waiting(h));
+        PL_TRY(hub_tend(h, now, &more));
     }
 done:
     pl_message_destroy(&m);

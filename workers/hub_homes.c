@@ -382,7 +382,7 @@ static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_rea
     return ask_state(h, home, 0);
 }
 
-static pl_status hear(hub *h, hub_home *home, const pl_message *m)
+static pl_status apply_message(hub *h, hub_home *home, const pl_message *m)
 {
     pl_reader r;
     pl_reader_open(&r, "message of a home", m->body.data, m->body.len);
@@ -419,19 +419,25 @@ static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
     return ask_state(h, home, 0);
 }
 
-pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
+pl_status hub_take_home(hub *h, int index, const pl_message *m, int64_t now_ms)
 {
     hub_home *home = &h->homes[index];
+    home->heard_ms = now_ms;
+    h->stirred = true;
+    PL_RETURN_IF(note_epoch(h, home, m->epoch));
+    if (apply_message(h, home, m) != PL_OK)
+        log_nonsense(h, home, m->type);
+    return PL_OK;
+}
+
+pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
+{
+    const hub_home *home = &h->homes[index];
     pl_message m;
     pl_status status;
     pl_message_init(&m, 0);
-    while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK) {
-        home->heard_ms = now_ms;
-        h->stirred = true;
-        PL_RETURN_IF(note_epoch(h, home, m.epoch));
-        if (hear(h, home, &m) != PL_OK)
-            log_nonsense(h, home, m.type);
-    }
+    while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK)
+        PL_RETURN_IF(hub_take_home(h, index, &m, now_ms));
     pl_message_destroy(&m);
     return status == PL_ERR_TIMEOUT ? PL_OK : status;
 }

@@ -164,6 +164,7 @@ pl_status hub_open_homes(hub *h);
 void hub_close_homes(hub *h);
 pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
+pl_status hub_take_home(hub *h, int home, const pl_message *m, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
 /* Some of what homes told of their state; true if more is left. */
@@ -172,6 +173,10 @@ bool hub_apply_some(hub *h);
 pl_status hub_send_home(hub_home *home, pl_message *m);
 
 /* hub.c */
+/* One message; an error ends the hub, what is the asker's fault is answered. */
+pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m);
+/* What is due, and tasks for those who wait; *more: homes' state is left to apply. */
+pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
 void hub_free_held(hub *h, int worker); /* whatever this worker has is others' */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a); /* takes it */
 /* A worker may train one task while another is sent. */
