@@ -64,6 +64,15 @@ if(TARGET pl_workers)
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()
 
+# A job among hostile workers and strangers.
+if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
+  add_executable(adversary adversary.c adversary_line.c adversary_hub.c adversary_home.c
+    adversary_raw.c hostile.c)
+  target_link_libraries(adversary pl_workers)
+  pl_job_test(adversary "fault;workers" adversary.sh --minutes 1 --seed 1
+    --build ${CMAKE_BINARY_DIR})
+endif()
+
 # Power cuts, played from a trace of what a process wrote.
 if(TARGET pl_store)
   add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/power_trace.c)

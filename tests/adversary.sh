@@ -1,0 +1,333 @@
+#!/bin/sh
+# A job among hostile workers, guests and strangers (tests/adversary.c): it ends well, and
+# what it trains is what it trains among honest ones.
+#
+# usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
+#                     [--variant forge|lie|pairs] [--build FOLDER] [--work FOLDER]
+#
+# The jobs are encrypted, with three honest workers: two of the launcher, one that joins
+# late with an invitation. Two programs attack with two workers each (who come back with
+# new keys when they are refused), an invitation of their own, and no key at all. Each act
+# is drawn at least once. For each variant the same job is trained without them before.
+#
+#   forge   fleet.audit=0.2; all acts but lies: versions, contributions, states of paths
+#           and their counts must be those of the job among honest workers, to the bit
+#   lie     fleet.audit=1; one of the programs also delivers tasks that it never trained,
+#           under proper leases. The merge does not wait for audits, so these are in
+#           versions until they are found. Then: versions before the first such task are
+#           those of the honest job; each such task has an audit that names its worker,
+#           none agreed; whoever lied is fenced; whatever others delivered agreed.
+#
+#   pairs   noloco with outer.deadline_s, which the honest job never reaches; all acts but
+#           lies: as forge. With 10 minutes or more
+#
+# Of all: exit code 0; store fsck and data coverage clean; nobody honest fenced or
+# refused; the list of keys can still be read; hub and home need at most MEMORY_MB more at
+# their peak than in the honest job; nothing that is printed or logged has control
+# characters, is no UTF-8, or has a line that an attacker wrote; and, with 10 minutes or
+# more, tasks are done at 70 % of the honest job's rate or faster.
+set -u
+minutes=2 seed=$(date +%s) only='' without='' variant='' build=build/release work_at=''
+while [ $# -gt 1 ]; do
+    case $1 in
+    --minutes) minutes=$2 ;;
+    --seed) seed=$2 ;;
+    --only) only=$2 ;;
+    --without) without=$2 ;;
+    --variant) variant=$2 ;;
+    --build) build=$2 ;;
+    --work) work_at=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+[ $# -eq 0 ] || {
+    echo "adversary.sh: unknown argument $1"
+    exit 64
+}
+cd "$(dirname "$0")/.." || exit 70
+[ "${build#/}" != "$build" ] || build=$PWD/$build
+pathloom=$build/pathloom ledger=$build/tests/chaos_ledger
+adversary=$build/tests/adversary
+first_seed=$seed MEMORY_MB=64
+. tests/chaos_job.sh
+own_folder "${work_at:-$build/adversary}"
+helpers=
+# shellcheck disable=SC2154 # set where they are started
+trap 'kill $job $helpers 2>/dev/null' EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+    echo "FAILED (--seed $first_seed): $1"
+    for log in "$work"/*.out; do
+        echo "--- $log"
+        tail -n 12 "$log" | cat -v
+    done
+    exit 1
+}
+
+vile_job() { # folder, fleet.audit, settings
+    out=$1 share=$2
+    shift 2
+    tiny_job "$out" --workers 2 --set train.batch=4 --set train.tau=40 \
+        --set train.phases="$phases" --set workers.ttl_ms=1000 --set net.encrypt=on \
+        --set store.staging=64000000 --set fleet.audit="$share" "$@"
+}
+
+# Seconds in which the mixture was trained, from the hub's log.
+mix_seconds() { # folder
+    awk '/arm.added arm=mix / { first = $1 } /task.done task=mix/ { last = $1 }
+        function ms(t) { split(substr(t, 12), p, /[:.Z]/)
+            return ((p[1] * 60 + p[2]) * 60 + p[3]) * 1000 + p[4] }
+        END { d = ms(last) - ms(first); print (d < 0 ? d + 86400000 : d) / 1000 }' \
+        "$work/$1/log/hub.log"
+}
+
+peak_kb() { # folder, hub or home
+    sort -n "$work/$1.$2.kb" | tail -n 1
+}
+
+# What a user looks at while the job runs, and what its servers need. One that stands
+# still is ended.
+watch_job() { # folder
+    until_s=$(($(date +%s) + patience))
+    while kill -0 "$job" 2>/dev/null; do
+        [ "$(date +%s)" -lt "$until_s" ] || fail "the job $1 does not end"
+        for role in hub home; do
+            pid=$(members "$job" "$role")
+            [ -z "$pid" ] || awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" \
+                >>"$work/$1.$role.kb" 2>/dev/null
+        done
+        "$pathloom" status --run "$work/$1" >>"$work/$1.shown" 2>&1
+        "$pathloom" status --run "$work/$1" --json >>"$work/$1.shown" 2>&1
+        sleep 1
+    done
+}
+
+invite() { # folder, name, uses -> token
+    "$pathloom" key invite --run "$work/$1" --name "$2" --uses "$3" \
+        2>>"$work/$1.invite.out" | sed 's/.* //'
+}
+
+begin_job() { # folder, fleet.audit, settings
+    [ ! -d "$work/first/data" ] || take_data first "$1"
+    (vile_job "$@") >"$work/$1.out" 2>&1 &
+    job=$! helpers=
+    tries=1200
+    until [ -s "$work/$1/proc/hub.address" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no hub of $1"
+        kill -0 "$job" 2>/dev/null || fail "$1 ends before it begins"
+        sleep 0.05
+    done
+}
+
+join_late() { # folder
+    token=$(invite "$1" late 1)
+    (
+        sleep 3
+        exec "$pathloom" join "$token" --name honest-late --key "$work/$1.late.key" \
+            --cache "$work/$1.late.cache" --threads 1
+    ) >"$work/$1.late.out" 2>&1 &
+    late=$!
+    helpers="$helpers $late"
+}
+
+attack() { # folder, more options of the first
+    pool=$(invite "$1" pool 200) spare=$(invite "$1" spare 10000)
+    [ -n "$pool" ] && [ -n "$spare" ] || fail "no invitation"
+    out=$1 turn=
+    shift
+    random 1000000
+    for label in a b; do
+        # shellcheck disable=SC2086 # none or one word
+        "$adversary" "$pool" "$spare" --seed "$value" --label "$label" $turn "$@" \
+            ${only:+--only "$only"} ${without:+--without "$without"} \
+            --names honest-late,worker-1,worker-2,worker-3,late,own-worker \
+            >"$work/$out.$label.acts" 2>"$work/$out.$label.err" &
+        helpers="$helpers $!" turn=--backward
+        shift $#
+    done
+    echo "$out: two adversaries with --seed $value"
+}
+
+end_job() { # folder
+    watch_job "$1"
+    wait "$job"
+    code=$?
+    job=
+    [ -z "$helpers" ] || {
+        # shellcheck disable=SC2086 # several
+        kill $helpers 2>/dev/null
+        # shellcheck disable=SC2086
+        wait $helpers 2>/dev/null
+    }
+    [ "$code" -eq 0 ] || fail "the job $1 ends with code $code"
+    helpers=
+}
+
+# Versions, contributions, states of paths and their counts, without audits.
+record_of() { # folder
+    facts "$1" || fail "the record of $1"
+    "$pathloom" store ls --run "$work/$1" --paths --json |
+        sed 's/"seconds".*//' >"$work/$1.counts" || fail "the paths of $1"
+    grep -v '^object audit/\|^ref ' "$work/$1.facts" | cat - "$work/$1.counts" \
+        >"$work/$1.record"
+}
+
+check_text() { # folder
+    for verb in "audit" "key list" "store ls" "store ls --paths" "data coverage"; do
+        # shellcheck disable=SC2086 # several words
+        "$pathloom" $verb --run "$work/$1" >>"$work/$1.shown" 2>&1 ||
+            fail "pathloom $verb after $1: $(tail -n 1 "$work/$1.shown" | cat -v)"
+    done
+    for file in "$work/$1.shown" "$work/$1.out" "$work/$1"/log/*.log "$work/$1.late.out"; do
+        LC_ALL=C grep -nP '[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]' "$file" |
+            head -n 3 | cat -v >"$work/raw"
+        [ ! -s "$work/raw" ] || fail "control characters in $file: $(cat "$work/raw")"
+        iconv -f UTF-8 -t UTF-16 "$file" >/dev/null 2>&1 || fail "$file is no UTF-8"
+        grep -n '^forged' "$file" >"$work/raw" &&
+            fail "a line of an attacker in $file: $(head -n 1 "$work/raw")"
+    done
+}
+
+check_memory() { # honest folder, hostile folder
+    for role in hub home; do
+        calm=$(peak_kb "$1" $role) vile=$(peak_kb "$2" $role)
+        echo "$2: $role needs $((vile / 1024)) MB at its peak, $((calm / 1024)) MB without attacks"
+        [ $((vile - calm)) -le $((MEMORY_MB * 1024)) ] ||
+            fail "$role grows by $(((vile - calm) / 1024)) MB among hostile workers"
+    done
+}
+
+check_acts() { # folder
+    cat "$work/$1".?.acts | awk -v job="$1" '/^act / {
+            n[$2] += $3
+            for (i = 4; i < NF; i += 2) { a[$2] = a[$2] SUBSEP $i; c[$2, $i] += $(i + 1) } }
+        END { for (name in n) { line = sprintf("%s: %-17s %6d times:", job, name, n[name])
+                split(a[name], kinds, SUBSEP); delete seen
+                for (i in kinds) if (kinds[i] != "" && !(kinds[i] in seen)) {
+                    seen[kinds[i]] = 1
+                    line = line " " kinds[i] " " c[name, kinds[i]] }
+                print line } }' | sort
+    grep -h '^acts ' "$work/$1".?.acts | sed "s/^/$1: /"
+    never=$(cat "$work/$1".?.acts | awk '/^act / { n[$2] += $3 }
+        END { for (name in n) if (n[name] == 0) print name }')
+    [ -z "$never" ] || fail "the job $1 was too short for the acts $(echo $never)"
+}
+
+check_fenced() { # folder
+    "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
+    sed -n 's/.*"fenced":"\([^"]*\)".*/\1/p' "$work/$1.audits" | sort >"$work/$1.fenced"
+    grep -v '^evil-' "$work/$1.fenced" && fail "an honest worker is fenced"
+    grep -q 'refuses\|belongs to another\|stands in the list' "$work/$1.late.out" &&
+        fail "an honest worker is refused"
+    grep -q 'task.done.*worker=honest-late' "$work/$1/log/hub.log" ||
+        fail "the worker that joined late did nothing"
+}
+
+check_rate() { # honest folder, hostile folder
+    calm=$(mix_seconds "$1") vile=$(mix_seconds "$2")
+    rate=$(awk -v a="$calm" -v b="$vile" 'BEGIN { printf "%d", 100 * a / b }')
+    echo "$2: $phases phases in $vile s, $calm s without attacks: $rate % of that rate"
+    [ "$minutes" -lt 10 ] || [ "$rate" -ge 70 ] || fail "honest workers are slowed down"
+}
+
+check_all() { # honest folder, hostile folder
+    fsck_is_clean "$2" || fail "fsck of $2: $(tail -n 2 "$work/$2.fsck" | cat -v)"
+    check_fenced "$2"
+    check_text "$2"
+    check_memory "$1" "$2"
+    check_rate "$1" "$2"
+}
+
+# ---- how long a phase takes ----
+make_corpus base modules docs
+phases=12 patience=300
+begin_job first 0
+end_job first
+pace=$(mix_seconds first | awk '{ print $1 / 12 }')
+# Four jobs, two with each task twice, two at 70 % of the rate: 8 times the mixture's time.
+phases=$(awk -v n="$minutes" -v p="$pace" \
+    'BEGIN { t = (60 * n - 30) / 8; k = int((t > 6 ? t : 6) / p); print k < 20 ? 20 : k }')
+patience=$(awk -v k="$phases" -v p="$pace" 'BEGIN { print int(180 + 10 * k * p) }')
+echo "$phases phases, $(awk -v p="$pace" 'BEGIN { printf "%.0f", 1000 * p }') ms each in a job without audits"
+
+quiet() { # folder, fleet.audit, settings: the job among honest workers
+    begin_job "$@"
+    join_late "$1"
+    end_job "$1"
+    record_of "$1"
+}
+
+early() { # folder: its versions before the first lie
+    awk -v n="$first" '$1 == "version" && ($2 !~ /^mix/ || $3 <= n)' "$work/$1.facts"
+}
+
+among_forgers() { # honest folder, hostile folder, fleet.audit, more settings
+    calm_in=$1 vile_in=$2
+    shift 2
+    quiet "$calm_in" "$@"
+    begin_job "$vile_in" "$@"
+    join_late "$vile_in"
+    attack "$vile_in"
+    end_job "$vile_in"
+    record_of "$vile_in"
+    check_acts "$vile_in"
+    cmp -s "$work/$calm_in.record" "$work/$vile_in.record" ||
+        fail "what hostile workers said has changed the model: $(diff \
+            "$work/$calm_in.record" "$work/$vile_in.record" | head -n 6)"
+    check_all "$calm_in" "$vile_in"
+}
+
+among_liars() {
+    quiet twice 1
+    begin_job lie 1
+    join_late lie
+    attack lie --lies
+    end_job lie
+    record_of lie
+    check_acts lie
+    check_all twice lie
+    cat "$work/lie".?.acts | grep '^lied task' >"$work/lies" || fail "nobody could lie"
+    first=$(awk '{ if (n == "" || $4 < n) n = $4 } END { print n }' "$work/lies")
+    early twice >"$work/twice.early"
+    early lie | cmp -s - "$work/twice.early" || fail "versions before the first lie differ"
+    # Each lie has an audit that names its worker. One that two liars had a part in may stay
+    # undecided: they do not agree with each other either.
+    "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
+    awk 'function close_row() {
+            if (verdict == "settled" && odd !~ /^evil-/) print "an honest worker is odd: " row
+            if (verdict != "" && verdict != "settled" && first ~ /^evil-/ && evil < 2)
+                print "an audit of a liar is " verdict ": " row " " why
+            if (verdict == "settled") found[task] = odd
+            if (verdict == "undecided" && evil > 1) found[task] = "several" }
+        FNR == NR { if (/^lied task/) liar[$3 " " $4] = $5; next }
+        /^(settled|undecided|void|open) / { close_row()
+            row = $0; verdict = $1; task = $2 " " $4; sub(/:$/, "", task); first = $5
+            odd = why = ""; evil = first ~ /^evil-/; next }
+        /^          odd is / { odd = $3; next }
+        /^          evil-.* (made|away)/ { evil++; next }
+        /^          / { why = $0; next }
+        { close_row(); verdict = "" }
+        END { for (t in liar) if (found[t] != liar[t] && found[t] != "several")
+            print "nobody found the lie of " liar[t] " in " t }' \
+        "$work/lies" "$work/lie.rows" >"$work/lie.wrong"
+    tail -n 1 "$work/lie.rows"
+    [ ! -s "$work/lie.wrong" ] || fail "$(wc -l <"$work/lie.wrong") audits failed: $(head -n 5 "$work/lie.wrong")"
+    awk '{ print $5 }' "$work/lies" | sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
+    [ ! -s "$work/free" ] || fail "lied and not fenced: $(tr '\n' ' ' <"$work/free")"
+    echo "$(wc -l <"$work/lies") lies were found; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
+}
+
+wanted() { # variant
+    [ "${variant:-$1}" = "$1" ]
+}
+skipped=$without
+without=$skipped,split-pair # there are no pairs
+! wanted forge || among_forgers calm forge 0.2
+! wanted lie || among_liars
+without=$skipped
+[ "$variant" != pairs ] && [ "$minutes" -lt 10 ] || ! wanted pairs ||
+    among_forgers calm-pairs pairs 0 --set outer.method=noloco --set outer.deadline_s=120
+rm -rf "$work"

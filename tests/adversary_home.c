@@ -1,0 +1,513 @@
+/* Acts against the home: updates without a lease or under somebody else's, updates that
+ * are no updates, uploads that are never used, and lies. */
+#include "tests/adversary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- updates ---- */
+/* Well formed, finite, of a usual size, and wrong; but for the last. */
+typedef enum poison { SHRINK, NOTHING, NOISE, LIES, NOT_FINITE = LIES } poison;
+
+static void fill_poison(adversary *a, poison what, const float *params, size_t n,
+                        float *out)
+{
+    double norm = 0;
+    for (size_t i = 0; i < n; i++)
+        norm += (double)params[i] * (double)params[i];
+    float scale = norm > 0 ? (float)(0.3 / sqrt(norm)) : 0;
+    for (size_t i = 0; i < n; i++)
+        out[i] = what == SHRINK  ? params[i] * scale
+                 : what == NOISE ? 1e-3f * pl_random_normal(a->dice.seed, a->dice.n, i)
+                                 : 0;
+    if (what == NOT_FINITE)
+        out[dice_roll(&a->dice, (uint32_t)n)] = dice_is(&a->dice, 2) ? NAN : INFINITY;
+}
+
+static bool encode_poison(adversary *a, poison what, int slot, int path,
+                          const pl_version_facts *base, const pl_buf *params,
+                          pl_buf *out)
+{
+    int module = pl_topology_module_of_path(a->topology, slot, path);
+    int n_parts = pl_codec_parts(a->topology, module, NULL);
+    size_t n = params->len / sizeof(float);
+    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
+    float *update = pl_alloc((n + 1) * sizeof *update);
+    float *from = pl_alloc((n + 1) * sizeof *from);
+    memcpy(from, params->data, n * sizeof *from);
+    (void)pl_codec_parts(a->topology, module, parts);
+    fill_poison(a, what, from, n, update);
+    pl_codec_options options = a->arm.outer.codec;
+    if (what == NOT_FINITE) /* other codecs cannot say it */
+        memset(options.codec, PL_CODEC_F32, sizeof options.codec);
+    pl_codec_round round = pl_round_codec(&a->arm, a->topology, module, path,
+                                          (int64_t)base->number, base->norm);
+    bool done = n == pl_topology_slot(a->topology, slot)->n_params &&
+                pl_codec_encode_module(&options, parts, n_parts, &round, update, NULL,
+                                       out) == PL_OK;
+    pl_free(parts);
+    pl_free(update);
+    pl_free(from);
+    return done;
+}
+
+/* A poisoned update of the slot's module, relative to its newest version. */
+static bool make_update_of(adversary *a, party *p, poison what, int slot, int path,
+                           known *k, pl_buf *out)
+{
+    pl_version_facts facts;
+    pl_buf params = {0};
+    bool made =
+        find_version(a, p, slot, path, k->module, &facts) &&
+        pl_client_get_blob(p->client, k->module, &facts.params, &params) == PL_OK &&
+        encode_poison(a, what, slot, path, &facts, &params, out);
+    pl_buf_destroy(&params);
+    if (!made)
+        return false;
+    k->index = path;
+    k->version = facts.number;
+    k->base = facts.params;
+    pl_blob_hash(out->data, out->len, &k->blob);
+    return true;
+}
+
+static bool make_update(adversary *a, party *p, int slot, int path, known *k,
+                        pl_buf *out)
+{
+    return make_update_of(a, p, (poison)dice_roll(&a->dice, LIES), slot, path, k, out);
+}
+
+/* Small blobs go in one piece. */
+static answer_kind upload(adversary *a, party *p, const pl_buf *bytes,
+                          const pl_hash *hash)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    m.token = p->lease.token;
+    pl_put_hash(&m.body, PL_TAG_BLOB, hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, bytes->len);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    if (bytes->len <= PL_WIRE_DATA_MAX)
+        pl_buf_append(&m.data, bytes->data, bytes->len);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+static void right_numbers(const adversary *a, known *k)
+{
+    k->samples = (uint64_t)(a->arm.inner.tau * a->arm.inner.batch);
+    k->first_sample = (uint64_t)k->phase * k->samples;
+}
+
+static answer_kind submit(adversary *a, party *p, const known *k)
+{
+    draft d;
+    pl_message m;
+    uint64_t tokens = k->samples * (uint64_t)a->arm.inner.context;
+    double loss = 4.0;
+    draft_fill(&d, draft_kind(PL_MSG_SUBMIT), k);
+    draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
+    draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+/* What a path is said to carry on: what it had before, or zeros, with which the next
+ * phase makes far too large steps. */
+static void choose_state(adversary *a, party *p, bool zeros, known *k)
+{
+    pl_path_state before;
+    pl_buf state = {0};
+    if (!zeros && pl_client_get_path(p->client, k->path, &before) == PL_OK &&
+        !pl_hash_none(&before.moments)) {
+        k->blob = before.moments;
+        return;
+    }
+    size_t n = pl_topology_path_params(a->topology);
+    size_t bytes = (size_t)pl_path_state_bytes(&a->arm, n);
+    pl_buf_reserve(&state, bytes + 1);
+    memset(state.data, 0, bytes);
+    state.len = bytes;
+    pl_blob_hash(state.data, state.len, &k->blob);
+    (void)upload(a, p, &state, &k->blob);
+    pl_buf_destroy(&state);
+}
+
+/* The path's phase is over; `wild`: with numbers that none of it can have. */
+static answer_kind submit_path(adversary *a, party *p, const known *k, bool zeros,
+                               bool wild)
+{
+    draft d;
+    pl_message m;
+    known next = *k;
+    uint64_t tokens =
+        wild ? dice_edge(&a->dice)
+             : (uint64_t)(k->phase + 1) * k->samples * (uint64_t)a->arm.inner.context;
+    double loss = wild ? (double)NAN : 4.0, seconds = wild ? (double)INFINITY : 1.0;
+    choose_state(a, p, zeros, &next);
+    next.samples = (uint64_t)(k->phase + 1) * k->samples;
+    next.phase = k->phase + 1;
+    draft_fill(&d, draft_kind(PL_MSG_SUBMIT_PATH), &next);
+    draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
+    draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
+    draft_set(&d, PL_TAG_SECONDS, &seconds, sizeof seconds);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+static int some_slot(adversary *a)
+{
+    return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology));
+}
+
+static int some_path(adversary *a)
+{
+    return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
+}
+
+/* One poisoned update of a path under some token, ready to be merged if it is taken. */
+static void poison_path(adversary *a, party *p, int path, uint64_t token)
+{
+    known k;
+    pl_buf update = {0};
+    know(a, p, &k);
+    k.token = token;
+    if (make_update(a, p, some_slot(a), path, &k, &update)) {
+        k.phase = (int64_t)k.version;
+        right_numbers(a, &k);
+        (void)upload(a, p, &update, &k.blob);
+        if (dice_is(&a->dice, 3) && k.other[0])
+            pl_copy_text(k.worker, sizeof k.worker, k.other);
+        (void)submit(a, p, &k);
+    }
+    pl_buf_destroy(&update);
+}
+
+/* ---- without a lease ---- */
+static uint64_t forged_token(adversary *a, const party *p)
+{
+    switch (dice_roll(&a->dice, 4)) {
+    case 0:
+        return UINT64_MAX;
+    case 1:
+        return p->over.token + dice_roll(&a->dice, 64);
+    case 2:
+        return a->workers[p == &a->workers[0]].lease.token;
+    default:
+        return dice_edge(&a->dice);
+    }
+}
+
+void act_forge_update(adversary *a)
+{
+    party *p = some_worker(a);
+    if (look_at_job(a))
+        poison_path(a, p, some_path(a), forged_token(a, p));
+}
+
+/* All of a task that nobody gave, and the end of it. */
+void act_forge_path(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    if (!look_at_job(a))
+        return;
+    int path = some_path(a);
+    uint64_t token = forged_token(a, p);
+    know(a, p, &k);
+    k.token = token;
+    pl_arm_path_name(&a->arm, a->topology, path, 0, k.path);
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        pl_buf update = {0};
+        if (make_update(a, p, slot, path, &k, &update)) {
+            k.phase = (int64_t)k.version;
+            right_numbers(a, &k);
+            (void)upload(a, p, &update, &k.blob);
+            (void)submit(a, p, &k);
+        }
+        pl_buf_destroy(&update);
+    }
+    (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
+}
+
+/* The home remembers whose a name is. */
+void act_home_names(adversary *a)
+{
+    enum { NAMES = 100 };
+    party *p = some_worker(a);
+    known k;
+    know(a, p, &k);
+    for (int i = 0; i < NAMES; i++) {
+        draft d;
+        pl_message m;
+        snprintf(k.worker, sizeof k.worker, "%.40s-%u", p->name,
+                 dice_roll(&a->dice, 1u << 30));
+        if (i == 0)
+            pl_copy_text(k.worker, sizeof k.worker, k.other);
+        draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
+        draft_message(&d, NULL, &m);
+        draft_clear(&d);
+        tell(a, p, AT_HOME, &m);
+    }
+    hear(p, 100);
+}
+
+/* ---- uploads ---- */
+/* Under a lease, if one is there to be had: it must not buy more than its share. */
+static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
+                      size_t len)
+{
+    pl_message m;
+    pl_hash hash;
+    uint64_t n[] = {a->dice.seed, a->dice.n++};
+    pl_hash_of("hog", n, sizeof n, &hash);
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    m.token = p->lease.token;
+    pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, total);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    pl_buf_reserve(&m.data, len + 1);
+    memset(m.data.data, 'h', len);
+    m.data.len = len;
+    (void)ask(a, p, AT_HOME, &m, NULL);
+}
+
+/* The last piece of a blob may be one byte, and the first to come reserves all. */
+void act_hog_staging(adversary *a)
+{
+    enum { PIECES = 12 };
+    party *p = some_worker(a);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    for (int i = 0; i < PIECES; i++) {
+        uint64_t mib = 1ull << dice_roll(&a->dice, 12);
+        put_piece(a, p, (mib << 20) + 1, mib << 20, 1);
+    }
+    put_piece(a, p, dice_edge(&a->dice), 0, 1);
+    if (leased)
+        release(a, p, PL_OK, "");
+}
+
+/* Begun and never ended, or ended with bytes that do not match their name. */
+void act_half_upload(adversary *a)
+{
+    party *p = some_worker(a);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    put_piece(a, p, 2u << 20, 0, PL_WIRE_DATA_MAX);
+    for (int i = 0; i < 8; i++) {
+        size_t len = dice_roll(&a->dice, 4096);
+        put_piece(a, p, len, 0, len);
+    }
+    if (leased)
+        release(a, p, PL_OK, "");
+}
+
+void act_blob_flood(adversary *a)
+{
+    enum { QUESTIONS = 60 };
+    party *p = some_worker(a);
+    known k;
+    know(a, p, &k);
+    for (int i = 0; i < QUESTIONS; i++) {
+        pl_message m;
+        pl_message_init(&m, dice_is(&a->dice, 2) ? PL_MSG_GET_BLOB : PL_MSG_GET_STATE);
+        pl_put_text(&m.body, PL_TAG_NAME, k.module);
+        pl_put_hash(&m.body, PL_TAG_BLOB, &k.blob);
+        pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+        tell(a, p, AT_HOME, &m);
+    }
+    hear(p, 100);
+}
+
+/* ---- under a lease ---- */
+static void spoil_update(adversary *a, pl_buf *update)
+{
+    size_t at;
+    switch (dice_roll(&a->dice, 4)) {
+    case 0:
+        update->len = dice_roll(&a->dice, (uint32_t)update->len);
+        break;
+    case 1:
+        pl_buf_append(update, "x", 1);
+        break;
+    case 2: /* counts and lengths of the header */
+        at = 4 * dice_roll(&a->dice, 12);
+        memset(update->data + at, 0xff, 4);
+        break;
+    default:
+        update->len = 0;
+    }
+}
+
+/* Nothing of this may be taken, whatever its fields say. */
+void act_malformed_update(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    draft d;
+    pl_message m;
+    pl_buf update = {0};
+    if (!look_at_job(a) || !take_task(a, p, false))
+        return;
+    know(a, p, &k);
+    poison what = (poison)dice_roll(&a->dice, NOT_FINITE + 1);
+    if (make_update_of(a, p, what, some_slot(a), (int)p->lease.index, &k, &update)) {
+        know_lease(p, &k);
+        right_numbers(a, &k);
+        if (what != NOT_FINITE)
+            spoil_update(a, &update);
+        pl_blob_hash(update.data, update.len, &k.blob);
+        (void)upload(a, p, &update, &k.blob);
+        (void)submit(a, p, &k);
+        draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
+        draft_spoil(&d, &k, &a->dice);
+        draft_message(&d, &a->dice, &m);
+        draft_clear(&d);
+        (void)ask(a, p, AT_HOME, &m, NULL);
+    }
+    pl_buf_destroy(&update);
+    release(a, p, PL_OK, "");
+}
+
+/* A lease is for one path. */
+void act_other_path(adversary *a)
+{
+    party *p = some_worker(a);
+    if (!look_at_job(a) || !take_task(a, p, false))
+        return;
+    int n = pl_topology_n_paths(a->topology);
+    if (n > 1 && strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
+        poison_path(a, p, (int)(p->lease.index + 1) % n, p->lease.token);
+    release(a, p, PL_OK, "");
+}
+
+/* And for one worker: here its token goes to another key. */
+void act_lent_lease(adversary *a)
+{
+    party *p = some_worker(a);
+    party *q = &a->workers[p == &a->workers[0]];
+    if (q == a->sitter || !look_at_job(a) || !take_task(a, p, false))
+        return;
+    if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
+        poison_path(a, q, (int)p->lease.index, p->lease.token);
+    release(a, p, PL_OK, "");
+}
+
+/* And for one phase: the token of one that has ended. */
+void act_old_lease(adversary *a)
+{
+    party *p = some_worker(a);
+    pl_version_facts facts;
+    char module[96];
+    if (!look_at_job(a))
+        return;
+    bool is_old = strncmp(p->over.task, a->arm.name, strlen(a->arm.name)) == 0 &&
+                  find_version(a, p, 0, (int)p->over.index, module, &facts) &&
+                  (int64_t)facts.number > p->over.phase;
+    if (is_old)
+        poison_path(a, p, (int)p->over.index, p->over.token);
+    else if (p->over.token == 0 && take_task(a, p, false))
+        release(a, p, PL_OK, "");
+}
+
+/* What becomes of two mates of noloco is theirs to say. */
+void act_split_pair(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    know(a, p, &k);
+    for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_MEET);
+        m.token = forged_token(a, p);
+        pl_put_text(&m.body, PL_TAG_NAME, k.module);
+        pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)k.index);
+        pl_put_u64(&m.body, PL_TAG_REPLICA, 0);
+        pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
+        pl_put_u64(&m.body, PL_TAG_MEETING, PL_MEETING_SPLIT);
+        (void)ask(a, p, AT_HOME, &m, NULL);
+    }
+}
+
+/* ---- lies ---- */
+/* Updates that nobody trained, for each module of the leased task; -1: it is of no
+ * mixture, or there is none. Devices may differ from one to the next. */
+static int send_lies(adversary *a, party *p, known *k)
+{
+    int accepted = 0;
+    bool odd = dice_is(&a->dice, 3);
+    if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0 || !take_task(a, p, false))
+        return -1;
+    if (strncmp(p->lease.task, "mix/", 4) != 0) {
+        release(a, p, PL_OK, "");
+        return -1;
+    }
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        pl_buf update = {0};
+        know(a, p, k);
+        if (make_update(a, p, slot, (int)p->lease.index, k, &update)) {
+            know_lease(p, k);
+            right_numbers(a, k);
+            if (odd)
+                snprintf(k->device, sizeof k->device, "device %d", slot);
+            (void)upload(a, p, &update, &k->blob);
+            accepted += submit(a, p, k) == ANSWER_ACCEPTED;
+        }
+        pl_buf_destroy(&update);
+    }
+    return accepted;
+}
+
+static void confess(const party *p, int updates, bool path)
+{
+    if (updates > 0)
+        printf("lied task %s %lld %s updates %d path %d\n", p->lease.task,
+               (long long)p->lease.phase, p->name, updates, path);
+}
+
+/* A whole task under a proper lease. */
+static void lie(adversary *a, bool zeros)
+{
+    party *p = some_worker(a);
+    known k;
+    pl_message m;
+    int updates = send_lies(a, p, &k);
+    if (updates < 0)
+        return;
+    bool path = submit_path(a, p, &k, zeros, dice_is(&a->dice, 3)) == ANSWER_ACCEPTED ||
+                submit_path(a, p, &k, zeros, false) == ANSWER_ACCEPTED;
+    confess(p, updates, path);
+    put_lease(p, PL_MSG_DONE, &m);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+    pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+    (void)ask(a, p, AT_HUB, &m, NULL);
+    p->over = p->lease;
+    p->lease.held = false;
+}
+
+void act_lie(adversary *a)
+{
+    lie(a, false);
+}
+
+void act_false_state(adversary *a)
+{
+    lie(a, true);
+}
+
+/* The end of the task is left to an honest worker, who must not be blamed for it. */
+void act_half_lie(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    int updates = send_lies(a, p, &k);
+    if (updates < 0)
+        return;
+    confess(p, updates, false);
+    release(a, p, PL_OK, "");
+}
