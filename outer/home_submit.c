@@ -275,15 +275,16 @@ static bool is_fenced(const place *p, const submission *s)
 
 /* A worker that had the lease before may have sent something else, or less than all.
  * Whoever repeats the task must know, for it goes on from what it made itself. What the
- * store does not have any more is long merged: nobody goes on from there. */
-static bool has_other_bytes(home *h, const submission *s)
+ * store does not have any more is long merged: nobody goes on from there. Of updates
+ * that relays add, the store has the sum's bytes, which are other than any part's. */
+static bool has_other_bytes(home *h, const place *p, const submission *s)
 {
     home_update taken = {.module = s->module,
                          .round = s->round,
                          .path = s->contributors[0].path,
                          .replica = s->contributors[0].replica};
-    if (s->n > 1 || home_find_update(h, &taken) != PL_OK ||
-        pl_hash_equal(&taken.found, &s->update))
+    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
+        home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s sent another update of %s in round %lld before, and that "
@@ -302,7 +303,7 @@ static pl_submit_result judge(home *h, place *p, submission *s)
         number_arrival(p, s);
     int n_in = n_duplicates(p, s);
     if (n_in == s->n)
-        return has_other_bytes(h, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
+        return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced(p, s)) {
         (void)pl_fail(PL_ERR_STALE, "the lease was given to another");
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
