@@ -262,6 +262,33 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     return status;
 }
 
+/* Its blocks are taken at once: a write to a mapping cannot fail with a sentence. */
+pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
+{
+    char path[PL_PATH_MAX];
+    *out = NULL;
+    int fd = mkostemp(pl_join(path, folder, ".scratch-XXXXXX"), O_CLOEXEC);
+    if (fd < 0)
+        return failed("make a file in", folder);
+    unlink(path);
+    errno = posix_fallocate(fd, 0, (off_t)bytes);
+    void *memory = errno ? MAP_FAILED
+                         : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    pl_status status = PL_OK;
+    if (memory == MAP_FAILED)
+        status = failed("make room in", folder);
+    else
+        *out = memory;
+    close(fd); /* the mapping holds the file by itself */
+    return status;
+}
+
+void pl_unmap_scratch(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
 void pl_rest_file(const pl_mapping *mapping)
 {
     if (mapping->data)

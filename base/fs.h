@@ -32,6 +32,11 @@ typedef struct pl_mapping {
 } pl_mapping;
 PL_MUST_CHECK pl_status pl_map_file(const char *path, pl_mapping *out);
 void pl_unmap_file(pl_mapping *mapping);
+/* Zeroed memory that the kernel may write to a file without a name in `folder`, where
+ * memory is short. ERR_NOSPACE: the disk has no room for it. Unmap with
+ * pl_unmap_scratch. */
+PL_MUST_CHECK pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
+void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
 /* Its pages leave this process's memory, and come back when they are read. */
 void pl_rest_file(const pl_mapping *mapping);
 

@@ -209,6 +209,13 @@ uint64_t pl_memory_available_bytes(void)
     return read_bounds().available;
 }
 
+uint64_t pl_memory_peak_bytes(int pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    return number_in_file(path, "VmHWM", 0) << 10;
+}
+
 uint64_t pl_memory_total_bytes(void)
 {
     return read_bounds().total;

@@ -38,6 +38,9 @@ void pl_free_aligned(void *memory); /* accepts NULL */
  * respected where they can be read). */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
+/* The most that a process of this machine had in memory at a time; 0 if there is no
+ * such process. */
+uint64_t pl_memory_peak_bytes(int pid);
 
 #ifdef __cplusplus
 }

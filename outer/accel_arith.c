@@ -148,8 +148,7 @@ static pl_status add_present(desk *d, const pl_arith_merge *m, float *mean)
         PL_RETURN_IF(pl_accel_clear(d->accel, one, m->n));
         PL_RETURN_IF(pl_accel_add(d->accel, message.data, message.bytes, m->n, 1.0f,
                                   one, &norm));
-        PL_RETURN_IF(
-            pl_accel_add_present(d->accel, mean, whole, one, weight, m->n));
+        PL_RETURN_IF(pl_accel_add_present(d->accel, mean, whole, one, weight, m->n));
         PL_RETURN_IF(from->next(from->context, false, &message, &weight));
     }
     return pl_accel_divide_present(d->accel, mean, whole, m->n);

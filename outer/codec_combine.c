@@ -343,8 +343,7 @@ pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf su
             return PL_OK;
         PL_RETURN_IF(check_sum(&m, i, n));
         pl_buf_clear(sum);
-        PL_RETURN_IF(
-            pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
+        PL_RETURN_IF(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
     }
 }
 

@@ -119,15 +119,15 @@ static pl_status open_updates(const merge *g, float *weights, home_updates **out
     const pl_arm *arm = &g->arm->arm;
     for (int i = 0; i < g->n; i++)
         weights[i] = (float)share_of(g, &g->contributions[i]);
-    const home_round round = {
-        .store = g->h->store,
-        .module = g->module->name,
-        .n_params = g->module->n_params,
-        .contributions = g->contributions,
-        .n = g->n,
-        .weights = weights,
-        .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
-        .n_vectors = pl_round_vectors(arm, g->arm->topology, g->index)};
+    const home_round round = {.store = g->h->store,
+                              .module = g->module->name,
+                              .n_params = g->module->n_params,
+                              .contributions = g->contributions,
+                              .n = g->n,
+                              .weights = weights,
+                              .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
+                              .n_vectors =
+                                  pl_round_vectors(arm, g->arm->topology, g->index)};
     return home_updates_open(&round, out);
 }
 

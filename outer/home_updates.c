@@ -53,8 +53,8 @@ static pl_status read_blob(const home_updates *u, const pl_contribution *c, piec
     if (c->update_bytes > p->room) {
         pl_free_aligned(p->data);
         p->room = 0;
-        PL_RETURN_IF(pl_try_alloc_bare((size_t)c->update_bytes, "an update",
-                                       (void **)&p->data));
+        PL_RETURN_IF(
+            pl_try_alloc_bare((size_t)c->update_bytes, "an update", (void **)&p->data));
         p->room = c->update_bytes;
     }
     PL_RETURN_IF(pl_store_read_blob(u->round.store, &c->update, 0,

@@ -156,9 +156,8 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
                        .n_vectors = b->layout.n_vectors,
                        .mix_step = -1};
     if (phase > 0) { /* each kind changes its own */
-        size_t bytes =
-            (size_t)b->layout.n_vectors * pl_topology_path_params(b->topology) *
-            sizeof *b->state;
+        size_t bytes = (size_t)b->layout.n_vectors *
+                       pl_topology_path_params(b->topology) * sizeof *b->state;
         PL_RETURN_IF(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
         memcpy(job->state, b->state, bytes);
     }

@@ -60,6 +60,8 @@ if(TARGET pl_workers)
   target_link_libraries(retrain_check pl_workers)
   add_executable(audit_distance ${CMAKE_CURRENT_SOURCE_DIR}/audit_distance.c)
   target_link_libraries(audit_distance pl_workers)
+  add_executable(merge_rate ${CMAKE_CURRENT_SOURCE_DIR}/merge_rate.c)
+  target_link_libraries(merge_rate pl_outer)
   pl_script_test(retrain "integration;workers" 300 retrain.sh $<TARGET_FILE:pathloom>
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()

@@ -327,6 +327,19 @@ int pl_launcher_restarts(const pl_launcher *launcher)
     return launcher->restarts;
 }
 
+uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < launcher->n; i++) {
+        const child *c = &launcher->children[i];
+        if (c->pid <= 0 || !pl_starts_with(c->name, prefix))
+            continue;
+        uint64_t bytes = pl_memory_peak_bytes((int)c->pid);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 int pl_launcher_pid(const pl_launcher *launcher, const char *name)
 {
     const child *c = find_child(launcher, name);

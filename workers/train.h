@@ -12,16 +12,16 @@ typedef struct train_job {
     const pl_topology *topology;
     const pl_tokens *shard;
     int path, replica;
-    int64_t first_step;   /* of the path's life: where its data and schedule are */
-    int steps;            /* to do */
-    const float *start;   /* parameters, [path_params] */
-    int n_vectors;        /* of the state; m and v are the first */
-    int mix_step;         /* after so many steps merged parameters come in; -1: never */
-    double mix;           /* local = mix local + (1 - mix) merged */
-    const bool *mixed;    /* [n_slots] which slots that concerns */
+    int64_t first_step; /* of the path's life: where its data and schedule are */
+    int steps;          /* to do */
+    const float *start; /* parameters, [path_params] */
+    int n_vectors;      /* of the state; m and v are the first */
+    int mix_step;       /* after so many steps merged parameters come in; -1: never */
+    double mix;         /* local = mix local + (1 - mix) merged */
+    const bool *mixed;  /* [n_slots] which slots that concerns */
     /* input and output */
-    float *state; /* [n_vectors, path_params], owned: m and v from before the steps, then
-                     from after them; NULL: zeros before */
+    float *state; /* [n_vectors, path_params], owned: m and v from before the steps,
+                     then from after them; NULL: zeros before */
     /* output */
     pl_status status;
     char error[1024];

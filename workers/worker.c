@@ -198,6 +198,7 @@ static pl_status take_task(worker *w, const pl_message *m)
         status = worker_fetch(w, task, &arm_blob);
         w->fetching = NULL;
         w->fetch_s = pl_now() - task->granted;
+        pl_give_back_blocks();
     }
     if (status == PL_OK && worker_task_lost(task))
         status = pl_fail(PL_ERR_STALE, "the task before %s is gone", task->name);
@@ -297,9 +298,9 @@ static void keep_state(worker *w, worker_task *task)
     if (task->arm->arm.outer.state != PL_STATE_LOCAL)
         return;
     worker_local_key(task, task->phase, &key);
-    cache_drop(w->blobs, &key);
+    cache_drop(w->moments, &key);
     worker_local_key(task, task->phase + 1, &key);
-    cache_put(w->blobs, &key, pl_grow(task->job.state, bytes), bytes);
+    cache_put(w->moments, &key, pl_grow(task->job.state, bytes), bytes);
     task->job.state = NULL;
 }
 
@@ -649,6 +650,7 @@ static void release(worker *w)
     worker_task_free(&w->next);
     worker_forget(w);
     cache_destroy(&w->blobs);
+    cache_destroy(&w->moments);
     pl_client_destroy(&w->homes);
     pl_keypair_wipe(&w->mates);
     pl_wire_close(&w->hub);
@@ -659,6 +661,7 @@ pl_status pl_worker_run(const pl_worker_options *options)
     pl_status status = PL_OK;
     worker w = {.options = options};
     w.blobs = cache_create(options->cache_bytes);
+    w.moments = cache_create(options->cache_bytes);
     PL_TRY(trainer_create(&options->backend, options->recompute, &w.inner, w.device));
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
     if (options->offers && options->offers[0])

@@ -35,11 +35,7 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most)
 {
     size_t n = pl_topology_path_params(topology);
-    uint64_t path = n * sizeof(float), bytes = 2 * path + pl_path_state_bytes(arm, n);
-    if (arm->outer.state == PL_STATE_LOCAL)
-        bytes += 2 * path *
-                 (uint64_t)(pl_topology_n_paths(topology) *
-                            pl_topology_n_replicas(topology));
+    uint64_t bytes = n * sizeof(float) + pl_path_state_bytes(arm, n);
     return bytes < most ? bytes : most;
 }
 
@@ -260,7 +256,7 @@ static void find_local(worker *w, worker_task *task)
     uint64_t have = 0;
     size_t bytes = 2 * task->n_params * sizeof *task->state;
     worker_local_key(task, task->phase, &key);
-    const void *kept = cache_get(w->blobs, &key, &have);
+    const void *kept = cache_get(w->moments, &key, &have);
     if (kept && have == bytes)
         memcpy(task->state, kept, bytes);
     else
@@ -274,10 +270,15 @@ static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
     size_t n = task->n_params;
+    void *data;
     memset(task->state, 0, (size_t)task->layout.n_vectors * n * sizeof *task->state);
     if (pl_hash_none(moments))
         return PL_OK;
-    return fetch_floats(w, PL_MOMENTS_OBJECT, moments, 2 * n, task->state);
+    PL_RETURN_IF(
+        fetch_blob(w, PL_MOMENTS_OBJECT, moments, 2 * n * sizeof(float), &data));
+    memcpy(task->state, data, 2 * n * sizeof(float));
+    pl_free(data); /* each path asks for it once */
+    return PL_OK;
 }
 
 static pl_status fetch_state(worker *w, worker_task *task)

@@ -115,6 +115,7 @@ typedef struct worker {
     bool has_mates;
     bool shuns_peers; /* one of them lied: updates come from the homes from now on */
     cache *blobs;
+    cache *moments; /* that do not travel (train.state=local): nobody else has them */
     worker_arm **arms;
     int n_arms;
     worker_shard **shards;

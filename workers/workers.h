@@ -59,8 +59,8 @@ typedef struct pl_worker_options {
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
 /* What a worker keeps in memory of modules and states while it works for an arm, at
- * most `most` bytes: the modules of two paths and the state of one. Moments that do not
- * travel (train.state=local) are kept for every task, since nobody else has them. */
+ * most `most` bytes: the modules and the state of one path. Moments that do not travel
+ * (train.state=local) are kept besides, of every task, in as many bytes at most. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
@@ -104,6 +104,8 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
  * an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
+/* The most memory that one of the running children had whose names start so. */
+uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
 int pl_launcher_pid(const pl_launcher *launcher, const char *name); /* 0: none */
 /* SIGTERM to every child whose name starts with `prefix`; waits up to timeout_ms, then
  * SIGKILL. Returns how many had to be killed. */

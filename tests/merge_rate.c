@@ -1,4 +1,6 @@
-/* How fast a home adds the updates of a round: bench_merge FOLDER [CONTRIBUTORS PARAMS
+/* folder: outer
+ *
+ * How fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS PARAMS
  * CODEC].
  *
  * The updates lie in a store in FOLDER, as workers send them. Three rows: all of them
@@ -41,8 +43,7 @@ static pl_status put_update(merge_bench *b, const pl_codec_options *codec, int i
     snprintf(name, sizeof name, "update/%d", i);
     PL_TRY(pl_codec_encode_module(codec, &part, 1, &round, update, NULL, &bytes));
     PL_TRY(pl_txn_begin(b->store, &txn));
-    PL_TRY(
-        pl_txn_put_blob(txn, bytes.data, bytes.len, &b->contributions[i].update));
+    PL_TRY(pl_txn_put_blob(txn, bytes.data, bytes.len, &b->contributions[i].update));
     PL_TRY(pl_txn_put_object(txn, name, &b->contributions[i].update));
     PL_TRY(pl_txn_commit(&txn));
     b->contributions[i].update_bytes = bytes.len;
@@ -172,14 +173,14 @@ int main(int argc, char **argv)
     merge_bench b = {.n = argc > 2 ? atoi(argv[2]) : 256,
                      .n_params = argc > 3 ? (size_t)atoll(argv[3]) : 1 << 20};
     if (argc < 2 || b.n < 1 || b.n_params < 1) {
-        fprintf(stderr, "usage: bench_merge FOLDER [CONTRIBUTORS PARAMS CODEC]\n");
+        fprintf(stderr, "usage: merge_rate FOLDER [CONTRIBUTORS PARAMS CODEC]\n");
         return 64;
     }
     b.contributions = pl_alloc((size_t)b.n * sizeof *b.contributions);
     b.weights = pl_alloc((size_t)b.n * sizeof *b.weights);
     pl_status status = run(&b, argv[1], argc > 4 ? argv[4] : "bf16");
     if (status != PL_OK)
-        fprintf(stderr, "bench_merge: %s\n", pl_last_error());
+        fprintf(stderr, "merge_rate: %s\n", pl_last_error());
     pl_store_close(&b.store);
     pl_free_aligned(b.params);
     pl_free_aligned(b.momentum);
