@@ -5,9 +5,28 @@
 
 #include <math.h>
 
+/* More features than this lie in a file, and a fit works in as much. */
+enum { ROUTER_BYTES = 1 << 30 };
+
+static uint64_t features_bytes(const routing *g)
+{
+    return (uint64_t)g->n * (uint64_t)g->dim * sizeof *g->features;
+}
+
+static pl_status alloc_features(const run *r, routing *g)
+{
+    uint64_t bytes = features_bytes(g);
+    if (bytes > ROUTER_BYTES)
+        return pl_map_scratch(r->dir, (size_t)bytes, (void **)&g->features);
+    return pl_try_alloc((size_t)bytes, "routing features", (void **)&g->features);
+}
+
 void routing_clear(routing *g)
 {
-    pl_free_aligned(g->features);
+    if (features_bytes(g) > ROUTER_BYTES)
+        pl_unmap_scratch(g->features, (size_t)features_bytes(g));
+    else
+        pl_free_aligned(g->features);
     pl_free_aligned(g->tokens);
     pl_router_destroy(&g->router);
     pl_shards_clear(&g->shards);
@@ -35,6 +54,7 @@ static pl_router_options router_options(const run *r, const routing *g, int n_pa
     o.components = (int)(r->cfg.components < r->cfg.width ? r->cfg.components : 0);
     o.seed = (uint64_t)r->cfg.seed;
     o.n_threads = pl_cpu_count();
+    o.memory = ROUTER_BYTES;
     return o;
 }
 
@@ -47,6 +67,20 @@ static pl_status count_tokens(const run *r, routing *g)
     return PL_OK;
 }
 
+static void say_memory(const routing *g, const pl_router_options *options)
+{
+    char features[16], most[16];
+    size_t stride = pl_router_stride(options, g->n, g->dim);
+    pl_human_bytes((double)features_bytes(g), features);
+    pl_human_bytes((double)ROUTER_BYTES, most);
+    if (features_bytes(g) > ROUTER_BYTES)
+        say("router   the features of %zu documents are %s and lie on the disk", g->n,
+            features);
+    if (stride > 1)
+        say("router   the fit sees one document of %zu, so as to need %s at most",
+            stride, most);
+}
+
 pl_status routing_fit(run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
@@ -54,8 +88,7 @@ pl_status routing_fit(run *r, const float *params, routing *g)
     g->n = pl_tokens_n_docs(r->train);
     g->dim = (int)c->width;
     PL_RETURN_IF(count_tokens(r, g));
-    PL_RETURN_IF(pl_try_alloc(g->n * (size_t)g->dim * sizeof(float), "routing features",
-                              (void **)&g->features));
+    PL_RETURN_IF(alloc_features(r, g));
     pl_feature_job job = {.topology = r->topology,
                           .params = params,
                           .precision = c->precision,
@@ -66,6 +99,7 @@ pl_status routing_fit(run *r, const float *params, routing *g)
     PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
     PL_RETURN_IF(run_stopped(r));
     pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
+    say_memory(g, &options);
     PL_RETURN_IF(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
     PL_RETURN_IF(run_stopped(r));
     return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);

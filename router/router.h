@@ -42,7 +42,12 @@ typedef struct pl_router_options {
     bool unit;      /* then scale to length 1 */
     uint64_t seed;
     int n_threads;
+    uint64_t memory; /* bytes for a fit to work in: with more documents than these hold
+                        it sees evenly strided ones, one per path at least; 0: all */
 } pl_router_options;
+
+/* How many documents that is: every so many-th, 1 for all of them. */
+size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 /* What was measured best on text of nine domains, with the features of small base
  * models: 8 restarts, 100 iterations, no balance, standardize, 20 components, 3 rounds

@@ -308,16 +308,39 @@ static pl_status fit_all(fit *f)
     return PL_OK;
 }
 
-pl_status pl_router_fit(const float *features, size_t n, int dim,
-                        const pl_router_options *options, pl_router **out)
+/* Bytes per document: its feature and weight, copied; its coordinates, distances, path
+ * and label; and what k-means has for it. */
+static uint64_t document_bytes(const pl_router_options *options, int dim)
 {
-    *out = NULL;
+    const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;
+    uint64_t centroids = 0, kmeans = sizeof(double) + 2 * sizeof(int);
+    for (int l = 0; options->kind == PL_ROUTER_PRODUCT && l < levels; l++)
+        centroids += (uint64_t)options->experts[l];
+    if (options->kind == PL_ROUTER_KMEANS)
+        centroids = (uint64_t)options->n_paths;
+    return (uint64_t)(dim + rank_of(options, dim)) * sizeof(float) +
+           (centroids + 2) * sizeof(double) + 2 * sizeof(int) + kmeans;
+}
+
+size_t pl_router_stride(const pl_router_options *options, size_t n, int dim)
+{
+    uint64_t most = options->memory / document_bytes(options, dim);
+    uint64_t least = (uint64_t)options->n_paths;
+    if (options->memory == 0 || n <= most)
+        return 1;
+    most = most < least ? least : most;
+    size_t stride = n / (size_t)most + (n % (size_t)most != 0);
+    return n / stride < least ? n / (size_t)least : stride;
+}
+
+static pl_status fit_documents(const float *features, size_t n, int dim,
+                               const pl_router_options *options, pl_router **out)
+{
     fit f = {.options = options, .features = features, .n = n};
     const int *experts =
         options->kind == PL_ROUTER_PRODUCT ? options->experts : &options->n_paths;
     void *memory = NULL;
     pl_status status;
-    PL_RETURN_IF(check_fit(features, n, dim, options));
     PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
                          rank_of(options, dim), has_rows(options), &f.router));
     PL_TRY(alloc_fit(&f, &memory));
@@ -327,5 +350,35 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
 done:
     pl_free_aligned(memory);
     pl_router_destroy(&f.router);
+    return status;
+}
+
+pl_status pl_router_fit(const float *features, size_t n, int dim,
+                        const pl_router_options *options, pl_router **out)
+{
+    pl_router_options few = *options;
+    float *sample = NULL;
+    double *weights = NULL;
+    pl_status status;
+    *out = NULL;
+    PL_RETURN_IF(check_fit(features, n, dim, options));
+    size_t stride = pl_router_stride(options, n, dim), m = n / stride;
+    size_t columns = (size_t)dim;
+    if (stride == 1)
+        return fit_documents(features, n, dim, options, out);
+    PL_TRY(pl_try_alloc_bare(m * columns * sizeof *sample, "the router's sample",
+                             (void **)&sample));
+    PL_TRY(pl_try_alloc_bare(m * sizeof *weights, "the router's sample",
+                             (void **)&weights));
+    for (size_t i = 0; i < m; ++i) {
+        memcpy(sample + i * columns, features + i * stride * columns,
+               columns * sizeof *sample);
+        weights[i] = options->weights ? options->weights[i * stride] : 1.0;
+    }
+    few.weights = options->weights ? weights : NULL;
+    PL_TRY(fit_documents(sample, m, dim, &few, out));
+done:
+    pl_free_aligned(sample);
+    pl_free_aligned(weights);
     return status;
 }

@@ -194,6 +194,44 @@ static void assert_fit(const float *points, size_t n, int dim,
 }
 
 /* Only proportions count: 512 scales all sums without rounding. */
+/* Below the bound nothing changes; above it the fit is that of every k-th document. */
+static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
+{
+    (void)state;
+    enum { N = 1000, DIM = 6, PATHS = 4, STRIDE = 3, FEW = N / STRIDE };
+    double sum, few_weights[FEW];
+    float *points = make_clouds(N, DIM, PATHS, 3.0f), few[FEW * DIM];
+    double *weights = make_weights(N, PATHS, &sum);
+    for (size_t i = 0; i < FEW; ++i) {
+        memcpy(few + i * DIM, points + i * STRIDE * DIM, DIM * sizeof *few);
+        few_weights[i] = weights[i * STRIDE];
+    }
+    pl_router_options options = plain_options(PATHS);
+    options.balance = 0.2;
+    options.weights = weights;
+    pl_buf bytes[4] = {{0}};
+    const uint64_t bounds[] = {0, 1 << 20, 42000};
+    for (int i = 0; i < 4; ++i) {
+        options.memory = i < 3 ? bounds[i] : 0;
+        options.weights = i < 3 ? weights : few_weights;
+        assert_int_equal(pl_router_stride(&options, N, DIM), i == 2 ? STRIDE : 1);
+        pl_router *router = fit(i < 3 ? points : few, i < 3 ? N : FEW, DIM, &options);
+        pl_router_encode(router, &bytes[i]);
+        pl_router_destroy(&router);
+    }
+    for (int i = 1; i < 4; i += 2) {
+        assert_int_equal(bytes[i].len, bytes[i - 1].len);
+        assert_memory_equal(bytes[i].data, bytes[i - 1].data, bytes[i].len);
+    }
+    assert_memory_not_equal(bytes[0].data, bytes[2].data, bytes[0].len);
+    options.memory = 1; /* a document per path is the least */
+    assert_true(N / pl_router_stride(&options, N, DIM) >= PATHS);
+    for (int i = 0; i < 4; ++i)
+        pl_buf_destroy(&bytes[i]);
+    free(points);
+    free(weights);
+}
+
 static void weights_of_one_are_no_weights(void **state)
 {
     (void)state;
@@ -269,6 +307,7 @@ int main(void)
         cmocka_unit_test(weights_limit_tokens_and_not_documents),
         cmocka_unit_test(a_document_beyond_the_limit_counts_as_a_mean_shard),
         cmocka_unit_test(a_limit_out_of_reach_is_approached),
+        cmocka_unit_test(a_fit_in_bounded_memory_sees_every_kth_document),
         cmocka_unit_test(weights_of_one_are_no_weights),
         cmocka_unit_test(weighted_bytes_do_not_depend_on_threads),
         cmocka_unit_test(weights_that_mean_nothing_are_refused),
