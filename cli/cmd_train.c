@@ -142,6 +142,7 @@ static pl_status report(run *r)
     PL_TRY(store_open_run(r->dir, &store));
     PL_TRY(evaluate(r, store, &e));
     evaluation_print(r, &e);
+    run_say_peak(r);
     PL_TRY(evaluation_save(r, &e));
     PL_TRY(print_samples(r, store, &e));
 done:

@@ -61,6 +61,16 @@ static void set_perplexities(pl_json *o, const evaluation *e)
     set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
 }
 
+static pl_json *memory_json(const run_memory *m)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "worker", (int64_t)m->worker);
+    pl_json_set_int(o, "home", (int64_t)m->home);
+    pl_json_set_int(o, "hub", (int64_t)m->hub);
+    pl_json_set_int(o, "launcher", (int64_t)m->launcher);
+    return o;
+}
+
 void evaluation_json(const run *r, const evaluation *e, int indent, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *arms = pl_json_array();
@@ -93,6 +103,10 @@ void evaluation_json(const run *r, const evaluation *e, int indent, pl_buf *out)
         if (e->rows[i].present)
             pl_json_push(arms, row_json(r, e, &e->rows[i]));
     pl_json_set(o, "arms", arms);
+    if (r->peak.launcher > 0) {
+        pl_json_set(o, "memory_planned", memory_json(&r->planned));
+        pl_json_set(o, "memory_peak", memory_json(&r->peak));
+    }
     pl_json_write(o, indent, out);
     pl_json_destroy(&o);
 }

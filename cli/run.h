@@ -19,6 +19,11 @@
 
 enum { RELAYS_MAX = 16 };
 
+/* Of one process of each kind; the launcher is `pathloom train` itself. */
+typedef struct run_memory {
+    uint64_t worker, home, hub, launcher;
+} run_memory;
+
 typedef struct run {
     config cfg;
     pl_hash hash;
@@ -37,6 +42,8 @@ typedef struct run {
     int n_homes, n_workers, n_relays;
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     double started;
+    run_memory planned,
+        peak; /* peak: of processes that have ended, in bytes; 0: none */
     volatile sig_atomic_t *stop;
 } run;
 
@@ -96,7 +103,8 @@ pl_status run_hub_status(run *r, int timeout_ms, pl_json **out);
 enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 
 /* run_plan.c: memory and disk, printed, refused when it cannot fit. */
-pl_status run_plan(const run *r);
+pl_status run_plan(run *r);
+void run_say_peak(run *r); /* beside the plan, when all other processes have ended */
 
 /* run_gpu.c: what workers take of a GPU. `be` is an open cuda backend. */
 void run_gpu_plan(const run *r, pl_model_plan *out); /* of one worker's model */

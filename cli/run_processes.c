@@ -588,6 +588,9 @@ void run_stop(run *r, bool drain)
     char proc[PL_PATH_MAX];
     if (!r->launcher)
         return;
+    r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
+                           .home = pl_launcher_peak_bytes(r->launcher, "home"),
+                           .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
     /* However long a task takes: a second Ctrl+C need not wait for it. After a failure
      * nobody may be left who takes the result. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
