@@ -62,6 +62,7 @@ static const act_row acts[] = {
     {"lent-lease", act_lent_lease, 3, false},
     {"old-lease", act_old_lease, 3, false},
     {"split-pair", act_split_pair, 2, false},
+    {"be-hub", act_be_hub, 2, false},
     {"lie", act_lie, 4, true},
     {"half-lie", act_half_lie, 2, true},
     {"false-state", act_false_state, 1, true},

@@ -20,6 +20,8 @@ typedef struct lease {
     uint64_t token;
     char task[PL_MODULE_NAME_MAX];
     int64_t index, replica, phase, taken_ms;
+    size_t sealed_len; /* 0: of an audit, or none */
+    uint8_t sealed[PL_LEASE_MAX];
 } lease;
 
 /* A key, and a line to hub and home made with it. */
@@ -101,6 +103,7 @@ void release(adversary *a, party *p, pl_status why, const char *text);
 bool look_at_job(adversary *a); /* the arm; false: there is none */
 void know(adversary *a, const party *p, known *out);
 void know_lease(const party *p, known *out);
+void know_sealed(const lease *from, known *out); /* the sealed bytes alone */
 /* The slot's module on the path, and its newest version. */
 bool find_version(adversary *a, party *p, int slot, int path, char module[96],
                   pl_version_facts *out);
@@ -148,6 +151,7 @@ void act_other_path(adversary *a);
 void act_lent_lease(adversary *a);
 void act_old_lease(adversary *a);
 void act_split_pair(adversary *a);
+void act_be_hub(adversary *a);
 void act_lie(adversary *a);
 void act_half_lie(adversary *a);
 void act_false_state(adversary *a);

@@ -211,6 +211,7 @@ check_acts() { # folder
                     line = line " " kinds[i] " " c[name, kinds[i]] }
                 print line } }' | sort
     grep -h '^acts ' "$work/$1".?.acts | sed "s/^/$1: /"
+    grep -h '^learnt' "$work/$1".?.acts && fail "a worker can seal leases"
     never=$(cat "$work/$1".?.acts | awk '/^act / { n[$2] += $3 }
         END { for (name in n) if (n[name] == 0) print name }')
     [ -z "$never" ] || fail "the job $1 was too short for the acts $(echo $never)"

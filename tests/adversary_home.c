@@ -52,6 +52,50 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     return done;
 }
 
+/* What the hub would say of the path and phase in `k`, sealed by somebody without its
+ * secret: with another secret, behind the seal of a lease that there was, with a bit
+ * changed, or not at all. */
+static void forge_lease(adversary *a, const party *p, known *k)
+{
+    pl_buf sealed = {0};
+    const pl_lease_secret guess = {{(uint8_t)dice_roll(&a->dice, 256)}};
+    const lease *old = p->over.sealed_len > 0 ? &p->over : &p->lease;
+    pl_lease forged = {.path = k->index,
+                       .replica = k->replica,
+                       .phase = k->phase,
+                       .token = dice_is(&a->dice, 2)
+                                    ? dice_edge(&a->dice)
+                                    : p->over.token + dice_roll(&a->dice, 64),
+                       .key = p->key.open};
+    pl_copy_text(forged.arm, sizeof forged.arm, a->arm.name);
+    pl_copy_text(forged.worker, sizeof forged.worker,
+                 dice_is(&a->dice, 3) ? k->other : k->worker);
+    pl_copy_text(forged.device, sizeof forged.device, k->device);
+    pl_lease_seal(&guess, &forged, &sealed);
+    switch (dice_roll(&a->dice, 4)) {
+    case 0:
+        sealed.len = 0;
+        break;
+    case 1:
+        if (old->sealed_len >= PL_HASH_BYTES)
+            memcpy(sealed.data, old->sealed, PL_HASH_BYTES);
+        break;
+    case 2:
+        pl_buf_clear(&sealed);
+        pl_buf_append(&sealed, old->sealed, old->sealed_len);
+        if (sealed.len > 0)
+            sealed.data[dice_roll(&a->dice, (uint32_t)sealed.len)] ^=
+                (uint8_t)(1u << dice_roll(&a->dice, 8));
+        break;
+    default:
+        break;
+    }
+    k->lease_len = sealed.len <= sizeof k->lease ? sealed.len : 0;
+    if (k->lease_len > 0)
+        memcpy(k->lease, sealed.data, k->lease_len);
+    pl_buf_destroy(&sealed);
+}
+
 /* A poisoned update of the slot's module, relative to its newest version. */
 static bool make_update_of(adversary *a, party *p, poison what, int slot, int path,
                            known *k, pl_buf *out)
@@ -78,16 +122,15 @@ static bool make_update(adversary *a, party *p, int slot, int path, known *k,
     return make_update_of(a, p, (poison)dice_roll(&a->dice, LIES), slot, path, k, out);
 }
 
-/* Small blobs go in one piece. */
-static answer_kind upload(adversary *a, party *p, const pl_buf *bytes,
-                          const pl_hash *hash)
+/* Small blobs go in one piece, under the lease in `k`. */
+static answer_kind upload(adversary *a, party *p, const pl_buf *bytes, const known *k)
 {
     pl_message m;
     pl_message_init(&m, PL_MSG_PUT_BLOB);
-    m.token = p->lease.token;
-    pl_put_hash(&m.body, PL_TAG_BLOB, hash);
+    pl_put_hash(&m.body, PL_TAG_BLOB, &k->blob);
     pl_put_u64(&m.body, PL_TAG_TOTAL, bytes->len);
     pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
     if (bytes->len <= PL_WIRE_DATA_MAX)
         pl_buf_append(&m.data, bytes->data, bytes->len);
     return ask(a, p, AT_HOME, &m, NULL);
@@ -130,7 +173,7 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     memset(state.data, 0, bytes);
     state.len = bytes;
     pl_blob_hash(state.data, state.len, &k->blob);
-    (void)upload(a, p, &state, &k->blob);
+    (void)upload(a, p, &state, k);
     pl_buf_destroy(&state);
 }
 
@@ -167,44 +210,32 @@ static int some_path(adversary *a)
     return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
 }
 
-/* One poisoned update of a path under some token, ready to be merged if it is taken. */
-static void poison_path(adversary *a, party *p, int path, uint64_t token)
+/* One poisoned update of a path's slot, ready to be merged if it is taken; `under` NULL:
+ * under a forged lease. */
+static void poison_path(adversary *a, party *p, int slot, int path, const lease *under)
 {
     known k;
     pl_buf update = {0};
     know(a, p, &k);
-    k.token = token;
-    if (make_update(a, p, some_slot(a), path, &k, &update)) {
+    if (make_update(a, p, slot, path, &k, &update)) {
         k.phase = (int64_t)k.version;
         right_numbers(a, &k);
-        (void)upload(a, p, &update, &k.blob);
-        if (dice_is(&a->dice, 3) && k.other[0])
-            pl_copy_text(k.worker, sizeof k.worker, k.other);
+        if (under)
+            know_sealed(under, &k);
+        else
+            forge_lease(a, p, &k);
+        (void)upload(a, p, &update, &k);
         (void)submit(a, p, &k);
     }
     pl_buf_destroy(&update);
 }
 
 /* ---- without a lease ---- */
-static uint64_t forged_token(adversary *a, const party *p)
-{
-    switch (dice_roll(&a->dice, 4)) {
-    case 0:
-        return UINT64_MAX;
-    case 1:
-        return p->over.token + dice_roll(&a->dice, 64);
-    case 2:
-        return a->workers[p == &a->workers[0]].lease.token;
-    default:
-        return dice_edge(&a->dice);
-    }
-}
-
 void act_forge_update(adversary *a)
 {
     party *p = some_worker(a);
     if (look_at_job(a))
-        poison_path(a, p, some_path(a), forged_token(a, p));
+        poison_path(a, p, some_slot(a), some_path(a), NULL);
 }
 
 /* All of a task that nobody gave, and the end of it. */
@@ -215,16 +246,15 @@ void act_forge_path(adversary *a)
     if (!look_at_job(a))
         return;
     int path = some_path(a);
-    uint64_t token = forged_token(a, p);
     know(a, p, &k);
-    k.token = token;
     pl_arm_path_name(&a->arm, a->topology, path, 0, k.path);
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
         pl_buf update = {0};
         if (make_update(a, p, slot, path, &k, &update)) {
             k.phase = (int64_t)k.version;
             right_numbers(a, &k);
-            (void)upload(a, p, &update, &k.blob);
+            forge_lease(a, p, &k);
+            (void)upload(a, p, &update, &k);
             (void)submit(a, p, &k);
         }
         pl_buf_destroy(&update);
@@ -232,7 +262,7 @@ void act_forge_path(adversary *a)
     (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
 }
 
-/* The home remembers whose a name is. */
+/* Under names that nobody has, and one that is another's: leases say whose they are. */
 void act_home_names(adversary *a)
 {
     enum { NAMES = 100 };
@@ -246,6 +276,7 @@ void act_home_names(adversary *a)
                  dice_roll(&a->dice, 1u << 30));
         if (i == 0)
             pl_copy_text(k.worker, sizeof k.worker, k.other);
+        forge_lease(a, p, &k);
         draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
         draft_message(&d, NULL, &m);
         draft_clear(&d);
@@ -264,10 +295,11 @@ static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
     uint64_t n[] = {a->dice.seed, a->dice.n++};
     pl_hash_of("hog", n, sizeof n, &hash);
     pl_message_init(&m, PL_MSG_PUT_BLOB);
-    m.token = p->lease.token;
     pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&m.body, PL_TAG_TOTAL, total);
     pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    if (p->lease.held)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, p->lease.sealed, p->lease.sealed_len);
     pl_buf_reserve(&m.data, len + 1);
     memset(m.data.data, 'h', len);
     m.data.len = len;
@@ -358,7 +390,7 @@ void act_malformed_update(adversary *a)
         if (what != NOT_FINITE)
             spoil_update(a, &update);
         pl_blob_hash(update.data, update.len, &k.blob);
-        (void)upload(a, p, &update, &k.blob);
+        (void)upload(a, p, &update, &k);
         (void)submit(a, p, &k);
         draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
         draft_spoil(&d, &k, &a->dice);
@@ -378,11 +410,11 @@ void act_other_path(adversary *a)
         return;
     int n = pl_topology_n_paths(a->topology);
     if (n > 1 && strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
-        poison_path(a, p, (int)(p->lease.index + 1) % n, p->lease.token);
+        poison_path(a, p, some_slot(a), (int)(p->lease.index + 1) % n, &p->lease);
     release(a, p, PL_OK, "");
 }
 
-/* And for one worker: here its token goes to another key. */
+/* And for one worker: here another key shows it. */
 void act_lent_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -390,11 +422,11 @@ void act_lent_lease(adversary *a)
     if (q == a->sitter || !look_at_job(a) || !take_task(a, p, false))
         return;
     if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
-        poison_path(a, q, (int)p->lease.index, p->lease.token);
+        poison_path(a, q, some_slot(a), (int)p->lease.index, &p->lease);
     release(a, p, PL_OK, "");
 }
 
-/* And for one phase: the token of one that has ended. */
+/* And for one phase: the lease of one that has ended. */
 void act_old_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -406,7 +438,7 @@ void act_old_lease(adversary *a)
                   find_version(a, p, 0, (int)p->over.index, module, &facts) &&
                   (int64_t)facts.number > p->over.phase;
     if (is_old)
-        poison_path(a, p, (int)p->over.index, p->over.token);
+        poison_path(a, p, 0, (int)p->over.index, &p->over);
     else if (p->over.token == 0 && take_task(a, p, false))
         release(a, p, PL_OK, "");
 }
@@ -416,27 +448,51 @@ void act_split_pair(adversary *a)
 {
     party *p = some_worker(a);
     known k;
+    bool leased = look_at_job(a) && take_task(a, p, false);
     know(a, p, &k);
+    if (leased)
+        know_sealed(&p->lease, &k);
+    if (!leased || k.index == p->lease.index) /* of another path, or of nobody */
+        forge_lease(a, p, &k);
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
         pl_message m;
         pl_message_init(&m, PL_MSG_MEET);
-        m.token = forged_token(a, p);
         pl_put_text(&m.body, PL_TAG_NAME, k.module);
         pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)k.index);
         pl_put_u64(&m.body, PL_TAG_REPLICA, 0);
         pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
         pl_put_u64(&m.body, PL_TAG_MEETING, PL_MEETING_SPLIT);
+        pl_put_bytes(&m.body, PL_TAG_LEASE, k.lease, k.lease_len);
         (void)ask(a, p, AT_HOME, &m, NULL);
     }
+    release(a, p, PL_OK, "");
+}
+
+/* Whoever is the hub is told the secret that leases are sealed with, or brings one. */
+void act_be_hub(adversary *a)
+{
+    party *p = some_party(a);
+    pl_message m, answer;
+    pl_reader r;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    if (dice_is(&a->dice, 2))
+        pl_put_bytes(&m.body, PL_TAG_SECRET, p->key.open.bytes,
+                     sizeof p->key.open.bytes);
+    if (ask(a, p, AT_HOME, &m, &answer) == ANSWER_OK) {
+        pl_reader_open(&r, "WELCOME", answer.body.data, answer.body.len);
+        if (pl_field_count(&r, PL_TAG_SECRET) > 0)
+            printf("learnt the secret of leases as %s\n", p->name);
+    }
+    pl_message_destroy(&answer);
 }
 
 /* ---- lies ---- */
 /* Updates that nobody trained, for each module of the leased task; -1: it is of no
- * mixture, or there is none. Devices may differ from one to the next. */
+ * mixture, or there is none. */
 static int send_lies(adversary *a, party *p, known *k)
 {
     int accepted = 0;
-    bool odd = dice_is(&a->dice, 3);
     if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0 || !take_task(a, p, false))
         return -1;
     if (strncmp(p->lease.task, "mix/", 4) != 0) {
@@ -449,9 +505,7 @@ static int send_lies(adversary *a, party *p, known *k)
         if (make_update(a, p, slot, (int)p->lease.index, k, &update)) {
             know_lease(p, k);
             right_numbers(a, k);
-            if (odd)
-                snprintf(k->device, sizeof k->device, "device %d", slot);
-            (void)upload(a, p, &update, &k->blob);
+            (void)upload(a, p, &update, k);
             accepted += submit(a, p, k) == ANSWER_ACCEPTED;
         }
         pl_buf_destroy(&update);

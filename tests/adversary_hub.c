@@ -161,6 +161,7 @@ void keep_sitting(adversary *a)
     pl_put_f64(&m.body, PL_TAG_LOSS, 1.0);
     pl_put_u64(&m.body, PL_TAG_STEP, 1);
     pl_put_f64(&m.body, PL_TAG_RATE, 1e12);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, p->lease.sealed, p->lease.sealed_len);
     answer_kind kind = ask(a, p, AT_HUB, &m, NULL);
     a->act = act;
     if (now < a->sit_until_ms && kind == ANSWER_OK)
@@ -264,7 +265,7 @@ void act_audit_lie(adversary *a)
     pl_message m;
     pl_hash made;
     party *p = some_worker(a);
-    if (!take_task(a, p, true))
+    if (!take_task(a, p, true) || !look_at_job(a))
         return;
     uint64_t n = a->dice.n;
     pl_hash_of("lie", &n, sizeof n, &made);
@@ -273,7 +274,8 @@ void act_audit_lie(adversary *a)
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
     pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
-    pl_put_hash(&m.body, PL_TAG_BLOB, &made);
+    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++) /* and the state */
+        pl_put_hash(&m.body, PL_TAG_BLOB, &made);
     pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1);
     for (uint16_t tag = PL_TAG_SECONDS; tag <= PL_TAG_WAITED; tag++)
@@ -281,12 +283,10 @@ void act_audit_lie(adversary *a)
             tag == PL_TAG_WAITED)
             pl_put_f64(&m.body, tag, zero);
     pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
-    if (look_at_job(a)) {
-        size_t len = (size_t)pl_audit_parts(a->topology) * sizeof(pl_likeness);
-        pl_buf_reserve(&m.data, len);
-        memset(m.data.data, 0, len);
-        m.data.len = len;
-    }
+    size_t len = (size_t)pl_audit_parts(a->topology) * sizeof(pl_likeness);
+    pl_buf_reserve(&m.data, len);
+    memset(m.data.data, 0, len);
+    m.data.len = len;
     if (ask(a, p, AT_HUB, &m, NULL) == ANSWER_OK)
         printf("lied audit %s %lld %s\n", p->lease.task, (long long)p->lease.phase,
                p->name);

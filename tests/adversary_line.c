@@ -205,6 +205,12 @@ static bool read_task(const pl_message *m, lease *out)
     out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, out->task, sizeof out->task);
     out->audit = pl_field_count(&r, PL_TAG_AUDIT) > 0;
+    if (!out->audit) {
+        size_t len = 0;
+        const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
+        out->sealed_len = len <= sizeof out->sealed ? len : 0;
+        memcpy(out->sealed, bytes, out->sealed_len);
+    }
     out->taken_ms = pl_now_ms();
     out->held = pl_reader_status(&r) == PL_OK;
     return out->held;
@@ -314,6 +320,7 @@ void know(adversary *a, const party *p, known *out)
     out->pid = (uint64_t)getpid();
     out->key = p->key.open;
     out->token = p->over.token;
+    know_sealed(&p->over, out);
     if (!look_at_job(a))
         return;
     pl_version_facts facts;
@@ -332,8 +339,15 @@ void know(adversary *a, const party *p, known *out)
     out->first_sample = facts.number * out->samples;
 }
 
+void know_sealed(const lease *from, known *out)
+{
+    memcpy(out->lease, from->sealed, from->sealed_len);
+    out->lease_len = from->sealed_len;
+}
+
 void know_lease(const party *p, known *out)
 {
+    know_sealed(&p->lease, out);
     out->token = p->lease.token;
     out->phase = p->lease.phase;
     out->index = p->lease.index;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STAGING = 1 << 20, STEPS_MAX = 60, ADMIN = 5 };
+enum { STAGING = 1 << 20, STEPS_MAX = 60, HUB = 3, ADMIN = 5 };
 
 static const pl_key_role roles[] = {PL_AS_WORKER, PL_AS_WORKER, PL_AS_RELAY,
                                     PL_AS_HUB,    PL_AS_INVITE, PL_AS_ADMIN};
@@ -83,15 +83,38 @@ static void send_as(world *w, int sender, const pl_message *m)
     fuzz_demand(w->h.uploads.bytes <= STAGING, "uploads exceed store.staging");
 }
 
-static void put_blob(world *w, int sender, const void *data, size_t bytes,
-                     pl_hash *hash)
+/* As the hub gives them, for the sender's next task of this path. */
+static void lease_for(world *w, int sender, int path, known *k)
+{
+    pl_buf sealed = {0};
+    uint64_t fence = w->h.n_arms > 0 ? w->h.arms[0].paths[path].fence : 0;
+    k->token = fence < UINT64_MAX - SENDERS ? fence + 1 + (uint64_t)sender : fence;
+    pl_lease lease = {.path = path,
+                      .phase = k->phase,
+                      .token = k->token,
+                      .key = peer_of(sender).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(&w->h.secret, &lease, &sealed);
+    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
+    memcpy(k->lease, sealed.data, sealed.len);
+    k->lease_len = sealed.len;
+    pl_buf_destroy(&sealed);
+}
+
+/* Under the lease in `k`, if it has one. */
+static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
 {
     pl_message m;
+    pl_hash *hash = &k->blob;
     pl_blob_hash(data, bytes, hash);
     pl_message_init(&m, PL_MSG_PUT_BLOB);
     pl_put_hash(&m.body, PL_TAG_BLOB, hash);
     pl_put_u64(&m.body, PL_TAG_TOTAL, bytes);
     pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    if (k->lease_len > 0)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
     pl_buf_append(&m.data, data, bytes);
     send_as(w, sender, &m);
     pl_message_destroy(&m);
@@ -129,7 +152,6 @@ static void know_module(const world *w, int slot, int path, known *k)
     k->base = a->modules[module].params;
     k->phase = a->paths[path].phase;
     k->first_sample = (uint64_t)k->phase * k->samples;
-    k->token = a->paths[path].fence;
 }
 
 static void say(world *w, int sender, int kind, const known *k)
@@ -150,6 +172,7 @@ static void send_update(world *w, int sender, int slot, int path)
     pl_buf encoded = {0};
     name_sender(sender, &k);
     know_module(w, slot, path, &k);
+    lease_for(w, sender, path, &k);
     int module = pl_topology_module_of_path(topology, slot, path);
     int n_parts = pl_codec_parts(topology, module, NULL);
     fuzz_demand(n_parts <= 32, "a module has too many parts");
@@ -161,26 +184,26 @@ static void send_update(world *w, int sender, int slot, int path)
     demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
                                      NULL, &encoded),
               "an update");
-    put_blob(w, sender, encoded.data, encoded.len, &k.blob);
+    put_blob(w, sender, encoded.data, encoded.len, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT), &k);
     pl_buf_destroy(&encoded);
     pl_free(update);
 }
 
 /* All of a path's next task, as an honest worker sends it. */
-static void send_task(world *w)
+static void send_task(world *w, int path, int sender)
 {
     known k;
-    int path = (int)dice_roll(&w->d, FUZZ_PATHS), sender = (int)dice_roll(&w->d, 2);
     for (int slot = 0; slot < pl_topology_n_slots(topology); slot++)
         send_update(w, sender, slot, path);
     name_sender(sender, &k);
     know_module(w, 0, path, &k);
+    lease_for(w, sender, path, &k);
     k.phase++;
     k.samples *= (uint64_t)k.phase;
     size_t bytes = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
     uint8_t *state = pl_alloc(bytes + 1);
-    put_blob(w, sender, state, bytes, &k.blob);
+    put_blob(w, sender, state, bytes, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT_PATH), &k);
     pl_free(state);
 }
@@ -190,10 +213,13 @@ static void send_spoilt(world *w)
     known k;
     draft d;
     pl_message m;
-    int sender = (int)dice_roll(&w->d, SENDERS - !w->has_admin);
+    int sender = (int)dice_roll(&w->d, (uint32_t)(SENDERS - !w->has_admin));
     name_sender(sender, &k);
-    know_module(w, (int)dice_roll(&w->d, (uint32_t)pl_topology_n_slots(topology)),
-                (int)dice_roll(&w->d, FUZZ_PATHS), &k);
+    int path = (int)dice_roll(&w->d, FUZZ_PATHS);
+    know_module(w, (int)dice_roll(&w->d, (uint32_t)pl_topology_n_slots(topology)), path,
+                &k);
+    if (dice_is(&w->d, 2))
+        lease_for(w, dice_is(&w->d, 4) ? !sender : sender, path, &k);
     if (dice_is(&w->d, 2))
         k.blob = k.base;
     pl_copy_text(k.address, sizeof k.address, "tcp://127.0.0.1:1");
@@ -267,10 +293,24 @@ static void close_home(world *w)
 static void start_again(world *w)
 {
     end_group(w);
+    const pl_lease_secret secret = w->h.secret;
     close_home(w);
     open_home(w);
+    fuzz_demand(memcmp(&secret, &w->h.secret, sizeof secret) == 0,
+                "leases from before a start are worth nothing");
     demand_ok(home_merge_ready(&w->h), "a merge fails after a start");
     check_progress(w);
+}
+
+/* The home gets the secret that leases are sealed with. */
+static void say_hub_hello(world *w)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    send_as(w, HUB, &m);
+    pl_message_destroy(&m);
+    fuzz_demand(w->h.has_secret, "a hub spoke, and there is no secret");
 }
 
 static void publish(world *w)
@@ -284,11 +324,11 @@ static void publish(world *w)
         pl_topology_init(topology, slot, (uint64_t)m, start);
         pl_arm_module_name(&arm, topology, m, k.module);
         put_blob(w, ADMIN, start,
-                 pl_topology_slot(topology, slot)->n_params * sizeof *start, &k.blob);
+                 pl_topology_slot(topology, slot)->n_params * sizeof *start, &k);
         say(w, ADMIN, draft_kind(PL_MSG_CREATE_MODULE), &k);
     }
     pl_arm_encode(&arm, &bytes);
-    put_blob(w, ADMIN, bytes.data, bytes.len, &k.blob);
+    put_blob(w, ADMIN, bytes.data, bytes.len, &k);
     pl_copy_text(k.object, sizeof k.object, "arm/mix");
     say(w, ADMIN, draft_kind(PL_MSG_PUT_OBJECT), &k);
     pl_buf_destroy(&bytes);
@@ -299,18 +339,24 @@ static void publish(world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static world w;
+    int path;
     prepare();
     memset(&w, 0, sizeof w);
     w.d = (dice){.bytes = data, .len = len};
     demand_ok(pl_remove_tree(store_at), "an old store");
     open_home(&w);
+    say_hub_hello(&w);
     publish(&w);
+    send_task(&w, 0, 0);
+    end_group(&w);
+    fuzz_demand(w.phases[0] == 1, "a task under its lease is not taken");
     w.has_admin = dice_is(&w.d, 4);
     for (int step = 0; w.d.n < len && step < STEPS_MAX; step++)
         switch (dice_roll(&w.d, 8)) {
         case 0:
         case 1:
-            send_task(&w);
+            path = (int)dice_roll(&w.d, FUZZ_PATHS);
+            send_task(&w, path, (int)dice_roll(&w.d, 2));
             break;
         case 2:
             end_group(&w);

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKERS = 3, STEPS_MAX = 200, TTL_MS = 60000, GUEST = WORKERS, SENDERS };
+enum { WORKERS = 3, STEPS_MAX = 200, TTL_MS = 60000, LONG_MS = 1 << 30, GUEST = WORKERS, SENDERS };
 
 typedef struct world {
     hub h;
@@ -32,6 +32,7 @@ static pl_topology *topology;
 static pl_buf definition;
 static pl_hash blob;
 static pl_keypair invitation;
+static const pl_lease_secret sealing = {{1}}; /* the home's */
 
 static void demand_ok(pl_status status, const char *what)
 {
@@ -114,9 +115,28 @@ static void send_as(world *w, int sender, pl_message *m)
         check_keys();
 }
 
+/* The sender's own, of whichever token is known: as TASK had it. */
+static void lease_for(int sender, int path, known *k)
+{
+    pl_buf sealed = {0};
+    pl_lease lease = {.path = path,
+                      .phase = k->phase,
+                      .token = k->token,
+                      .key = peer_of(sender).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(&sealing, &lease, &sealed);
+    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
+    memcpy(k->lease, sealed.data, sealed.len);
+    k->lease_len = sealed.len;
+    pl_buf_destroy(&sealed);
+}
+
 static void know(world *w, int sender, known *k)
 {
-    const plan_path *path = path_of(w, (int)dice_roll(&w->d, FUZZ_PATHS));
+    int index = (int)dice_roll(&w->d, FUZZ_PATHS);
+    const plan_path *path = path_of(w, index);
     memset(k, 0, sizeof *k);
     snprintf(k->worker, sizeof k->worker, "worker-%d", sender);
     snprintf(k->other, sizeof k->other, "worker-%d", (sender + 1) % WORKERS);
@@ -134,6 +154,7 @@ static void know(world *w, int sender, known *k)
     k->token = path->lease.token;
     for (size_t i = 0; i < w->h.n_audits && k->token == 0; i++)
         k->token = w->h.audits[i].lease.token;
+    lease_for(sender, index, k);
 }
 
 static void say(world *w, int sender, pl_message_type type)
@@ -143,6 +164,9 @@ static void say(world *w, int sender, pl_message_type type)
     pl_message m;
     know(w, sender, &k);
     draft_fill(&d, draft_kind(type), &k);
+    for (int slot = 0; type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
+         slot++) /* an audit's: each update and the state */
+        draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
     draft_message(&d, NULL, &m);
     draft_clear(&d);
     send_as(w, sender, &m);
@@ -212,7 +236,33 @@ static void tell_progress(world *w)
     tell_hub(w, &m);
 }
 
-/* A task is drawn, and what its worker sent is known at once. */
+static void tend(world *w)
+{
+    bool more = false;
+    demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
+}
+
+/* What the hub asks about the updates of tasks that are to be done again. Some tasks
+ * changed hands in between. */
+static void tell_updates(world *w)
+{
+    for (size_t i = 0; i < w->h.n_audits; i++)
+        for (int slot = 0; slot < w->h.audits[i].n_slots; slot++) {
+            pl_message m;
+            char name[32];
+            if (w->h.audits[i].requests[slot] == 0)
+                continue;
+            snprintf(name, sizeof name, "worker-%u", dice_roll(&w->d, WORKERS));
+            pl_message_init(&m, PL_MSG_UPDATE_IS);
+            m.request = w->h.audits[i].requests[slot];
+            pl_put_text(&m.body, PL_TAG_NAME, name);
+            pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
+            pl_put_hash(&m.body, PL_TAG_BLOB, &blob);
+            tell_hub(w, &m);
+        }
+}
+
+/* A task is drawn. */
 static void tell_audit(world *w)
 {
     pl_audit a = {.n = 1};
@@ -233,9 +283,8 @@ static void tell_audit(world *w)
     pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
     pl_buf_destroy(&text);
     tell_hub(w, &m);
-    for (size_t i = 0; i < w->h.n_audits; i++) /* as hub_hear_update gathers it */
-        if (pl_hash_none(&w->h.audits[i].row.results[0].digest))
-            w->h.audits[i].row.results[0].digest = blob;
+    tend(w);
+    tell_updates(w);
 }
 
 /* ---- what is wrong ---- */
@@ -277,11 +326,14 @@ static void tell_spoilt(world *w)
 
 static void age_leases(world *w)
 {
-    for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++)
-        path_of(w, p)->lease.deadline_ms -= TTL_MS;
+    bool overdue = dice_is(&w->d, 2);
+    for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
+        path_of(w, p)->lease.deadline_ms -= overdue ? 0 : TTL_MS;
+        path_of(w, p)->lease.granted_ms -= overdue ? LONG_MS : 0;
+    }
     for (size_t i = 0; i < w->h.n_audits; i++)
         w->h.audits[i].lease.deadline_ms -= TTL_MS;
-    w->h.expired_ms = 0;
+    w->h.expired_ms = w->h.overdue_ms = 0;
 }
 
 /* ---- one input ---- */
@@ -299,12 +351,6 @@ static void check_state(world *w)
         w->tokens[p] = path->lease.active ? path->lease.token : w->tokens[p];
     }
     fuzz_demand(w->h.n_queued <= w->h.n_workers, "the queue is too long");
-}
-
-static void tend(world *w)
-{
-    bool more = false;
-    demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
 }
 
 static void check_status(world *w)
@@ -337,6 +383,7 @@ static void begin(world *w)
     demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL), "the list of keys");
     demand_ok(hub_open_homes(&w->h), "the line to the home");
     pl_message_init(&m, PL_MSG_WELCOME);
+    pl_put_bytes(&m.body, PL_TAG_SECRET, sealing.bytes, sizeof sealing.bytes);
     pl_put_u64(&m.body, PL_TAG_VERSION, 1);
     tell_hub(w, &m);
     tell_state(w);

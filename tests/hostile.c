@@ -75,14 +75,14 @@ static const message_row messages[] = {
     {PL_MSG_HELLO,
      AT_HUB | AT_HOME,
      WORKER,
-     {PL_TAG_ROLE, PL_TAG_DEVICE, PL_TAG_PID, PL_TAG_ADDRESS}},
+     {PL_TAG_ROLE, PL_TAG_DEVICE, PL_TAG_PID, PL_TAG_ADDRESS, PL_TAG_SECRET}},
     {PL_MSG_ENROL, AT_HUB, WORKER, {PL_TAG_KEY}},
     {PL_MSG_STOP, AT_HUB | AT_HOME, NO_NAME, {0}},
     {PL_MSG_TASK_REQ, AT_HUB, WORKER, {PL_TAG_PHASE, PL_TAG_TASK}},
     {PL_MSG_RENEW,
      AT_HUB,
      WORKER,
-     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_LOSS, PL_TAG_STEP, PL_TAG_RATE}},
+     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_LOSS, PL_TAG_STEP, PL_TAG_RATE, PL_TAG_LEASE}},
     {PL_MSG_DONE,
      AT_HUB,
      WORKER,
@@ -96,13 +96,16 @@ static const message_row messages[] = {
     {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, {0}},
     {PL_MSG_HOMES, AT_HUB, NO_NAME, {PL_TAG_ADDRESS}},
     {PL_MSG_GET_BLOB, AT_HOME, MODULE, {PL_TAG_BLOB, PL_TAG_OFFSET}},
-    {PL_MSG_PUT_BLOB, AT_HOME, NO_NAME, {PL_TAG_BLOB, PL_TAG_TOTAL, PL_TAG_OFFSET}},
+    {PL_MSG_PUT_BLOB,
+     AT_HOME,
+     NO_NAME,
+     {PL_TAG_BLOB, PL_TAG_TOTAL, PL_TAG_OFFSET, PL_TAG_LEASE}},
     {PL_MSG_SUBMIT,
      AT_HOME,
-     WORKER,
-     {PL_TAG_DEVICE, PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MODULE,
-      PL_TAG_VERSION, PL_TAG_BASE, PL_TAG_BLOB, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES,
-      PL_TAG_TOKENS, PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC}},
+     NO_NAME,
+     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MODULE, PL_TAG_VERSION,
+      PL_TAG_BASE, PL_TAG_BLOB, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES, PL_TAG_TOKENS,
+      PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC, PL_TAG_LEASE}},
     {PL_MSG_SUBMIT,
      AT_HOME,
      NO_NAME,
@@ -111,8 +114,8 @@ static const message_row messages[] = {
     {PL_MSG_SUBMIT_PATH,
      AT_HOME,
      PATH,
-     {PL_TAG_DEVICE, PL_TAG_PHASE, PL_TAG_BLOB, PL_TAG_SAMPLES, PL_TAG_TOKENS,
-      PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_TOGETHER}},
+     {PL_TAG_PHASE, PL_TAG_BLOB, PL_TAG_SAMPLES, PL_TAG_TOKENS, PL_TAG_LOSS,
+      PL_TAG_SECONDS, PL_TAG_LEASE, PL_TAG_TOGETHER}},
     {PL_MSG_PUT_OBJECT, AT_HOME, OBJECT, {PL_TAG_BLOB}},
     {PL_MSG_GET_OBJECT, AT_HOME, OBJECT, {0}},
     {PL_MSG_CREATE_MODULE, AT_HOME, MODULE, {PL_TAG_BASE, PL_TAG_BLOB}},
@@ -125,7 +128,7 @@ static const message_row messages[] = {
     {PL_MSG_MEET,
      AT_HOME,
      MODULE,
-     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MEETING}},
+     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MEETING, PL_TAG_LEASE}},
     {PL_MSG_PUT_AUDIT, AT_HOME, NO_NAME, {PL_TAG_TEXT}},
     {PL_MSG_FENCE_WORKER, AT_HOME, WORKER, {PL_TAG_TEXT, PL_TAG_KEY}},
     {PL_MSG_LIST, AT_HOME, MODULE, {PL_TAG_OFFSET}},
@@ -277,6 +280,8 @@ static void put_value(uint16_t tag, const known *k, pl_buf *out)
         pl_buf_append(out, &real, sizeof real);
     else if (tag == PL_TAG_BASE || tag == PL_TAG_BLOB)
         pl_buf_append(out, tag == PL_TAG_BASE ? &k->base : &k->blob, sizeof k->base);
+    else if (tag == PL_TAG_LEASE)
+        pl_buf_append(out, k->lease, k->lease_len);
     else /* keys, secrets, keys of rows */
         pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
 }
@@ -285,18 +290,14 @@ static void put_value(uint16_t tag, const known *k, pl_buf *out)
 static void put_contributor(const known *k, pl_buf *out)
 {
     static const uint16_t tags[] = {
-        PL_TAG_NAME,    PL_TAG_DEVICE, PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE,
-        PL_TAG_SAMPLES, PL_TAG_TOKENS, PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC};
+        PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES, PL_TAG_TOKENS,
+        PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC,        PL_TAG_LEASE};
     pl_buf value = {0};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         pl_buf_clear(&value);
-        if (tags[i] == PL_TAG_NAME)
-            pl_buf_append(&value, k->worker, strlen(k->worker));
-        else
-            put_value(tags[i], k, &value);
+        put_value(tags[i], k, &value);
         pl_put_bytes(out, tags[i], value.data, value.len);
     }
-    pl_put_u64(out, PL_TAG_TOKEN, k->token);
     pl_buf_destroy(&value);
 }
 
@@ -323,11 +324,14 @@ void draft_fill(draft *out, int kind, const known *k)
         pl_buf *value = add_field(out, row->tags[i]);
         if (row->tags[i] == PL_TAG_RECORD)
             put_contributor(k, value);
-        else if (row->type == PL_MSG_SUBMIT_PATH && row->tags[i] == PL_TAG_DEVICE)
-            pl_buf_append(value, k->worker, strlen(k->worker));
         else
             put_value(row->tags[i], k, value);
     }
+}
+
+void draft_add(draft *m, uint16_t tag, const void *value, size_t len)
+{
+    pl_buf_append(add_field(m, tag), value, len);
 }
 
 void draft_set(draft *m, uint16_t tag, const void *value, size_t len)
@@ -404,7 +408,7 @@ static void spoil_value(pl_buf *value, const known *k, dice *d)
     static const char with_nul[] = "before\0after";
     uint64_t number;
     const char *word;
-    switch (dice_roll(d, 11)) {
+    switch (dice_roll(d, 12)) {
     case 0: /* cut */
         value->len -= value->len > 0;
         break;
@@ -434,7 +438,13 @@ static void spoil_value(pl_buf *value, const known *k, dice *d)
         set_random(value, d);
         break;
     case 9: /* no hash, no key, no text, of the right length */
-        memset(value->data, 0, value->len);
+        if (value->len > 0)
+            memset(value->data, 0, value->len);
+        break;
+    case 10: /* one bit: of a lease, a hash, a name */
+        if (value->len > 0)
+            value->data[dice_roll(d, (uint32_t)value->len)] ^=
+                (uint8_t)(1u << dice_roll(d, 8));
         break;
     default:
         number = dice_edge(d);

@@ -32,6 +32,8 @@ typedef struct known {
     uint64_t version, first_sample, samples, token, pid;
     pl_hash base, blob;
     pl_pubkey key;
+    size_t lease_len; /* 0: none */
+    uint8_t lease[PL_LEASE_MAX];
 } known;
 
 enum { DRAFT_FIELDS = 32 };
@@ -57,6 +59,8 @@ int draft_kind(pl_message_type type);
 void draft_fill(draft *out, int kind, const known *k);
 /* Replaces the field's bytes, or adds the field. */
 void draft_set(draft *m, uint16_t tag, const void *value, size_t len);
+/* One more field of this tag, behind those that it has. */
+void draft_add(draft *m, uint16_t tag, const void *value, size_t len);
 /* Changes one thing, or with a small probability nothing. */
 void draft_spoil(draft *m, const known *k, dice *d);
 /* The body's record as it then is, spoilt framing included. */
