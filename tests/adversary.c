@@ -63,10 +63,10 @@ static const act_row acts[] = {
     {"old-lease", act_old_lease, 3, false},
     {"split-pair", act_split_pair, 2, false},
     {"be-hub", act_be_hub, 2, false},
-    {"lie", act_lie, 4, true},
-    {"half-lie", act_half_lie, 2, true},
-    {"false-state", act_false_state, 1, true},
-    {"audit-lie", act_audit_lie, 1, true},
+    {"lie", act_lie, 12, true},
+    {"half-lie", act_half_lie, 6, true},
+    {"false-state", act_false_state, 3, true},
+    {"audit-lie", act_audit_lie, 3, true},
 };
 enum { ACTS = sizeof acts / sizeof *acts };
 _Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
@@ -216,7 +216,7 @@ static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
     const char *only = NULL, *without = NULL;
     bool lies = false, numbers = true;
     int option;
-    *p = (plan_of_acts){.seconds = 3600, .pause_ms = 80, .seed = 1};
+    *p = (plan_of_acts){.seconds = 3600, .pause_ms = 40, .seed = 1};
     pl_copy_text(a->label, sizeof a->label, "a");
     while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         int64_t *number = option == 's'   ? &p->seed

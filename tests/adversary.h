@@ -34,6 +34,7 @@ typedef struct party {
     lease lease;       /* the newest */
     lease over;        /* one that has ended */
     bool said_hello, refused;
+    int n_idle; /* questions in a row that gave no task */
 } party;
 
 enum { WORKERS = 2, NAMES_MAX = 16 };

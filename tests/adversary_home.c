@@ -492,8 +492,14 @@ void act_be_hub(adversary *a)
  * mixture, or there is none. */
 static int send_lies(adversary *a, party *p, known *k)
 {
+    enum { TRIES = 3 };
     int accepted = 0;
-    if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0 || !take_task(a, p, false))
+    if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0)
+        return -1;
+    for (int i = 0; i < TRIES && !take_task(a, p, false); i++)
+        if (p->refused)
+            return -1;
+    if (!p->lease.held)
         return -1;
     if (strncmp(p->lease.task, "mix/", 4) != 0) {
         release(a, p, PL_OK, "");

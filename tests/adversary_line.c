@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TASK_MS = 1800, LOOK_MS = 2000 };
+enum { TASK_MS = 1800, LOOK_MS = 2000, IDLE_MAX = 2 };
 
 /* ---- lines ---- */
 void party_close(party *p)
@@ -255,7 +255,9 @@ bool take_task(adversary *a, party *p, bool audit)
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
     bool given = kind == ANSWER_TASK && read_task(&answer, &p->lease);
     pl_message_destroy(&answer);
-    p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM;
+    p->n_idle = kind == ANSWER_NO_WORK ? p->n_idle + 1 : 0;
+    p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM ||
+                 p->n_idle >= IDLE_MAX; /* barred, perhaps */
     p->said_hello = p->said_hello && kind != (answer_kind)PL_ERR_STALE;
     if (given && p->lease.audit != audit)
         release(a, p, PL_OK, "");

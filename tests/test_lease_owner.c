@@ -401,6 +401,30 @@ static void different_workers_that_fail_at_one_task_end_the_job(void **state)
     assert_status(j, "failed 3 times in phase 0", true);
 }
 
+static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
+{
+    job *j = *state;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    party mine = {.name = PL_KEY_OWN "worker"};
+    pl_keypair_create(&mine.key);
+    allow(j, &mine);
+    mine.name = "mine";
+    join(j, &mine);
+    fail_task(&j->thief);
+    fail_task(&j->thief);
+    for (int i = 0; i < 2; i++) /* all but the one that failed */
+        assert_int_equal(get_task(&j->third, &token, task), 0);
+    fail_task(&j->third);
+    assert_status(j, "\"failure\":\"\"", true);
+    for (int i = 0; i < 3; i++) {
+        assert_status(j, "\"failure\":\"\"", true);
+        fail_task(&mine);
+    }
+    assert_status(j, "failed 6 times in phase 0", true);
+    pl_wire_close(&mine.socket);
+}
+
 static void sums_of_the_fleet_take_no_impossible_number(void **state)
 {
     const job *j = *state;
@@ -472,6 +496,7 @@ int main(int argc, char **argv)
         TEST(key_has_few_names_and_a_worker_one_device),
         TEST(one_workers_failures_bar_it_and_end_no_job),
         TEST(different_workers_that_fail_at_one_task_end_the_job),
+        TEST(others_failures_end_no_job_that_has_workers_of_its_own),
         TEST(sums_of_the_fleet_take_no_impossible_number),
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(lease_is_taken_up_only_by_who_shows_it),

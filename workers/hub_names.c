@@ -7,8 +7,9 @@
  * for itself.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
- * each time. A job ends only when different holders failed at the same task (or the
- * operator's own worker did), for then it is the task that cannot be done. */
+ * each time. A job ends only when a task cannot be done. Where the operator's own workers
+ * are there, they find that out: whoever has keys enough could else end any job. Where
+ * they are not, different holders must have failed at it. */
 #include "workers/hub_parts.h"
 
 enum {
@@ -168,12 +169,20 @@ static void count_failure(hub *h, int worker, const char *text)
             bar(h, i, now + ((int64_t)BARRED_MS << n_bars), text);
 }
 
-/* Whether those who failed at the path's task are different holders. */
-static bool several_failed(const hub *h, const plan_path *path)
+static bool own_worker_is_there(const hub *h)
+{
+    int64_t now = pl_now_ms();
+    for (int i = 0; i < h->n_workers; i++)
+        if (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now))
+            return true;
+    return false;
+}
+
+static bool cannot_be_done(const hub *h, const plan_path *path)
 {
     const hub_worker *first = &h->workers[path->failed_by[0]];
-    if (path->n_failed_by == 1)
-        return first->own_key;
+    if (own_worker_is_there(h))
+        return path->own_failures >= FAILURES_MAX;
     for (int i = 1; i < path->n_failed_by; i++)
         if (!hub_same_holder(first, &h->workers[path->failed_by[i]]))
             return true;
@@ -193,8 +202,9 @@ void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                       const char *text)
 {
     note_failed_by(h, path, worker);
+    path->own_failures += h->workers[worker].own_key;
     if (path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
-        several_failed(h, path)) {
+        cannot_be_done(h, path)) {
         h->failure_status = why;
         snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
                  path->name, path->lease.failures, (long long)path->phase, text);

@@ -136,7 +136,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
-    path->n_failed_by = 0;
+    path->n_failed_by = path->own_failures = 0;
     plan_await_next(path);
 }
 

@@ -81,6 +81,7 @@ typedef struct plan_path {
     plan_lease backup;
     int backups_failed;                          /* in this phase */
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* in this phase */
+    int own_failures; /* the same, of the job's own workers */
     plan_ended ended[PLAN_ENDED_MAX];
     plan_said said[PLAN_SAID_MAX]; /* n_said of them, in the order in which they came */
     int n_said;
