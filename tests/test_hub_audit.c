@@ -113,6 +113,23 @@ static void without_distances_other_kinds_are_not_asked(void **state)
     assert_true(is_asked(f, SAME));
 }
 
+/* Two keys of one holder on a device that nobody else names. */
+static void those_who_join_judge_nobody_where_own_workers_are(void **state)
+{
+    fixture *f = *state;
+    f->workers[FIRST].own_key = f->workers[SAME].own_key = false;
+    memset(f->workers[FIRST].key.bytes, 1, sizeof f->workers[FIRST].key.bytes);
+    memset(f->workers[SAME].key.bytes, 2, sizeof f->workers[SAME].key.bytes);
+    assert_false(is_asked(f, SAME));
+    assert_true(is_asked(f, OTHER));
+    f->options.audit_tolerance = 0; /* own workers of other kinds cannot compare */
+    assert_true(is_asked(f, SAME));
+    f->options.audit_tolerance = 0.3;
+    f->workers[OTHER].left = true;
+    f->workers[THIRD].barred_until_ms = INT64_MAX;
+    assert_true(is_asked(f, SAME));
+}
+
 static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
     pl_hash blob;
@@ -270,6 +287,7 @@ int main(void)
         TEST(another_kind_does_it_where_there_is_none),
         TEST(third_is_neither_of_the_two),
         TEST(without_distances_other_kinds_are_not_asked),
+        TEST(those_who_join_judge_nobody_where_own_workers_are),
         TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
         TEST(of_several_senders_the_one_that_lied_is_fenced),
         TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),

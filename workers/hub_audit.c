@@ -9,6 +9,10 @@
  * The merge never waits for an audit. So a wrong update may be in versions before it is
  * found; which ones is on record, and `pathloom audit` lists them.
  *
+ * Where workers of the job's own are there, they alone are asked: whoever has several
+ * keys could else be the one who judges its own results, by naming a device that nobody
+ * else has, or let two keys blame a third.
+ *
  * Nobody is given the task of a result that is its own, under this name or key. Before
  * a task is given out, the homes are asked what they took of it: what a worker says of
  * its own updates counts for nothing. */
@@ -428,7 +432,7 @@ static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
     return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
 }
 
-static bool may_audit(const hub *h, const hub_audit *a, int worker)
+static bool can_audit(const hub *h, const hub_audit *a, int worker)
 {
     const hub_worker *w = &h->workers[worker];
     bool across = a->row.seed != 0 && h->options->audit_tolerance > 0;
@@ -438,6 +442,19 @@ static bool may_audit(const hub *h, const hub_audit *a, int worker)
         if (hub_same_holder(&h->workers[other], w) &&
             took_part(a, h->workers[other].name))
             return false;
+    return true;
+}
+
+static bool may_audit(const hub *h, const hub_audit *a, int worker, int64_t now_ms)
+{
+    if (!can_audit(h, a, worker))
+        return false;
+    for (int own = 0; !h->workers[worker].own_key && own < h->n_workers; own++) {
+        const hub_worker *w = &h->workers[own];
+        if (w->own_key && !hub_is_away(h, w, now_ms) && !hub_is_barred(w, now_ms) &&
+            can_audit(h, a, own))
+            return false;
+    }
     return true;
 }
 
@@ -456,7 +473,8 @@ static bool one_of_its_kind_may(const hub *h, hub_audit *a, int64_t now_ms)
     a->has_kin = false;
     for (int w = 0; w < h->n_workers && !a->has_kin; w++)
         a->has_kin = is_of_its_kind(h, a, w) &&
-                     !hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w);
+                     !hub_is_away(h, &h->workers[w], now_ms) &&
+                     may_audit(h, a, w, now_ms);
     return a->has_kin;
 }
 
@@ -464,7 +482,7 @@ hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {
         hub_audit *a = &h->audits[i];
-        if (is_open(a) && may_audit(h, a, worker) &&
+        if (is_open(a) && may_audit(h, a, worker, now_ms) &&
             (is_of_its_kind(h, a, worker) || !one_of_its_kind_may(h, a, now_ms)))
             return a;
     }
@@ -508,7 +526,7 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
         if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active || !known)
             return true;
         for (int w = 0; w < h->n_workers; w++)
-            if (!hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w))
+            if (!hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w, now_ms))
                 return true;
     }
     return false;
