@@ -210,8 +210,8 @@ static int some_path(adversary *a)
     return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
 }
 
-/* One poisoned update of a path's slot, ready to be merged if it is taken; `under` NULL:
- * under a forged lease. */
+/* One poisoned update of a path's slot, ready to be merged if it is taken; `under`
+ * NULL: under a forged lease. */
 static void poison_path(adversary *a, party *p, int slot, int path, const lease *under)
 {
     known k;

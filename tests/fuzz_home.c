@@ -89,10 +89,8 @@ static void lease_for(world *w, int sender, int path, known *k)
     pl_buf sealed = {0};
     uint64_t fence = w->h.n_arms > 0 ? w->h.arms[0].paths[path].fence : 0;
     k->token = fence < UINT64_MAX - SENDERS ? fence + 1 + (uint64_t)sender : fence;
-    pl_lease lease = {.path = path,
-                      .phase = k->phase,
-                      .token = k->token,
-                      .key = peer_of(sender).key};
+    pl_lease lease = {
+        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
     pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
     pl_copy_text(lease.device, sizeof lease.device, k->device);

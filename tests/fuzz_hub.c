@@ -14,7 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKERS = 3, STEPS_MAX = 200, TTL_MS = 60000, LONG_MS = 1 << 30, GUEST = WORKERS, SENDERS };
+enum {
+    WORKERS = 3,
+    STEPS_MAX = 200,
+    TTL_MS = 60000,
+    LONG_MS = 1 << 30,
+    GUEST = WORKERS,
+    SENDERS
+};
 
 typedef struct world {
     hub h;
@@ -119,10 +126,8 @@ static void send_as(world *w, int sender, pl_message *m)
 static void lease_for(int sender, int path, known *k)
 {
     pl_buf sealed = {0};
-    pl_lease lease = {.path = path,
-                      .phase = k->phase,
-                      .token = k->token,
-                      .key = peer_of(sender).key};
+    pl_lease lease = {
+        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
     pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
     pl_copy_text(lease.device, sizeof lease.device, k->device);

@@ -289,9 +289,9 @@ static void put_value(uint16_t tag, const known *k, pl_buf *out)
 /* A sum of one contributor is nested; of several, the same one stands there twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
-    static const uint16_t tags[] = {
-        PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES, PL_TAG_TOKENS,
-        PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC,        PL_TAG_LEASE};
+    static const uint16_t tags[] = {PL_TAG_PATH,    PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE,
+                                    PL_TAG_SAMPLES, PL_TAG_TOKENS,  PL_TAG_LOSS,
+                                    PL_TAG_SECONDS, PL_TAG_CODEC,   PL_TAG_LEASE};
     pl_buf value = {0};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         pl_buf_clear(&value);

@@ -7,9 +7,9 @@
  * for itself.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
- * each time. A job ends only when a task cannot be done. Where the operator's own workers
- * are there, they find that out: whoever has keys enough could else end any job. Where
- * they are not, different holders must have failed at it. */
+ * each time. A job ends only when a task cannot be done. Where the operator's own
+ * workers are there, they find that out: whoever has keys enough could else end any
+ * job. Where they are not, different holders must have failed at it. */
 #include "workers/hub_parts.h"
 
 enum {
