@@ -306,6 +306,7 @@ static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
     if (!first->device[0])
         pl_copy_text(first->device, sizeof first->device, from.device);
     a->senders[slot] = from;
+    a->looked_ms = 0;
     a->hashes[slot] = hash;
     gather(h, a);
 }
@@ -432,30 +433,54 @@ static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
     return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
 }
 
+static bool shares_holder(const hub *h, const hub_worker *w, const char *name)
+{
+    int other = hub_find_worker(h, name);
+    return strcmp(w->name, name) == 0 ||
+           (other >= 0 && hub_same_holder(&h->workers[other], w));
+}
+
 static bool can_audit(const hub *h, const hub_audit *a, int worker)
 {
     const hub_worker *w = &h->workers[worker];
     bool across = a->row.seed != 0 && h->options->audit_tolerance > 0;
     if (w->fenced[0] || (!across && !is_of_its_kind(h, a, worker)))
         return false;
-    for (int other = 0; other < h->n_workers; other++)
-        if (hub_same_holder(&h->workers[other], w) &&
-            took_part(a, h->workers[other].name))
+    for (int i = 0; i < a->row.n; i++)
+        if (shares_holder(h, w, a->row.results[i].worker))
+            return false;
+    for (int slot = 0; slot < a->n_slots; slot++)
+        if (a->senders[slot].worker[0] && shares_holder(h, w, a->senders[slot].worker))
             return false;
     return true;
 }
 
-static bool may_audit(const hub *h, const hub_audit *a, int worker, int64_t now_ms)
+/* Who there is for it, looked for anew only now and then: thousands may ask. */
+static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
+{
+    if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
+        return;
+    a->looked_ms = now_ms;
+    a->has_any = a->has_own = a->has_kin = a->has_own_kin = false;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if (hub_is_away(h, w, now_ms) || hub_is_barred(w, now_ms) ||
+            !can_audit(h, a, i))
+            continue;
+        bool is_kin = is_of_its_kind(h, a, i);
+        a->has_any = true;
+        a->has_own = a->has_own || w->own_key;
+        a->has_kin = a->has_kin || is_kin;
+        a->has_own_kin = a->has_own_kin || (w->own_key && is_kin);
+    }
+}
+
+static bool may_audit(const hub *h, hub_audit *a, int worker, int64_t now_ms)
 {
     if (!can_audit(h, a, worker))
         return false;
-    for (int own = 0; !h->workers[worker].own_key && own < h->n_workers; own++) {
-        const hub_worker *w = &h->workers[own];
-        if (w->own_key && !hub_is_away(h, w, now_ms) && !hub_is_barred(w, now_ms) &&
-            can_audit(h, a, own))
-            return false;
-    }
-    return true;
+    look_for_workers(h, a, now_ms);
+    return h->workers[worker].own_key || !a->has_own;
 }
 
 static bool is_open(const hub_audit *a)
@@ -464,18 +489,10 @@ static bool is_open(const hub_audit *a)
            !pl_hash_none(&a->row.results[0].digest);
 }
 
-/* Looked for anew only now and then: thousands of another kind may ask. */
 static bool one_of_its_kind_may(const hub *h, hub_audit *a, int64_t now_ms)
 {
-    if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
-        return a->has_kin;
-    a->looked_ms = now_ms;
-    a->has_kin = false;
-    for (int w = 0; w < h->n_workers && !a->has_kin; w++)
-        a->has_kin = is_of_its_kind(h, a, w) &&
-                     !hub_is_away(h, &h->workers[w], now_ms) &&
-                     may_audit(h, a, w, now_ms);
-    return a->has_kin;
+    look_for_workers(h, a, now_ms);
+    return a->has_own ? a->has_own_kin : a->has_kin;
 }
 
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
@@ -519,15 +536,15 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
     if (misses_rows(h))
         return true;
     for (size_t i = 0; i < h->n_audits; i++) {
-        const hub_audit *a = &h->audits[i];
+        hub_audit *a = &h->audits[i];
         if (a->task.arm != arm)
             continue;
         bool known = !pl_hash_none(&a->row.results[0].digest);
         if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active || !known)
             return true;
-        for (int w = 0; w < h->n_workers; w++)
-            if (!hub_is_away(h, &h->workers[w], now_ms) && may_audit(h, a, w, now_ms))
-                return true;
+        look_for_workers(h, a, now_ms);
+        if (a->has_any)
+            return true;
     }
     return false;
 }
@@ -621,6 +638,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
     for (int i = 0; i < a->row.n; i++)
         result.apart[i] = apart(a, i, &result);
     a->lease.active = false;
+    a->looked_ms = 0;
     h->stirred = true;
     pl_audit_judge(&a->row, &result, h->options->audit_tolerance);
     if (a->row.verdict != PL_VERDICT_OPEN)

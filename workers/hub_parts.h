@@ -43,8 +43,11 @@ typedef struct hub_audit {
     pl_likeness *likeness; /* [PL_AUDIT_RESULTS, n_parts] */
     int n_asked;
     int64_t asked_ms, told_ms;
-    int64_t looked_ms;       /* when a worker of the first one's kind was looked for, */
-    bool has_kin;            /* and whether there was one */
+    int64_t looked_ms; /* when workers were looked for that can do it; found were: */
+    bool has_any;      /* anybody, */
+    bool has_kin;      /* one of the first one's kind of device, */
+    bool has_own;      /* one of the job's own, */
+    bool has_own_kin;  /* one that is both */
     bool listed, was_listed; /* in the home's newest state, and the one before */
 } hub_audit;
 
