@@ -63,6 +63,8 @@ worker.submit.after worker 2
 worker.done.before worker 2
 worker.done.after worker 2
 worker.update.wrong - 0
+worker.offer.wrong - 0
+worker.offer.damaged - 0
 worker.update.flipped - 0
 outer.back.after - 0
 key.write.before - 0
