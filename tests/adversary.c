@@ -136,8 +136,8 @@ static int draw_act(adversary *a, plan_of_acts *p)
 static const char *answer_name(int kind)
 {
     static const char *const names[] = {
-        "task",         "no-work", "lease-lost", "ACCEPTED", "duplicate",
-        "unknown-blob", "fenced",  "rejected",   "dropped",  "sent"};
+        "task",   "no-work",  "lease-lost", "ACCEPTED", "duplicate", "unknown-blob",
+        "fenced", "rejected", "dropped",    "other",    "sent"};
     return kind == ANSWER_OK        ? "ok"
            : kind < PL_STATUS_COUNT ? pl_status_name((pl_status)kind)
                                     : names[kind - PL_STATUS_COUNT];

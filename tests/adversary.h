@@ -51,7 +51,8 @@ typedef enum answer_kind {
     ANSWER_FENCED,
     ANSWER_REJECTED,
     ANSWER_DROPPED,
-    ANSWER_SENT, /* of a flood: not waited for */
+    ANSWER_OTHER, /* somebody's other update counts */
+    ANSWER_SENT,  /* of a flood: not waited for */
     ANSWER_COUNT
 } answer_kind;
 

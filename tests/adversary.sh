@@ -16,7 +16,8 @@
 #           under proper leases. The merge does not wait for audits, so these are in
 #           versions until they are found. Then: versions before the first such task are
 #           those of the honest job; each such task has an audit that names its worker,
-#           none agreed; whoever lied is fenced; whatever others delivered agreed.
+#           none agreed; whoever lied is fenced; whatever others delivered agreed. Of several
+#           who lied in one task an audit finds one: those who lied in no other may be free.
 #
 #   pairs   noloco with outer.deadline_s, which the honest job never reaches; all acts but
 #           lies: as forge. With 10 minutes or more
@@ -303,7 +304,7 @@ among_liars() {
                 print "an audit of a liar is " verdict ": " row " " why
             if (verdict == "settled") found[task] = odd
             if (verdict == "undecided" && evil > 1) found[task] = "several" }
-        FNR == NR { if (/^lied task/) liar[$3 " " $4] = $5; next }
+        FNR == NR { if (/^lied task/) liar[$3 " " $4] = liar[$3 " " $4] " " $5 " "; next }
         /^(settled|undecided|void|open) / { close_row()
             row = $0; verdict = $1; task = $2 " " $4; sub(/:$/, "", task); first = $5
             odd = why = ""; evil = first ~ /^evil-/; next }
@@ -311,12 +312,13 @@ among_liars() {
         /^          evil-.* (made|away)/ { evil++; next }
         /^          / { why = $0; next }
         { close_row(); verdict = "" }
-        END { for (t in liar) if (found[t] != liar[t] && found[t] != "several")
-            print "nobody found the lie of " liar[t] " in " t }' \
+        END { for (t in liar) if (!index(liar[t], " " found[t] " ") && found[t] != "several")
+            print "nobody found the lie of" liar[t] "in " t }' \
         "$work/lies" "$work/lie.rows" >"$work/lie.wrong"
     tail -n 1 "$work/lie.rows"
     [ ! -s "$work/lie.wrong" ] || fail "$(wc -l <"$work/lie.wrong") audits failed: $(head -n 5 "$work/lie.wrong")"
-    awk '{ print $5 }' "$work/lies" | sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
+    awk '{ n[$3 " " $4]++; who[$3 " " $4] = $5 }
+        END { for (t in n) if (n[t] == 1) print who[t] }' "$work/lies" | sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
     [ ! -s "$work/free" ] || fail "lied and not fenced: $(tr '\n' ' ' <"$work/free")"
     echo "$(wc -l <"$work/lies") lies were found; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
 }

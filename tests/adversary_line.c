@@ -54,7 +54,7 @@ static answer_kind kind_of(const pl_message *answer)
         return ANSWER_LEASE_LOST;
     case PL_MSG_SUBMITTED:
         pl_reader_open(&r, "SUBMITTED", answer->body.data, answer->body.len);
-        return (answer_kind)(ANSWER_ACCEPTED + pl_get_u64(&r, PL_TAG_RESULT, 0) % 6);
+        return (answer_kind)(ANSWER_ACCEPTED + pl_get_u64(&r, PL_TAG_RESULT, 0) % 7);
     default:
         return ANSWER_OK;
     }
