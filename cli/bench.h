@@ -11,9 +11,6 @@ int cmd_bench(int argc, char **argv);
 pl_status bench_codec(bool json, const char *folder);
 /* Outer methods: parameters a second and bytes touched a parameter. */
 pl_status bench_outer(bool json);
-/* Both on the first CUDA device (bench_accel.c). ERR_UNSUPPORTED without one. */
-pl_status bench_codec_cuda(bool json, const char *folder);
-pl_status bench_outer_cuda(bool json);
 
 /* Reading a prompt and writing tokens; has options of its own (argv[0]: generate). */
 pl_status bench_generate(int argc, char **argv);

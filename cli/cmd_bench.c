@@ -5,14 +5,13 @@
 
 typedef struct request {
     const char *subject, *run;
-    bool json, cuda;
+    bool json;
     bench_engine_options engine;
 } request;
 
 enum {
     OPT_JSON = 256,
     OPT_RUN,
-    OPT_DEVICE,
     OPT_MODEL,
     OPT_SET,
     OPT_BACKEND,
@@ -25,7 +24,6 @@ enum {
 static const struct option longs[] = {
     {"json", no_argument, NULL, OPT_JSON},
     {"run", required_argument, NULL, OPT_RUN},
-    {"device", required_argument, NULL, OPT_DEVICE},
     {"model", required_argument, NULL, OPT_MODEL},
     {"set", required_argument, NULL, OPT_SET},
     {"backend", required_argument, NULL, OPT_BACKEND},
@@ -49,14 +47,6 @@ static pl_status check_subject(const char *subject)
     const char *near = pl_nearest(subject, subjects, N_SUBJECTS);
     return pl_fail(PL_ERR_USAGE, "bench has no subject `%s`; did you mean `%s`?",
                    subject, near ? near : subjects[0]);
-}
-
-static pl_status read_device(const char *name, request *r)
-{
-    r->cuda = strcmp(name, "cuda") == 0;
-    if (r->cuda || strcmp(name, "cpu") == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--device is cpu or cuda, not `%s`", name);
 }
 
 static pl_status read_count(const char *option, const char *text, int *out)
@@ -124,8 +114,6 @@ static pl_status parse(int argc, char **argv, request *r)
             r->json = true;
         else if (option == OPT_RUN)
             r->run = optarg;
-        else if (option == OPT_DEVICE)
-            PL_RETURN_IF(read_device(optarg, r));
         else
             PL_RETURN_IF(take_engine_option(option, argv, &r->engine));
     }
@@ -140,9 +128,8 @@ static pl_status measure_engine(const request *r)
     bench_engine_options o = r->engine;
     o.ops = strcmp(r->subject, "ops") == 0;
     o.json = r->json;
-    if (r->run || r->cuda)
-        return pl_fail(PL_ERR_USAGE,
-                       "bench %s takes neither --run nor --device; say --backend",
+    if (r->run)
+        return pl_fail(PL_ERR_USAGE, "bench %s takes no --run; say --model or --set",
                        r->subject);
     if (o.ops && o.processes > 0)
         return pl_fail(PL_ERR_USAGE, "--processes belongs to bench step");
@@ -160,12 +147,11 @@ static pl_status measure(const request *r)
         return pl_fail(PL_ERR_USAGE,
                        "--model, --set and --processes belong to bench step and ops");
     if (strcmp(r->subject, "codec") == 0)
-        return r->cuda ? bench_codec_cuda(r->json, r->run)
-                       : bench_codec(r->json, r->run);
+        return bench_codec(r->json, r->run);
     if (r->run)
         return pl_fail(PL_ERR_USAGE, "bench outer takes no --run; it makes its own "
                                      "parameters");
-    return r->cuda ? bench_outer_cuda(r->json) : bench_outer(r->json);
+    return bench_outer(r->json);
 }
 
 int cmd_bench(int argc, char **argv)

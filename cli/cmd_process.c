@@ -114,35 +114,7 @@ int cmd_hub(int argc, char **argv)
     return code;
 }
 
-/* ---- where steps and codecs are done ---- */
-static pl_status open_device(const process *p, bool optional, pl_arith **out)
-{
-    const pl_accel_options options = {
-        .device = (int)p->device, .turns = true, .optional = optional};
-    pl_status status = pl_accel_arith_open(&options, out);
-    if (status == PL_OK)
-        pl_log(PL_LOG_INFO, "outer.device", "device=\"%s\"", (*out)->name);
-    else if (!optional)
-        return pl_fail_in(status, "--outer-device cuda");
-    else
-        pl_log(PL_LOG_WARN, "outer.fallback", "device=\"none\" reason=\"%s\"",
-               pl_last_error());
-    return PL_OK;
-}
-
-/* NULL, which is the CPU, where there is no device and none was asked for by name. */
-static pl_status open_arith(const process *p, const char *usual, pl_arith **out)
-{
-    const char *wanted = p->outer_device ? p->outer_device : usual;
-    *out = NULL;
-    if (strcmp(wanted, "cpu") == 0)
-        return PL_OK;
-    if (strcmp(wanted, "cuda") == 0 || strcmp(wanted, "auto") == 0)
-        return open_device(p, strcmp(wanted, "auto") == 0, out);
-    return pl_fail(PL_ERR_USAGE, "--outer-device takes cpu, cuda or auto, not `%s`",
-                   wanted);
-}
-
+/* ---- home ---- */
 static pl_status read_gate(const process *p, double *out)
 {
     *out = 10;
@@ -164,7 +136,6 @@ static pl_status read_audit(const process *p, double *out)
 int cmd_home(int argc, char **argv)
 {
     double gate = 0, audit = 0;
-    pl_arith *arith = NULL;
     process p;
     pl_status status = process_open(argc, argv, "home", &p);
     if (status == PL_OK)
@@ -175,8 +146,6 @@ int cmd_home(int argc, char **argv)
         status = read_audit(&p, &audit);
     if (status == PL_OK && p.engine)
         status = pl_store_make_on(p.store, p.engine);
-    if (status == PL_OK)
-        status = open_arith(&p, "cpu", &arith);
     if (status != PL_OK)
         return cli_fail(status);
     pl_home_options options = {.store = p.store,
@@ -188,11 +157,8 @@ int cmd_home(int argc, char **argv)
                                .norm_gate = gate,
                                .audit = audit,
                                .staging_bytes = (uint64_t)p.staging,
-                               .arith = arith,
                                .stop = cli_stop_flag(false)};
-    int code = process_ended(pl_home_run(&options));
-    pl_accel_arith_close(&arith);
-    return code;
+    return process_ended(pl_home_run(&options));
 }
 
 /* ---- worker ---- */
@@ -217,7 +183,6 @@ static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
 pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
-    pl_arith *arith = NULL;
     PL_RETURN_IF(place_of_offers(p, offers));
     pl_log(PL_LOG_INFO, "worker.settings",
            "backend=%s precision=%s threads=%lld recompute=%s cache_bytes=%lld "
@@ -227,8 +192,6 @@ pl_status process_work(const process *p)
            (long long)p->patience_s, p->settled_by);
     if (!p->cache) /* shards are named by their hash: all jobs may share the folder */
         PL_RETURN_IF(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
-    PL_RETURN_IF(
-        open_arith(p, strcmp(p->backend, "cuda") == 0 ? "auto" : "cpu", &arith));
     pl_worker_options options = {.hub = p->hub,
                                  .name = p->name,
                                  .cache = p->cache ? p->cache : cache,
@@ -237,7 +200,6 @@ pl_status process_work(const process *p)
                                              .precision = p->precision,
                                              .device = (int)p->device,
                                              .device_turns = true},
-                                 .arith = arith,
                                  .recompute = p->recompute,
                                  .cache_bytes = (uint64_t)p->cache_bytes,
                                  .patience_ms = (int)p->patience_s * 1000,
@@ -246,9 +208,7 @@ pl_status process_work(const process *p)
                                  .offers = offers,
                                  .grace_ms = (int)p->grace_s * 1000,
                                  .stop = cli_stop_flag(false)};
-    pl_status status = pl_worker_run(&options);
-    pl_accel_arith_close(&arith);
-    return status;
+    return pl_worker_run(&options);
 }
 
 int cmd_worker(int argc, char **argv)

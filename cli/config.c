@@ -276,10 +276,6 @@ static const pl_key keys[] = {
      false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
-    {"outer.device", PL_KEY_CHOICE, AT(outer_device), "auto", 0, 0, "auto|cpu|cuda", "",
-     "where homes do outer steps and workers encode; cuda: a GPU, or an error; auto: a "
-     "GPU if workers.backend is cuda and there is one, else the CPU",
-     true},
     {"codec.name", PL_KEY_TEXT, AT(codec), "f32", 0, 0, NULL, "",
      "f32, bf16, i8, i4, e3m0, topk, i8-shared, sketch16, tagc; small tensors go as "
      "f32",

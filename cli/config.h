@@ -37,7 +37,7 @@ typedef struct config {
     double balance;
     bool standardize, unit;
 
-    config_text weighting, mean, method, rule, gap, decay, outer_device;
+    config_text weighting, mean, method, rule, gap, decay;
     double quorum, late_weight;
     double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
         curvature;

@@ -170,13 +170,6 @@ const explanation explanations[] = {
      "pathloom homes.", ""},
     {"name.taken", "A home owns a module, path or object from now on.",
      "pathloom homes.", ""},
-    {"outer.device", "A home does outer steps, or a worker encodes, on a GPU.",
-     "outer.device or workers.backend is cuda.", ""},
-    {"outer.fallback",
-     "What a GPU was to do of outer steps and codecs is done on the CPU; `reason` says "
-     "why.",
-     "No device, too little memory on it, or one that failed.",
-     "None needed: the bytes are the same. With outer.device=cuda it is an error."},
     {"pair.split", "Two paths did not meet after a round: one came too late (noloco).",
      "A deadline was set, and the mate's update was not there by then.",
      "None needed; a longer deadline lets more pairs meet."},

@@ -104,7 +104,6 @@ static const char status_options[] =
     "  --json              one JSON object on one line\n";
 static const char bench_options[] =
     "  --run RUN           codec: updates of this run; else a small model is trained\n"
-    "  --device NAME       codec, outer: cpu, or cuda: the same on a GPU (cpu)\n"
     "  --model NAME        step, ops: laptop, 2m, 13m or 124m (step: each; ops: 13m);\n"
     "                      150m or 1.3b: the presets dense-150m and dense-1b, for a "
     "GPU\n"
@@ -194,11 +193,8 @@ static const char home_options[] =
     "  --audit X           share of tasks that a second worker does again (0)\n"
     "  --norm-gate X       refuse updates longer than X times the usual; 0: none (10)\n"
     "  --keep-momentum     keep the outer momentum of old versions\n"
-    "  --compress          make old versions smaller while nothing else is to do\n"
-    "  --outer-device NAME where outer steps are done: cpu, cuda (a GPU) or auto (a "
-    "GPU\n"
-    "                      where there is one); the same bytes everywhere (cpu)\n"
-    "  --device N          which GPU, counted round (0)\n" LOG_OPTIONS;
+    "  --compress          make old versions smaller while nothing else is to "
+    "do\n" LOG_OPTIONS;
 static const char relay_options[] =
     "  --run RUN           takes keys and home from this folder\n"
     "  --home ADDRESS      of the home, or of a relay before it\n" LISTEN_OPTIONS
@@ -222,9 +218,6 @@ static const char worker_options[] =
     "  --threads N         of the backend (1)\n"
     "  --device N          which GPU, counted round: several workers may share one "
     "(0)\n"
-    "  --outer-device NAME where updates are encoded: cpu, cuda or auto, a GPU where "
-    "there\n"
-    "                      is one (auto with --backend cuda, else cpu)\n"
     "  --recompute         activations again in the backward pass: less memory\n"
     "  --cache-bytes N     modules and optimizer states in memory (512000000)\n"
     "  --patience-s N      how long hub and homes may be away (60)\n"

@@ -39,7 +39,6 @@
     X("audit", TEXT, audit)                                                            \
     X("audit-tolerance", TEXT, tolerance)                                              \
     X("backup", TEXT, backup)                                                          \
-    X("outer-device", TEXT, outer_device)                                              \
     X("part", TEXT, part)                                                              \
     X("keep-updates", FLAG, keep_updates)                                              \
     X("keep-momentum", FLAG, keep_momentum)                                            \

@@ -6,12 +6,11 @@
 typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
     const char *key, *keys, *advertise, *run, *offer, *metrics, *token_file;
-    const char *part;         /* which of several homes of a run: "2/3" */
-    const char *engine;       /* of all homes' chunks; NULL: the store's own database */
-    const char *norm_gate;    /* a number; NULL: the usual one */
-    const char *audit;        /* a number; NULL: none */
-    const char *backup;       /* off, auto, any; NULL: auto */
-    const char *outer_device; /* cpu, cuda, auto; NULL: as the backend */
+    const char *part;      /* which of several homes of a run: "2/3" */
+    const char *engine;    /* of all homes' chunks; NULL: the store's own database */
+    const char *norm_gate; /* a number; NULL: the usual one */
+    const char *audit;     /* a number; NULL: none */
+    const char *backup;    /* off, auto, any; NULL: auto */
     const char *homes[PL_HOMES_MAX];
     int n_homes;
     int64_t cache_bytes, staging, threads, ttl_ms, patience_s, expect, wait_ms, grace_s;

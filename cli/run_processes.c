@@ -71,18 +71,10 @@ static char *home_store(const run *r, int i, char out[PL_PATH_MAX])
     return r->n_homes == 1 ? out : pl_store_part(folder, i, out);
 }
 
-/* What the processes are told: who trains on the CPU has said nothing of a GPU. */
-static const char *outer_device(const config *c)
-{
-    bool trains_there = strcmp(c->backend, "cuda") == 0;
-    return strcmp(c->outer_device, "auto") != 0 || trains_there ? c->outer_device
-                                                                : "cpu";
-}
-
 static pl_status start_home(run *r, int index)
 {
     char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
-        gate[32], audit[32], device[32], bind[PL_ADDRESS_MAX];
+        gate[32], audit[32], bind[PL_ADDRESS_MAX];
     key_words k;
     const char *argv[36] = {"pathloom", "home", "--bind", bind};
     int n = 4;
@@ -110,11 +102,6 @@ static pl_status start_home(run *r, int index)
     argv[n++] = audit;
     if (strcmp(r->cfg.compress, "auto") == 0)
         argv[n++] = "--compress";
-    snprintf(device, sizeof device, "%d", index);
-    argv[n++] = "--outer-device";
-    argv[n++] = outer_device(&r->cfg);
-    argv[n++] = "--device";
-    argv[n++] = device;
     add_keys(r, PL_AS_HOME, &k, argv, n);
     PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
     return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
@@ -190,18 +177,13 @@ static pl_status start_worker(run *r, int index)
     snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
     snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
     key_words k;
-    const char *argv[36] = {"pathloom",       "worker",
-                            "--hub",          r->hub_address,
-                            "--name",         name,
-                            "--cache",        run_file(r, "cache", cache),
-                            "--backend",      r->cfg.backend,
-                            "--precision",    r->cfg.precision,
-                            "--threads",      threads,
-                            "--cache-bytes",  bytes,
-                            "--patience-s",   patience,
-                            "--device",       device,
-                            "--outer-device", outer_device(&r->cfg)};
-    int n = 22;
+    const char *argv[36] = {
+        "pathloom",     "worker",       "--hub",         r->hub_address,
+        "--name",       name,           "--cache",       run_file(r, "cache", cache),
+        "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
+        "--threads",    threads,        "--cache-bytes", bytes,
+        "--patience-s", patience,       "--device",      device};
+    int n = 20;
     if (r->cfg.recompute)
         argv[n++] = "--recompute";
     if (r->n_relays > 0) {
@@ -303,14 +285,6 @@ static pl_status check_backend(const run *r)
     return status;
 }
 
-static pl_status check_outer_device(const config *c)
-{
-    if (c->attach || strcmp(c->outer_device, "cuda") != 0)
-        return PL_OK;
-    pl_status status = pl_accel_check(0);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "outer.device");
-}
-
 /* Homes that were ever given anything: those that a table names, if there is one. */
 static pl_status count_placed(pl_store *first, int *n)
 {
@@ -407,7 +381,6 @@ pl_status run_check(run *r)
     PL_RETURN_IF(check_addresses(&r->cfg));
     PL_RETURN_IF(check_metrics(&r->cfg));
     PL_RETURN_IF(check_backend(r));
-    PL_RETURN_IF(check_outer_device(&r->cfg));
     return check_store(r);
 }
 

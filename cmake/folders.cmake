@@ -84,8 +84,7 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(store DEPENDS base LIBS ${ROCKSDB_LIBRARY} ${PL_ENGINE_LIBS}
             EXCLUDE "${PL_ENGINE_SKIP}")
   pl_folder(router DEPENDS base modules corpus)
-  pl_folder(outer DEPENDS base modules store EXCLUDE "outer/accel_")
-  include(cmake/accel.cmake)
+  pl_folder(outer DEPENDS base modules store)
   pl_folder(workers DEPENDS base modules corpus store outer)
   pl_folder(eval DEPENDS base modules corpus store router outer)
   pl_folder(serve DEPENDS base modules corpus store router outer)
@@ -95,7 +94,7 @@ if(NOT PL_ONLY_MODULES)
     target_link_libraries(pl_cli PUBLIC PkgConfig::MICROHTTPD pl_serve pl_eval pl_workers
       pl_outer pl_router pl_store pl_corpus pl_modules pl_base)
     add_executable(pathloom $<TARGET_OBJECTS:pl_cli>)
-    target_link_libraries(pathloom PkgConfig::MICROHTTPD pl_serve pl_eval pl_workers pl_accel pl_outer pl_router pl_store
+    target_link_libraries(pathloom PkgConfig::MICROHTTPD pl_serve pl_eval pl_workers pl_outer pl_router pl_store
       pl_corpus pl_modules pl_base)
     set_target_properties(pathloom PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   endif()

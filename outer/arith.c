@@ -1,7 +1,5 @@
 #include "outer/arith.h"
-#include "outer/step_overlap.h"
 
-/* ---- a round ---- */
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
     const pl_codec_source *from = &m->messages;
@@ -47,12 +45,10 @@ static void correct_mean(const pl_arith_merge *m, float *mean)
         mean[i] *= m->factor;
 }
 
-static pl_status merge(const pl_arith *self, const pl_arith_merge *m,
-                       pl_outer_report *report)
+pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
 {
     float *mean = NULL;
     pl_status status = PL_OK;
-    (void)self;
     PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
     PL_TRY(add_messages(m, mean));
     correct_mean(m, mean);
@@ -60,47 +56,4 @@ static pl_status merge(const pl_arith *self, const pl_arith_merge *m,
 done:
     pl_free_aligned(mean);
     return status;
-}
-
-/* ---- what workers do ---- */
-static pl_status eager(const pl_arith *self, const pl_arith_eager *e)
-{
-    float *mean = NULL;
-    (void)self;
-    PL_RETURN_IF(
-        pl_try_alloc_bare(e->n * sizeof *mean, "an eager step", (void **)&mean));
-    pl_eager_update(e->own, e->own_before, e->mean_before, e->n_workers, e->n, mean);
-    pl_status status = pl_outer_apply(e->step, e->state, mean, e->n, NULL);
-    pl_free_aligned(mean);
-    return status;
-}
-
-static pl_status meet(const pl_arith *self, const pl_arith_meeting *m)
-{
-    (void)self;
-    if (m->one_vector)
-        return pl_gossip_apply_one(m->step, m->params, m->velocity, m->own.update,
-                                   m->mate.update, m->n, 1);
-    return pl_gossip_apply_views(m->step, m->params, m->velocity, &m->own,
-                                 m->mate.update ? &m->mate : NULL, m->n, 1);
-}
-
-static pl_status encode(const pl_arith *self, const pl_arith_encode *e, pl_buf *out)
-{
-    (void)self;
-    return pl_codec_encode_module(e->options, e->parts, e->n_parts, e->round, e->update,
-                                  e->residual, out);
-}
-
-static pl_status add(const pl_arith *self, const pl_arith_add *a, double *norm)
-{
-    (void)self;
-    return pl_codec_add(a->message.data, a->message.bytes, a->n, a->weight, a->sum,
-                        norm);
-}
-
-const pl_arith *pl_arith_or_cpu(const pl_arith *arith)
-{
-    static const pl_arith cpu = {"cpu", merge, eager, meet, encode, add};
-    return arith ? arith : &cpu;
 }

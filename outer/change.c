@@ -31,41 +31,33 @@ bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int modul
            pl_arm_contributors(topology, module) > 1;
 }
 
-static pl_status encode(const pl_arith *arith, const pl_arm *arm,
-                        const pl_topology *topology, int module, pl_arith_encode *of,
-                        pl_buf *change)
+static pl_status encode(const pl_arm *arm, const pl_topology *topology, int module,
+                        const float *update, float *residual, pl_buf *change)
 {
-    of->n_parts = pl_codec_parts(topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)of->n_parts * sizeof *parts);
+    int n_parts = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
     pl_codec_parts(topology, module, parts);
-    of->options = &arm->outer.down;
-    of->parts = parts;
-    pl_status status = arith->encode(arith, of, change);
+    pl_status status = pl_codec_encode_module(&arm->outer.down, parts, n_parts, NULL,
+                                              update, residual, change);
     pl_free(parts);
     return status;
 }
 
-pl_status pl_change_make(const pl_arith *arith, const pl_arm *arm,
-                         const pl_topology *topology, int module, const float *before,
-                         float *params, float *residual, pl_buf *change, double *norm)
+pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int module,
+                         const float *before, float *params, float *residual,
+                         pl_buf *change, double *norm)
 {
     size_t n =
         pl_topology_slot(topology, pl_topology_module_slot(topology, module))->n_params;
     size_t at = change->len;
     float *update = NULL;
     pl_status status = PL_OK;
-    arith = pl_arith_or_cpu(arith);
     PL_TRY(pl_try_alloc(n * sizeof *update, "a change", (void **)&update));
     for (size_t i = 0; i < n; i++)
         update[i] = before[i] - params[i];
-    pl_arith_encode of = {.update = update, .n = n, .residual = residual};
-    PL_TRY(encode(arith, arm, topology, module, &of, change));
+    PL_TRY(encode(arm, topology, module, update, residual, change));
     memcpy(params, before, n * sizeof *params);
-    const pl_arith_add add = {.message = {change->data + at, change->len - at},
-                              .n = n,
-                              .weight = -1.0f,
-                              .sum = params};
-    PL_TRY(arith->add(arith, &add, norm));
+    PL_TRY(pl_codec_add(change->data + at, change->len - at, n, -1.0f, params, norm));
 done:
     pl_free_aligned(update);
     return status;

@@ -13,7 +13,6 @@
  */
 #ifndef PL_OUTER_CHANGE_H
 #define PL_OUTER_CHANGE_H
-#include "outer/arith.h"
 #include "outer/arm.h"
 #ifdef __cplusplus
 extern "C" {
@@ -26,12 +25,11 @@ PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 /* Whether versions of this module have a change (key codec.down). */
 bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module);
 
-/* arith: where it is done, NULL the CPU; before: x [n]; params: x' in, the version out;
+/* before: x [n]; params: x' in, the version out;
  * residual: e in, e' out. Appends the message to `change`; *norm is its L2 norm.
  * ERR_NUMERIC: x - x' is not finite. */
-PL_MUST_CHECK pl_status pl_change_make(const pl_arith *arith, const pl_arm *arm,
-                                       const pl_topology *topology, int module,
-                                       const float *before, float *params,
+PL_MUST_CHECK pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology,
+                                       int module, const float *before, float *params,
                                        float *residual, pl_buf *change, double *norm);
 
 /* params: the version before in, the next one out. ERR_DATA: no message of n values

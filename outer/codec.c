@@ -190,45 +190,14 @@ static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *
     return h;
 }
 
-pl_status codec_encode_here(codec_job *job)
-{
-    return ways[job->stretch.codec].encode(job);
-}
-
-static pl_status encode_stretch(codec_job *job, const codec_request *r,
-                                codec_encoder encode)
+static pl_status encode_stretch(codec_job *job, const float *update, float *residual)
 {
     uint64_t first = job->stretch.first;
-    job->update = r->update + first;
-    job->residual = r->residual ? r->residual + first : NULL;
+    job->update = update + first;
+    job->residual = residual ? residual + first : NULL;
     job->in_place = false;
-    PL_RETURN_IF(encode(job));
+    PL_RETURN_IF(ways[job->stretch.codec].encode(job));
     return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
-}
-
-pl_status codec_encode(const codec_request *r, codec_encoder encode, void *device,
-                       pl_buf *out)
-{
-    pl_status status = PL_OK;
-    codec_writer writer;
-    size_t n = 0, before = out->len;
-    codec_job job = {
-        .options = r->options, .round = r->round, .writer = &writer, .device = device};
-    PL_RETURN_IF(pl_codec_options_check(r->options));
-    PL_RETURN_IF(check_parts(r->parts, r->n_parts, &n));
-    PL_RETURN_IF(check_round(r->options, r->round));
-    codec_header header = plan_header(r->options, r->parts, r->n_parts, r->round, n);
-    job.weight = header.homomorphic ? r->round->weight : 1.0f;
-    job.beta = (float)r->options->beta;
-    codec_writer_begin(&writer, &header, out);
-    for (int i = 0; next_stretch(r->options, r->parts, r->n_parts, &i, &job.stretch);)
-        PL_TRY(encode_stretch(&job, r, encode));
-    codec_writer_end(&writer);
-done:
-    pl_buf_destroy(&job.scratch);
-    if (status != PL_OK)
-        out->len = before;
-    return status;
 }
 
 pl_status pl_codec_encode_module(const pl_codec_options *options,
@@ -236,8 +205,25 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
                                  const pl_codec_round *round, const float *update,
                                  float *residual, pl_buf *out)
 {
-    const codec_request request = {options, parts, n_parts, round, update, residual};
-    return codec_encode(&request, codec_encode_here, NULL, out);
+    pl_status status = PL_OK;
+    codec_writer writer;
+    size_t n = 0, before = out->len;
+    codec_job job = {.options = options, .round = round, .writer = &writer};
+    PL_RETURN_IF(pl_codec_options_check(options));
+    PL_RETURN_IF(check_parts(parts, n_parts, &n));
+    PL_RETURN_IF(check_round(options, round));
+    codec_header header = plan_header(options, parts, n_parts, round, n);
+    job.weight = header.homomorphic ? round->weight : 1.0f;
+    job.beta = (float)options->beta;
+    codec_writer_begin(&writer, &header, out);
+    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);)
+        PL_TRY(encode_stretch(&job, update, residual));
+    codec_writer_end(&writer);
+done:
+    pl_buf_destroy(&job.scratch);
+    if (status != PL_OK)
+        out->len = before;
+    return status;
 }
 
 /* ---- values on their way out ---- */
@@ -273,7 +259,7 @@ static double add_short(const float *tile, size_t n, float weight, float *sum)
     return squares;
 }
 
-pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
+static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 {
     if (!isfinite(squares))
         return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
@@ -302,34 +288,28 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
     return PL_OK;
 }
 
-pl_status codec_decode_here(const codec_task *task)
-{
-    return ways[task->stretch->codec].decode(task);
-}
-
 static pl_status decode_stretch(const codec_header *header, const codec_stretch *s,
-                                pl_buf scratch[SECTIONS_MAX], codec_decoder decode,
-                                codec_sink *sink)
+                                pl_buf scratch[SECTIONS_MAX], codec_sink *sink)
 {
     codec_task task = {.header = header, .stretch = s, .sink = sink};
     for (int i = 0; i < s->n_sections; i++)
         PL_RETURN_IF(codec_section_open(&s->sections[i], &scratch[i], &task.raw[i]));
-    return decode(&task);
+    return ways[s->codec].decode(&task);
 }
 
-pl_status codec_decode(const void *data, uint64_t bytes, size_t n, codec_decoder decode,
-                       codec_sink *sink)
+/* Checks a message and adds its values to the sink, whose weight becomes 1 for a
+ * homomorphic message: it was multiplied by its weight before it was rounded. */
+static pl_status decode(const void *data, uint64_t bytes, size_t n, codec_sink *sink)
 {
     pl_status status = PL_OK;
     codec_reader reader;
     codec_stretch s;
     pl_buf scratch[SECTIONS_MAX] = {{0}};
     PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
-    /* a homomorphic message was multiplied by its weight before it was rounded */
     if (reader.header.homomorphic)
         sink->weight = 1.0f;
     while (codec_reader_next(&reader, &s))
-        PL_TRY(decode_stretch(&reader.header, &s, scratch, decode, sink));
+        PL_TRY(decode_stretch(&reader.header, &s, scratch, sink));
 done:
     for (int i = 0; i < SECTIONS_MAX; i++)
         pl_buf_destroy(&scratch[i]);
@@ -341,7 +321,7 @@ pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
 {
     codec_sink sink = {.sum = sum, .weight = weight};
     *norm = 0;
-    PL_RETURN_IF(codec_decode(data, bytes, n, codec_decode_here, &sink));
+    PL_RETURN_IF(decode(data, bytes, n, &sink));
     *norm = sqrt(sink.squares);
     return PL_OK;
 }

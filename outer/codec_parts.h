@@ -137,23 +137,7 @@ typedef struct codec_job {
     codec_writer *writer;
     pl_buf scratch; /* raw sections that are not written in place */
     bool in_place;
-    void *device; /* where update and residual lie; NULL: here */
 } codec_job;
-
-/* A module's update, stretch by stretch. `encode` fills the raw sections of one;
- * codec_encode_here does so from vectors in the host's memory. */
-typedef struct codec_request {
-    const pl_codec_options *options;
-    const pl_codec_part *parts;
-    int n_parts;
-    const pl_codec_round *round;
-    const float *update;
-    float *residual;
-} codec_request;
-typedef pl_status (*codec_encoder)(codec_job *job);
-pl_status codec_encode(const codec_request *request, codec_encoder encode, void *device,
-                       pl_buf *out);
-pl_status codec_encode_here(codec_job *job);
 
 /* Values [at, at+TILE) of the stretch, in `tile` or where they lie. */
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
@@ -173,7 +157,6 @@ typedef struct codec_sink {
     float weight;
     double squares;
     pl_buf *list; /* or NULL; of single values, here in their order */
-    void *device; /* where sum lies; NULL: here */
 } codec_sink;
 typedef struct codec_value {
     uint64_t index;
@@ -181,9 +164,6 @@ typedef struct codec_value {
 } codec_value;
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
-/* Of a tile that was added elsewhere: its sum of squares, which must be finite. */
-pl_status sink_squares(codec_sink *sink, uint64_t first, double squares);
-
 /* What decoders need beside the stretch. */
 typedef struct codec_task {
     const codec_header *header;
@@ -191,13 +171,6 @@ typedef struct codec_task {
     const uint8_t *raw[SECTIONS_MAX];
     codec_sink *sink;
 } codec_task;
-
-/* Checks a message and gives its stretches to `decode`, with raw sections in the
- * host's memory. The sink's weight becomes 1 for a homomorphic message. */
-typedef pl_status (*codec_decoder)(const codec_task *task);
-pl_status codec_decode(const void *data, uint64_t bytes, size_t n, codec_decoder decode,
-                       codec_sink *sink);
-pl_status codec_decode_here(const codec_task *task);
 
 /* ---- codecs ---- */
 pl_status f32_encode(codec_job *job);
@@ -224,10 +197,6 @@ uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q
 /* Codes [at, at+n) of a section with `width` bytes a code; zeros behind them. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
-/* The most that the contributors of a stretch give together; ERR_DATA for a code beyond
- * it in the tile at value `at`. */
-int32_t shared_limit(const codec_task *task);
-pl_status shared_excess(const codec_task *task, uint64_t at);
 float codec_power(int exponent); /* 2^exponent, -126..127 */
 static inline uint32_t codec_float_bits(float x)
 {
@@ -260,21 +229,6 @@ typedef struct codec_choice {
 } codec_choice;
 /* For the whole stretch; only for selectors that are not exact. */
 pl_status select_stretch(const codec_job *job, codec_choice *out);
-/* The same where the values lie elsewhere: passes over all of them. */
-enum { SELECT_BINS = 1 << 16 };
-typedef struct select_tail {
-    double sum; /* of |a| above a threshold */
-    uint64_t count;
-} select_tail;
-typedef struct select_passes {
-    pl_status (*check)(const codec_job *job); /* finite? */
-    pl_status (*tail)(const codec_job *job, float threshold, select_tail *out);
-    /* Counts |a| by the upper 16 of 31 bits, or if `upper` is not negative the lower 15
-     * of those in that bin. Bin 0 may hold anything. */
-    pl_status (*bins)(const codec_job *job, int upper, uint64_t *bins);
-} select_passes;
-pl_status select_stretch_by(const codec_job *job, const select_passes *passes,
-                            codec_choice *out);
 /* The k largest of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
 /* Indices kept of a tile in rising order; zeros never are. Takes from choice->ties. */

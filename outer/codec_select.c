@@ -15,7 +15,12 @@
 
 #include <math.h>
 
-enum { GROUP = 16, GROUPS = TILE / GROUP };
+enum { GROUP = 16, GROUPS = TILE / GROUP, SELECT_BINS = 1 << 16 };
+
+typedef struct select_tail {
+    double sum; /* of |a| above a threshold */
+    uint64_t count;
+} select_tail;
 
 CODEC_INLINE int32_t magnitude(float x)
 {
@@ -140,14 +145,13 @@ static double natural_log(double x)
 }
 
 /* Aims a little below the budget, so that the last stage need not hit it. */
-static pl_status sidco_threshold(const codec_job *job, const select_passes *passes,
-                                 uint64_t budget, float *out)
+static pl_status sidco_threshold(const codec_job *job, uint64_t budget, float *out)
 {
     enum { STAGES = 8 };
     double eta = 0, aim = 0.9 * (double)budget;
     for (int stage = 0; stage < STAGES; stage++) {
         select_tail t;
-        PL_RETURN_IF(passes->tail(job, (float)eta, &t));
+        PL_RETURN_IF(measure_tail(job, (float)eta, &t));
         if (t.count <= budget)
             break;
         double mean = t.sum / (double)t.count, ratio = (double)t.count / aim;
@@ -157,8 +161,7 @@ static pl_status sidco_threshold(const codec_job *job, const select_passes *pass
     return PL_OK;
 }
 
-static pl_status tagc_threshold(const codec_job *job, const select_passes *passes,
-                                uint64_t budget, float *out)
+static pl_status tagc_threshold(const codec_job *job, uint64_t budget, float *out)
 {
     static const float thresholds[25] = {
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
@@ -168,7 +171,7 @@ static pl_status tagc_threshold(const codec_job *job, const select_passes *passe
     while (low < high) {
         int middle = (low + high) / 2;
         select_tail t;
-        PL_RETURN_IF(passes->tail(job, thresholds[middle], &t));
+        PL_RETURN_IF(measure_tail(job, thresholds[middle], &t));
         if (t.count <= budget)
             high = middle;
         else
@@ -208,15 +211,15 @@ static int find_bin(const uint64_t *bins, uint64_t *left)
     return bin;
 }
 
-static pl_status exact_threshold(const codec_job *job, const select_passes *passes,
-                                 uint64_t budget, codec_choice *out)
+static pl_status exact_threshold(const codec_job *job, uint64_t budget,
+                                 codec_choice *out)
 {
     uint64_t *bins = pl_alloc(SELECT_BINS * sizeof *bins), left = budget;
     int upper = 0, lower = 0;
-    pl_status status = passes->bins(job, -1, bins);
+    pl_status status = count_bins(job, -1, bins);
     if (status == PL_OK) {
         upper = find_bin(bins, &left);
-        status = passes->bins(job, upper, bins);
+        status = count_bins(job, upper, bins);
     }
     if (status == PL_OK)
         lower = find_bin(bins, &left);
@@ -234,26 +237,19 @@ static pl_status check_finite(const codec_job *job)
     return PL_OK;
 }
 
-pl_status select_stretch_by(const codec_job *job, const select_passes *passes,
-                            codec_choice *out)
+pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
     float threshold = 0;
     select_tail kept;
-    PL_RETURN_IF(passes->check(job));
+    PL_RETURN_IF(check_finite(job));
     if (job->options->selector == PL_SELECT_SIDCO)
-        PL_RETURN_IF(sidco_threshold(job, passes, budget, &threshold));
+        PL_RETURN_IF(sidco_threshold(job, budget, &threshold));
     else
-        PL_RETURN_IF(tagc_threshold(job, passes, budget, &threshold));
+        PL_RETURN_IF(tagc_threshold(job, budget, &threshold));
     *out = (codec_choice){codec_float_bits(threshold), 0};
-    PL_RETURN_IF(passes->tail(job, threshold, &kept));
+    PL_RETURN_IF(measure_tail(job, threshold, &kept));
     if (kept.count <= budget && 2 * kept.count >= budget)
         return PL_OK;
-    return exact_threshold(job, passes, budget, out);
-}
-
-pl_status select_stretch(const codec_job *job, codec_choice *out)
-{
-    static const select_passes here = {check_finite, measure_tail, count_bins};
-    return select_stretch_by(job, &here, out);
+    return exact_threshold(job, budget, out);
 }

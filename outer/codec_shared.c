@@ -114,14 +114,14 @@ CODEC_WIDE static bool scale_tile(const int32_t *restrict q, float step, int32_t
     return !outside;
 }
 
-int32_t shared_limit(const codec_task *task)
+static int32_t shared_limit(const codec_task *task)
 {
     const codec_header *h = task->header;
     return codec_limit(task->stretch->codec, h->n_contributors) *
            (int32_t)h->contributors;
 }
 
-pl_status shared_excess(const codec_task *task, uint64_t at)
+static pl_status shared_excess(const codec_task *task, uint64_t at)
 {
     return pl_fail(PL_ERR_DATA,
                    "a code of the update near value %llu exceeds %d, the most that %u "

@@ -224,7 +224,9 @@ static void peel(peeling *p)
     }
 }
 
-pl_status sketch_stuck(const codec_stretch *s, uint64_t first, size_t n_left,
+/* ERR_PEEL in words: n_left elements of the segment at value `first` of the stretch, of
+ * n_cells cells, did not come out. */
+static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
                        uint32_t n_cells)
 {
     return pl_fail(PL_ERR_PEEL,
@@ -249,7 +251,7 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)
         clean &= p->cells[c] == 0;
-    return clean ? PL_OK : sketch_stuck(s, first, p->n_left, p->n_cells);
+    return clean ? PL_OK : stuck(s, first, p->n_left, p->n_cells);
 }
 
 static void append_codes(const peeling *p, const codec_stretch *s, uint64_t first,
@@ -262,12 +264,11 @@ static void append_codes(const peeling *p, const codec_stretch *s, uint64_t firs
         pl_buf_append(codes, &p->codes[index - first], sizeof *p->codes);
 }
 
-pl_status sketch_peel(void *context, const codec_stretch *s, uint64_t seed,
-                      const uint8_t *bitmap, const uint8_t *cells, pl_buf *codes)
+pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
+                      const uint8_t *cells, pl_buf *codes)
 {
     peeling p;
     pl_status status = PL_OK;
-    (void)context;
     peeling_alloc(&p, s);
     p.seed = seed;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
@@ -324,7 +325,7 @@ pl_status sketch_encode(codec_job *job)
     PL_RETURN_IF(encode_list(job, &list));
     sketch_build(s, seed, &list, cells);
     pl_status status =
-        sketch_peel(NULL, s, seed, list.bitmap, (const uint8_t *)cells, &codes);
+        sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);
     pl_buf_destroy(&codes);
     set_sections(s, &list, status == PL_OK ? cells : NULL);
     return PL_OK;
@@ -347,9 +348,8 @@ static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
     return PL_OK;
 }
 
-static pl_status find_codes(const codec_header *h, const codec_stretch *s,
-                            const uint8_t *bitmap, const uint8_t *rest,
-                            sketch_peeler peeler, void *context, pl_buf *codes)
+pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
+                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes)
 {
     int32_t limit = codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
     if (s->codec == WIRE_LIST16) {
@@ -357,7 +357,7 @@ static pl_status find_codes(const codec_header *h, const codec_stretch *s,
         pl_buf_append(codes, rest, 2 * (size_t)s->kept);
     } else {
         PL_RETURN_IF(check_bitmap(s, bitmap, bit_count(bitmap, s->count)));
-        PL_RETURN_IF(peeler(context, s, h->seed, bitmap, rest, codes));
+        PL_RETURN_IF(sketch_peel(s, h->seed, bitmap, rest, codes));
     }
     for (size_t i = 0; i < codes->len; i += 2) {
         int16_t code;
@@ -371,18 +371,7 @@ static pl_status find_codes(const codec_header *h, const codec_stretch *s,
     return PL_OK;
 }
 
-pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
-                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes)
-{
-    return find_codes(h, s, bitmap, rest, sketch_peel, NULL, codes);
-}
-
 pl_status sketch_decode(const codec_task *task)
-{
-    return sketch_decode_by(task, sketch_peel, NULL);
-}
-
-pl_status sketch_decode_by(const codec_task *task, sketch_peeler peeler, void *context)
 {
     const codec_stretch *s = task->stretch;
     const uint8_t *bitmap = task->raw[0];
@@ -391,8 +380,7 @@ pl_status sketch_decode_by(const codec_task *task, sketch_peeler peeler, void *c
     bit_walk walk;
     uint64_t index;
     const uint8_t *at = NULL;
-    pl_status status =
-        find_codes(task->header, s, bitmap, task->raw[1], peeler, context, &codes);
+    pl_status status = sparse_codes(task->header, s, bitmap, task->raw[1], &codes);
     if (status == PL_OK)
         at = codes.data;
     bit_walk_begin(&walk, bitmap, 0, s->count);

@@ -16,28 +16,21 @@ void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t
 bool bit_walk_next(bit_walk *w, uint64_t *index);
 uint64_t bit_count(const uint8_t *bitmap, uint64_t count);
 
-/* The cells of an element of the update, one in each third of its segment's. One
- * definition for the CPU and for kernels. */
+/* The cells of an element of the update, one in each third of its segment's. */
 typedef struct sketch_cells {
     uint32_t cell[3];
     uint32_t signs; /* bit j: subtracted from cell j */
 } sketch_cells;
 
-#ifdef __CUDACC__
-#define SKETCH_ANYWHERE static inline __host__ __device__
-#else
-#define SKETCH_ANYWHERE static inline
-#endif
-
-SKETCH_ANYWHERE uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
+static inline uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
-SKETCH_ANYWHERE void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
-                                 sketch_cells *out)
+static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
+                               sketch_cells *out)
 {
     uint64_t x = sketch_mix(sketch_mix(seed) + element * 0x9e3779b97f4a7c15u);
     uint64_t y = sketch_mix(x + 0x3c6ef372fe94f82au);
@@ -48,29 +41,19 @@ SKETCH_ANYWHERE void sketch_find(uint64_t seed, uint64_t element, uint32_t third
 }
 
 /* A code as cell j counts it. */
-SKETCH_ANYWHERE uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
+static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
 }
 
 /* Appends the codes (i16) of a bitmap's elements in order, peeled from cells. ERR_PEEL.
  */
-typedef pl_status (*sketch_peeler)(void *context, const codec_stretch *s, uint64_t seed,
-                                   const uint8_t *bitmap, const uint8_t *cells,
-                                   pl_buf *codes);
-/* ERR_PEEL in words: n_left elements of the segment at value `first` of the stretch, of
- * n_cells cells, did not come out. */
-pl_status sketch_stuck(const codec_stretch *s, uint64_t first, size_t n_left,
-                       uint32_t n_cells);
-/* On the CPU; the context is not used. */
-pl_status sketch_peel(void *context, const codec_stretch *s, uint64_t seed,
-                      const uint8_t *bitmap, const uint8_t *cells, pl_buf *codes);
+pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
+                      const uint8_t *cells, pl_buf *codes);
 /* The same for a stretch that came: sketch or list (`rest` is its second section), with
  * everything about it checked. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
-/* sketch_decode with another peeler. */
-pl_status sketch_decode_by(const codec_task *task, sketch_peeler peeler, void *context);
 
 #ifdef __cplusplus
 }

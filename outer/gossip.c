@@ -253,7 +253,7 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
         out[i] = params[i] - scale * update[i];
 }
 
-pl_status pl_gossip_check_one(const pl_gossip_step *step)
+static pl_status check_one(const pl_gossip_step *step)
 {
     if (pl_gossip_needs_one(step))
         return PL_OK;
@@ -262,14 +262,14 @@ pl_status pl_gossip_check_one(const pl_gossip_step *step)
                    step->gamma, step->beta);
 }
 
-pl_status pl_gossip_check_two(const float *mate_params, const float *mate_update)
+static pl_status check_two(const float *mate_params, const float *mate_update)
 {
     if ((mate_params == NULL) == (mate_update == NULL))
         return PL_OK;
     return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
 }
 
-pl_status pl_gossip_check_views(const pl_gossip_view *own, const pl_gossip_view *mate)
+static pl_status check_views(const pl_gossip_view *own, const pl_gossip_view *mate)
 {
     if (own->update && (!mate || (mate->update && mate->params && own->params)))
         return PL_OK;
@@ -286,7 +286,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .own = own,
                  .mate = mate ? mate : own,
                  .n = n};
-    PL_RETURN_IF(pl_gossip_check_one(step));
+    PL_RETURN_IF(check_one(step));
     return meet(step, &m, n_threads);
 }
 
@@ -301,7 +301,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate = mate_update ? mate_update : own_update,
                  .mate_params = mate_params,
                  .n = n};
-    PL_RETURN_IF(pl_gossip_check_two(mate_params, mate_update));
+    PL_RETURN_IF(check_two(mate_params, mate_update));
     return meet(step, &m, n_threads);
 }
 
@@ -309,7 +309,7 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
                                 const pl_gossip_view *mate, size_t n, int n_threads)
 {
-    PL_RETURN_IF(pl_gossip_check_views(own, mate));
+    PL_RETURN_IF(check_views(own, mate));
     meeting m = {.params = params,
                  .velocity = velocity,
                  .own = own->update,

@@ -88,13 +88,6 @@ PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *p
                                             const float *mate_update, size_t n,
                                             int n_threads);
 
-/* What the steps refuse, apart from their vectors' place in memory. */
-PL_MUST_CHECK pl_status pl_gossip_check_one(const pl_gossip_step *step);
-PL_MUST_CHECK pl_status pl_gossip_check_two(const float *mate_params,
-                                            const float *mate_update);
-PL_MUST_CHECK pl_status pl_gossip_check_views(const pl_gossip_view *own,
-                                              const pl_gossip_view *mate);
-
 /* The mean of all holders, for export: sums in double in the order of the list. */
 void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,
                        float *out);

@@ -25,7 +25,6 @@ typedef struct pl_home_options {
                                     usual is refused; 0: none is */
     double audit;                /* share of tasks that a second worker does again */
     uint64_t staging_bytes;      /* most bytes of uploads that no record names yet */
-    const pl_arith *arith;       /* of steps and codecs; NULL: the CPU */
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;
 

@@ -133,7 +133,6 @@ static pl_status open_updates(const merge *g, float *weights, home_updates **out
 
 static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
 {
-    const pl_arith *arith = home_arith(g->h);
     float *weights = pl_alloc((size_t)g->n * sizeof *weights);
     home_updates *updates = NULL;
     pl_arith_merge of = {
@@ -145,7 +144,7 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
     of.messages = home_updates_source(updates);
     if (g->settings.method == PL_METHOD_NOLOCO)
         PL_TRY(follow_holders(g, &of));
-    PL_TRY(arith->merge(arith, &of, report));
+    PL_TRY(pl_arith_step(&of, report));
 done:
     home_updates_close(&updates);
     pl_free(weights);
@@ -160,9 +159,8 @@ static pl_status round_change(merge *g)
     double norm = 0;
     if (!isfinite(v->params_norm)) /* the caller says so */
         return PL_OK;
-    PL_RETURN_IF(pl_change_make(home_arith(g->h), &g->arm->arm, g->arm->topology,
-                                g->index, g->before, g->params, g->residual, &g->change,
-                                &norm));
+    PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
+                                g->params, g->residual, &g->change, &norm));
     v->params_norm = pl_l2_norm(g->params, g->module->n_params);
     if (v->displacement > 0)
         v->displacement = norm;

@@ -284,11 +284,6 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* Where its arithmetic is done; a home without options is one that replays. */
-static inline const pl_arith *home_arith(const home *h)
-{
-    return pl_arith_or_cpu(h->options ? h->options->arith : NULL);
-}
 pl_status home_merge_ready(home *h); /* every module whose contributors are all in */
 
 #endif

@@ -72,18 +72,18 @@ static pl_status check_shared(const place *p, const submission *s, const void *d
 
 /* Size and norm of a sum stand with each of its contributors. Of two vectors the first
  * is the update. */
-static pl_status check_bytes(const pl_arith *arith, const place *p, submission *s,
-                             const void *data, uint64_t bytes)
+static pl_status check_bytes(const place *p, submission *s, const void *data,
+                             uint64_t bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
     int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
     PL_RETURN_IF(pl_codec_split(data, bytes, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        const pl_arith_add add = {
-            .message = messages[v], .n = p->module->n_params, .weight = 1.0f};
         PL_RETURN_IF(check_shared(p, s, messages[v].data, messages[v].bytes));
-        PL_RETURN_IF(arith->add(arith, &add, v == 0 ? &norm : &other));
+        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes,
+                                  p->module->n_params, 1.0f, NULL,
+                                  v == 0 ? &norm : &other));
     }
     for (int i = 0; i < s->n; i++) {
         s->contributors[i].update_bytes = bytes;
@@ -100,11 +100,11 @@ static pl_status check_update(home *h, const place *p, submission *s)
     void *bytes = NULL;
     uint64_t size = 0;
     if (u)
-        return check_bytes(home_arith(h), p, s, u->data, u->bytes);
+        return check_bytes(p, s, u->data, u->bytes);
     PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
     PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
-    PL_TRY(check_bytes(home_arith(h), p, s, bytes, size));
+    PL_TRY(check_bytes(p, s, bytes, size));
 done:
     pl_free_aligned(bytes);
     return status;

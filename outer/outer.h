@@ -10,12 +10,11 @@
  * placement (which home has what), client (who asks), home (who answers: home.c loop,
  * home_upload, home_submit, home_merge, home_state, home_places, home_moving,
  * home_audit with audit_row: tasks done twice), move (from home to home), relay (who
- * stands between), coverage (what the record says), arith (where steps and codecs are
- * done), accel (on a GPU; a library of its own, pl_accel).
+ * stands between), coverage (what the record says), arith (a round's mean and
+ * its step).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
-#include "outer/accel.h"
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include "outer/audit_row.h"

@@ -182,9 +182,9 @@ bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module)
            arm->outer.momentum[PL_CLASS_PRIVATE] == 0;
 }
 
-pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
-                           const pl_topology *t, int module, int64_t round,
-                           const pl_codec_message *message, float *params, double *norm)
+pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t, int module,
+                           int64_t round, const pl_codec_message *message,
+                           float *params, double *norm)
 {
     const float weight = 1.0f;
     pl_codec_list list = {message, &weight, 1, 0};
@@ -201,7 +201,7 @@ pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
         .messages = pl_codec_source_of(&list),
         .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
         .factor = 1.0f};
-    PL_RETURN_IF(arith->merge(arith, &of, &report));
+    PL_RETURN_IF(pl_arith_step(&of, &report));
     *norm = report.mean_norm;
     return PL_OK;
 }

@@ -68,12 +68,11 @@ PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
  * only contributor, and no momentum is kept. */
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module);
 /* The version that the home will make of this message: params, version `round` in, next
- * out, by the home's own arithmetic, done where `arith` says. *norm is the update norm
- * it will record. */
-PL_MUST_CHECK pl_status pl_round_predict(const pl_arith *arith, const pl_arm *arm,
-                                         const pl_topology *t, int module,
-                                         int64_t round, const pl_codec_message *message,
-                                         float *params, double *norm);
+ * out, by the home's own arithmetic. *norm is the update norm it will record. */
+PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t,
+                                         int module, int64_t round,
+                                         const pl_codec_message *message, float *params,
+                                         double *norm);
 
 enum { PL_STATE_I8_BLOCK = 256 }; /* behind each: 2 bytes, the power of two */
 

@@ -2,6 +2,9 @@
 
 #include <math.h>
 
+/* A span is what one thread takes at a time, and the unit of sums. */
+enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
+
 typedef struct pass {
     const step_kernels *kernels;
     pl_outer_state *state;
@@ -60,7 +63,7 @@ static pl_status measure_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-step_sums step_add_spans(const step_sums *sums, size_t n_spans)
+static step_sums add_spans(const step_sums *sums, size_t n_spans)
 {
     step_sums total = {0};
     for (size_t i = 0; i < n_spans; i++) {
@@ -96,8 +99,8 @@ static step_kind kind_of(const pl_outer_step *step, bool last_arrival)
     return step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL : STEP_NESTEROV;
 }
 
-step_coefficients step_coefficients_of(const pl_outer_step *step,
-                                       const pl_outer_state *state, double gap)
+static step_coefficients coefficients_of(const pl_outer_step *step,
+                                         const pl_outer_state *state, double gap)
 {
     bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
     bool last = delayed && state->arrivals + 1 == step->buffer;
@@ -114,7 +117,7 @@ step_coefficients step_coefficients_of(const pl_outer_step *step,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 
-pl_status step_check(const pl_outer_step *step, const pl_outer_state *state)
+static pl_status check_step(const pl_outer_step *step, const pl_outer_state *state)
 {
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
         return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
@@ -131,8 +134,8 @@ pl_status step_check(const pl_outer_step *step, const pl_outer_state *state)
 }
 
 /* The displacement is known from before, |g| was measured. */
-double step_gap(const pl_outer_step *step, const pl_outer_state *state,
-                double mean_squares)
+static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
+                     double mean_squares)
 {
     if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
         return step->gap_constant;
@@ -149,14 +152,14 @@ static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
     double squares = 0;
     if (step_depends_on_gap(step)) {
         PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
-        squares = step_add_spans(p->sums, n_spans).mean;
+        squares = add_spans(p->sums, n_spans).mean;
     }
-    *gap = step_gap(step, p->state, squares);
+    *gap = gap_of(step, p->state, squares);
     return PL_OK;
 }
 
-void step_note(const pl_outer_step *step, pl_outer_state *state, const step_sums *total,
-               double gap, pl_outer_report *report)
+static void note_step(const pl_outer_step *step, pl_outer_state *state,
+                      const step_sums *total, double gap, pl_outer_report *report)
 {
     if (step_depends_on_gap(step))
         state->displacement = sqrt(total->step);
@@ -174,7 +177,7 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_RETURN_IF(step_check(step, state));
+    PL_RETURN_IF(check_step(step, state));
     PL_RETURN_IF(pl_try_alloc((n_spans + 1) * sizeof(step_sums),
                               "sums of an outer step", &sums));
     pass p = {.kernels = step_kernels_best(),
@@ -185,10 +188,10 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .measures_step = step_depends_on_gap(step),
               .sums = sums};
     PL_TRY(find_gap(step, &p, n_spans, n_threads, &gap));
-    p.coefficients = step_coefficients_of(step, state, gap);
+    p.coefficients = coefficients_of(step, state, gap);
     PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
-    step_sums total = step_add_spans(p.sums, n_spans);
-    step_note(step, state, &total, gap, report);
+    step_sums total = add_spans(p.sums, n_spans);
+    note_step(step, state, &total, gap, report);
 done:
     pl_free_aligned(sums);
     return status;

@@ -70,24 +70,8 @@ typedef struct step_kernels {
 const step_kernels *step_kernels_best(void); /* of this machine */
 const step_kernels *step_kernels_portable(void);
 
-/* ---- step.c: what does not depend on where the vectors lie ---- */
-
-/* A span is what one thread takes at a time, and the unit of sums. */
-enum { STEP_SPAN_BLOCKS = 256, STEP_SPAN = STEP_SPAN_BLOCKS * PL_OUTER_BLOCK };
-
-/* ERR_ARG for a step that a home does not take, or a vector that is missing. */
-pl_status step_check(const pl_outer_step *step, const pl_outer_state *state);
 /* Whether |D| must be known before, and |x_t - x_{t-1}| be measured in, the step. */
 bool step_depends_on_gap(const pl_outer_step *step);
-/* Lambda, for a mean with this sum of squares (unused unless it depends on it). */
-double step_gap(const pl_outer_step *step, const pl_outer_state *state,
-                double mean_squares);
-step_coefficients step_coefficients_of(const pl_outer_step *step,
-                                       const pl_outer_state *state, double gap);
-step_sums step_add_spans(const step_sums *sums, size_t n_spans);
-/* After the step: the state's two numbers, and the report. */
-void step_note(const pl_outer_step *step, pl_outer_state *state, const step_sums *total,
-               double gap, pl_outer_report *report);
 
 #ifdef __cplusplus
 }

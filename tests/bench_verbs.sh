@@ -57,7 +57,7 @@ refuses 'give one' step --model 13m --set model.width=64
 refuses '1 to 1024, not .0' step --threads 0
 refuses 'wall or cpu' step --clock sun
 refuses 'belongs to bench step' ops --processes 2
-refuses 'say --backend' step --device cuda
+refuses "takes no --run" step --run nowhere
 refuses 'belong to bench step' outer --model 13m
 
 sh bench/rivals/run.sh --build "$(dirname "$pathloom")" --python false >"$work/out" 2>&1

@@ -13,14 +13,13 @@
 #   rivals     torch_step.py at 150M and 1.3B, where PyTorch sees the GPU
 #   more       attention at context 4096, decoding at 1.3B, int8, fp8
 #   sanitizer  memcheck, racecheck, synccheck, initcheck, where compute-sanitizer is
-#   accel      steps and codecs of outer/cuda, where all of packages.txt is
 #
 # 150M and 1.3B are the presets dense-150m and dense-1b.
 #
 # Needs the CUDA toolkit, a C and a C++ compiler and CMake; nothing else of packages.txt.
 # Several calls with the same build folder (default: build/gpu) add to one table: where a
-# call may last ten minutes, "build checks rates rivals", then "more sanitizer", then
-# "accel". A call that builds begins the table anew.
+# call may last ten minutes, "build checks rates rivals", then "more sanitizer". A call
+# that builds begins the table anew.
 #
 # The table goes to stdout and to gpu.md in the folder that OUT names, else to
 # docs/results; beside it lies gpu.log with what this call's commands said. Both are
@@ -33,7 +32,7 @@
 # machine has no GPU or no toolkit.
 set -u
 cd "$(dirname "$0")/.." || exit 70
-parts="build checks rates rivals more sanitizer accel"
+parts="build checks rates rivals more sanitizer"
 start=$(date +%s)
 seconds=${GPU_SECONDS:-540}
 failed=0
@@ -370,25 +369,6 @@ part_sanitizer() {
     sanitize 60 memcheck model
 }
 
-# ---- steps and codecs on the GPU ----
-
-part_accel() {
-    if limited 60 configure-all cmake -S . -B "$build/all" -DPL_CUDA=ON \
-        -DCMAKE_BUILD_TYPE=Release -DPL_CUDA_ARCHITECTURES="$capability" -DPL_WERROR=OFF &&
-        limited 300 build-all cmake --build "$build/all" --parallel "$(nproc)" \
-            --target pathloom test_accel_step_gpu test_accel_codec_gpu \
-            test_accel_arith_gpu; then
-        for name in step codec arith; do
-            check 60 "accel-$name" \
-                "$(find "$build/all" -name "test_accel_${name}_gpu" -type f)"
-        done
-        measure 60 outer "$build/all/pathloom" bench outer --device cuda
-        measure 60 codec "$build/all/pathloom" bench codec --device cuda
-    else
-        row "steps and codecs: left out (the whole of packages.txt is needed; gpu.log says more)"
-    fi
-}
-
 # shellcheck disable=SC2086 # a list of parts
 set -- $parts
 while [ $# -gt 0 ]; do
@@ -403,7 +383,6 @@ while [ $# -gt 0 ]; do
     rivals) part_rivals ;;
     more) part_more ;;
     sanitizer) part_sanitizer ;;
-    accel) part_accel ;;
     esac
 done
 say "checks failed: $failed; table in $out/gpu.md, all words in $log"

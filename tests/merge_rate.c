@@ -56,7 +56,6 @@ done:
 
 static pl_status merge(merge_bench *b, pl_codec_source source)
 {
-    const pl_arith *cpu = pl_arith_or_cpu(NULL);
     pl_method_settings settings = pl_method_defaults(PL_METHOD_DILOCO);
     const pl_outer_step step = pl_method_step(&settings, 0.7, false, b->n);
     pl_outer_state state = {.params = b->params, .momentum = b->momentum};
@@ -67,7 +66,7 @@ static pl_status merge(merge_bench *b, pl_codec_source source)
                                .messages = source,
                                .homomorphic = b->homomorphic,
                                .factor = 1.0f};
-    return cpu->merge(cpu, &of, &report);
+    return pl_arith_step(&of, &report);
 }
 
 static pl_status read_first(merge_bench *b, double *seconds)

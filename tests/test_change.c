@@ -73,8 +73,8 @@ static void step(world *w, pl_buf *change)
         w->exact[i] -= d;
     }
     pl_buf_clear(change);
-    assert_int_equal(pl_change_make(NULL, &w->arm, w->topology, MODULE, w->version,
-                                    w->params, w->residual, change, &norm),
+    assert_int_equal(pl_change_make(&w->arm, w->topology, MODULE, w->version, w->params,
+                                    w->residual, change, &norm),
                      PL_OK);
     assert_true(norm > 0);
     memcpy(w->version, w->params, w->n * sizeof *w->version);
@@ -202,8 +202,8 @@ static void steps_that_are_not_finite_are_refused(void **state)
     (void)state;
     open_world(&w, "i8");
     w.params[3] = INFINITY;
-    assert_int_equal(pl_change_make(NULL, &w.arm, w.topology, MODULE, w.version,
-                                    w.params, w.residual, &change, &norm),
+    assert_int_equal(pl_change_make(&w.arm, w.topology, MODULE, w.version, w.params,
+                                    w.residual, &change, &norm),
                      PL_ERR_NUMERIC);
     pl_buf_destroy(&change);
     close_world(&w);

@@ -7,11 +7,6 @@ static pl_method_settings settings_of(const local_slot *s)
     return pl_arm_method(s->arm, s->topology, s->module);
 }
 
-static const pl_arith *arith_of(const local_slot *s)
-{
-    return pl_arith_or_cpu(s->arith);
-}
-
 static double lr_of(const local_slot *s, const pl_method_settings *m, int64_t round)
 {
     return pl_outer_lr(&s->arm->outer.schedule, m->lr, round);
@@ -37,14 +32,14 @@ pl_status local_step_eager(const local_slot *s, const float *mean_before)
     pl_outer_step step = pl_method_step(&m, lr_of(s, &m, s->phase - 1),
                                         s->arm->outer.rescale, m.holders);
     pl_outer_state state = {.params = s->params, .momentum = s->velocity};
-    const pl_arith_eager of = {.step = &step,
-                               .state = &state,
-                               .n = s->n,
-                               .own = s->last,
-                               .own_before = first ? NULL : s->before,
-                               .mean_before = first ? NULL : mean_before,
-                               .n_workers = m.holders};
-    return arith_of(s)->eager(arith_of(s), &of);
+    float *mean = NULL;
+    PL_RETURN_IF(
+        pl_try_alloc_bare(s->n * sizeof *mean, "an eager step", (void **)&mean));
+    pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
+                    m.holders, s->n, mean);
+    pl_status status = pl_outer_apply(&step, &state, mean, s->n, NULL);
+    pl_free_aligned(mean);
+    return status;
 }
 
 static bool sends_two(const local_slot *s)
@@ -67,14 +62,11 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
             pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
         subtract(s->base, two ? mate_start : mate, s->n, shown);
     }
-    const pl_arith_meeting of = {.step = &step,
-                                 .one_vector = !two,
-                                 .params = s->params,
-                                 .velocity = s->velocity,
-                                 .own = {s->last, two ? s->before : NULL},
-                                 .mate = {two ? mate : shown, two ? shown : NULL},
-                                 .n = s->n};
-    pl_status status = arith_of(s)->meet(arith_of(s), &of);
+    const pl_gossip_view own = {s->last, s->before}, other = {mate, shown};
+    pl_status status = two ? pl_gossip_apply_views(&step, s->params, s->velocity, &own,
+                                                   mate ? &other : NULL, s->n, 1)
+                           : pl_gossip_apply_one(&step, s->params, s->velocity, s->last,
+                                                 shown, s->n, 1);
     pl_free_aligned(shown);
     return status;
 }

@@ -7,7 +7,6 @@
 
 /* One slot of one path: regions of the path's vectors, [n] each. */
 typedef struct local_slot {
-    const pl_arith *arith; /* where steps are done; NULL: the CPU */
     const pl_arm *arm;
     const pl_topology *topology;
     int module, path;

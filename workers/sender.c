@@ -118,14 +118,8 @@ static pl_status encode(const worker_task *task, const local_slot *s, int slot,
     double norm = task->bases[slot].norm;
     pl_codec_round shared =
         pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
-    const pl_arith_encode of = {.options = &arm->outer.codec,
-                                .parts = p->parts,
-                                .n_parts = n_parts,
-                                .round = &shared,
-                                .update = p->update,
-                                .n = s->n,
-                                .residual = residual};
-    return s->arith->encode(s->arith, &of, &p->encoded[slot]);
+    return pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
+                                  p->update, residual, &p->encoded[slot]);
 }
 
 static void address(sender *s, int slot, int64_t round, int module, parcel *p)
@@ -178,9 +172,9 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     PL_RETURN_IF(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
                                 messages));
     for (int v = 0; v < n_vectors; v++) {
-        const pl_arith_add add = {messages[v], s->n, 1.0f, out[v]};
         memset(out[v], 0, s->n * sizeof(float));
-        PL_RETURN_IF(s->arith->add(s->arith, &add, &norm));
+        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f,
+                                  out[v], &norm));
     }
     return PL_OK;
 }
@@ -191,8 +185,8 @@ static pl_status predict(worker_task *task, const local_slot *s, int slot,
 {
     const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
     float *next = task->base + pl_topology_slot(s->topology, slot)->offset;
-    return pl_round_predict(s->arith, s->arm, s->topology, s->module, round, &sent,
-                            next, &task->predicted_norm[slot]);
+    return pl_round_predict(s->arm, s->topology, s->module, round, &sent, next,
+                            &task->predicted_norm[slot]);
 }
 
 /* What the path keeps is changed in the job's state, where it lies since before. */

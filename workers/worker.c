@@ -187,7 +187,6 @@ static pl_status take_task(worker *w, const pl_message *m)
     pl_hash arm_blob;
     char text[1024];
     worker_task *task = pl_alloc(sizeof *task);
-    task->arith = pl_arith_or_cpu(w->options->arith);
     pl_status status = read_task(w, m, task, &arm_blob);
     w->question = 0;
     if (status == PL_OK)

@@ -150,7 +150,6 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
     const pl_path_layout *l = &task->layout;
     size_t n = task->n_params, at = place->offset;
     return (local_slot){
-        .arith = task->arith,
         .arm = &task->arm->arm,
         .topology = task->arm->topology,
         .module = module_of(task, slot),
@@ -491,9 +490,9 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_
     PL_TRY(pl_codec_split(bytes.data, bytes.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
         float *to = out + (size_t)v * task->n_params;
-        const pl_arith_add add = {messages[v], s->n, 1.0f, to};
         memset(to, 0, s->n * sizeof *to);
-        PL_TRY(s->arith->add(s->arith, &add, &norm));
+        PL_TRY(
+            pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, to, &norm));
     }
     task->has_other[slot] = true;
 done:

@@ -47,7 +47,6 @@ typedef struct worker_task {
     double idle_s;      /* and before that, because there was no task */
     const worker_arm *arm;
     const worker_shard *shard;
-    const pl_arith *arith; /* where its updates and steps are made */
     pl_path_layout layout;
     size_t n_params; /* of the path */
     float *base;     /* versions that updates are relative to, slot after slot; once the

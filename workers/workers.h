@@ -46,7 +46,6 @@ typedef struct pl_worker_options {
     const char *name;  /* stands in every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
-    const pl_arith *arith;       /* of updates and steps; NULL: the CPU */
     bool recompute;              /* activations, in the backward pass: less memory */
     uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
     int patience_ms;             /* how long hub or homes may be away */
