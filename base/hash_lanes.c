@@ -2,9 +2,10 @@
  *
  *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, is it the last)
  *
- * The same text (hash_lanes.inc) is compiled for four and for eight lanes; rotations
- * are single instructions with AVX-512 and two shifts elsewhere. Without vectors, and
- * for pieces that have no neighbour of their length, libsodium does it. */
+ * Each lane takes the next piece when it has ended one, so pieces of different lengths
+ * keep all lanes busy. The same text (hash_lanes.inc) is compiled for four and for
+ * eight lanes; rotations are single instructions with AVX-512 and two shifts elsewhere.
+ * Without vectors, and for one piece alone, libsodium does it. */
 #include "base/hash_lanes.h"
 #include <assert.h>
 #include <string.h>
@@ -88,6 +89,58 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
     turn(m + 8, at, from + BLOCK_BYTES / 2);
 }
 
+/* A piece on its way through a lane. */
+typedef struct lane {
+    const uint8_t *at;
+    size_t left, index;
+    uint64_t done; /* bytes */
+    bool busy;
+} lane;
+
+typedef struct stream {
+    const pl_piece *pieces;
+    size_t n, next; /* next: of the pieces that no lane has had */
+    pl_hash *out;
+    uint64_t start[STATE], none[LANES_MAX]; /* none: zeros */
+    lane lanes[LANES_MAX];
+} stream;
+
+static size_t blocks_before_last(const lane *l)
+{
+    return l->left > 0 ? (l->left - 1) / BLOCK_BYTES : 0;
+}
+
+/* Of those that are busy; NULL: there are none. */
+static const lane *shortest_lane(const stream *s, size_t n_lanes)
+{
+    const lane *shortest = NULL;
+    for (const lane *l = s->lanes; l < s->lanes + n_lanes; l++)
+        if (l->busy && (!shortest || l->left < shortest->left))
+            shortest = l;
+    return shortest;
+}
+
+static void advance(lane *l, size_t bytes)
+{
+    if (!l->busy)
+        return;
+    l->at += bytes;
+    l->left -= bytes;
+    l->done += bytes;
+}
+
+/* Parameters: 32 bytes of hash, no key, one leaf; then the use, padded with zeros. */
+static void begin(stream *s, const char *use)
+{
+    uint8_t personal[16] = {0};
+    assert(strlen(use) <= sizeof personal);
+    memcpy(personal, use, strlen(use));
+    memcpy(s->start, iv, sizeof iv);
+    s->start[0] ^= 0x01010000 ^ PL_HASH_BYTES;
+    s->start[6] ^= word_at(personal);
+    s->start[7] ^= word_at(personal + 8);
+}
+
 #define LANES       4
 #define LANE_TYPE   four
 #define LOAD        load_four
@@ -109,38 +162,17 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
 #define NAMED(name) name##_wide
 #include "base/hash_lanes.inc"
 
-/* Pieces from the first on that have its length. */
-static size_t count_alike(const pl_piece *pieces, size_t n, size_t most)
-{
-    size_t alike = 1;
-    while (alike < n && alike < most && pieces[alike].len == pieces[0].len)
-        alike++;
-    return alike;
-}
-
-typedef void (*lanes_fn)(const char *use, const pl_piece *pieces, pl_hash *out);
-
-/* Two lanes that are used are worth two that are not: those hash the first piece. */
-static void hash_groups(lanes_kind kind, const char *use, const pl_piece *pieces,
+static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces,
                         size_t n, pl_hash *out)
 {
-    const size_t most = kind == LANES_AVX512 ? LANES_MAX : LANES_MAX / 2;
-    for (size_t i = 0, some; i < n; i += some) {
-        pl_piece group[LANES_MAX];
-        pl_hash hashes[LANES_MAX];
-        some = count_alike(pieces + i, n - i, most);
-        if (some == 1) {
-            pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
-            continue;
-        }
-        lanes_fn fn = some > LANES_MAX / 2   ? hash_wide
-                      : kind == LANES_AVX512 ? hash_avx512
-                                             : hash_avx2;
-        for (size_t l = 0; l < LANES_MAX; l++)
-            group[l] = pieces[i + (l < some ? l : 0)];
-        fn(use, group, hashes);
-        memcpy(out + i, hashes, some * sizeof *out);
-    }
+    stream s = {.pieces = pieces, .n = n, .out = out};
+    begin(&s, use);
+    if (kind == LANES_AVX2)
+        hash_avx2(&s);
+    else if (n <= LANES_MAX / 2)
+        hash_avx512(&s);
+    else
+        hash_wide(&s);
 }
 
 lanes_kind hash_lanes_best(void)
@@ -152,7 +184,7 @@ lanes_kind hash_lanes_best(void)
 
 #else
 
-static void hash_groups(lanes_kind kind, const char *use, const pl_piece *pieces,
+static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces,
                         size_t n, pl_hash *out)
 {
     (void)kind, (void)use, (void)pieces, (void)n, (void)out;
@@ -168,10 +200,11 @@ lanes_kind hash_lanes_best(void)
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out)
 {
-    if (kind != LANES_NONE)
-        hash_groups(kind, use, pieces, n, out);
-    for (size_t i = 0; kind == LANES_NONE && i < n; i++)
-        pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
+    if (kind != LANES_NONE && n > 1)
+        hash_stream(kind, use, pieces, n, out);
+    else
+        for (size_t i = 0; i < n; i++)
+            pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
 }
 
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out)

@@ -57,8 +57,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     }
 }
 
-/* Every length around the ends of blocks, alone and with neighbours of other lengths,
- * for each set of instructions that this machine has. */
+/* Every length around the ends of blocks, beside pieces of the same and of different
+ * lengths, for each set of instructions that this machine has. */
 static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
 {
     (void)state;
@@ -70,10 +70,12 @@ static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
         data[i] = (uint8_t)(i * 11 + i / 251);
     for (int kind = LANES_NONE; kind <= (int)hash_lanes_best(); kind++)
         for (size_t len = 0; len < LENGTHS; len++) {
-            for (size_t i = 0; i < MANY; i++) /* alike: 7, 1, 8 and 3 */
-                pieces[i] = (pl_piece){data + 7 * i, i == 7 ? len / 2 : len};
-            hash_many_with((lanes_kind)kind, "chunk", pieces, MANY, many);
-            for (size_t i = 0; i < MANY; i++) {
+            const size_t lengths[] = {len, len / 2, len, LENGTHS - len, 0};
+            size_t n = len % MANY + 1; /* fewer than lanes, and more */
+            for (size_t i = 0; i < n; i++)
+                pieces[i] = (pl_piece){data + 7 * i, lengths[i % 5]};
+            hash_many_with((lanes_kind)kind, "chunk", pieces, n, many);
+            for (size_t i = 0; i < n; i++) {
                 pl_hash_of("chunk", pieces[i].data, pieces[i].len, &alone);
                 assert_true(pl_hash_equal(&alone, &many[i]));
             }
