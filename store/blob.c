@@ -213,16 +213,24 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
 /* What is wanted of a blob, and where to. */
 typedef struct blob_range {
     pl_store *store;
-    const blob_record *blob;
+    const pl_hash *id;
+    blob_record blob;
     uint64_t offset;
     size_t len;
     uint8_t *out;
 } blob_range;
 
-/* Copies the part of chunk i that lies in the range. */
-static void copy_part(const blob_range *r, size_t i, const chunk_view *chunk)
+/* A chunk of which something is wanted. */
+typedef struct wanted_chunk {
+    const blob_range *range;
+    size_t index; /* in the blob */
+} wanted_chunk;
+
+/* Copies the part of the chunk that lies in the range. */
+static void copy_part(const wanted_chunk *w, const chunk_view *chunk)
 {
-    uint64_t start = (uint64_t)i * PL_CHUNK_BYTES;
+    const blob_range *r = w->range;
+    uint64_t start = (uint64_t)w->index * PL_CHUNK_BYTES;
     uint64_t from = start > r->offset ? start : r->offset;
     uint64_t to = start + PL_CHUNK_BYTES;
     if (to > r->offset + r->len)
@@ -231,125 +239,141 @@ static void copy_part(const blob_range *r, size_t i, const chunk_view *chunk)
            (size_t)(to - from));
 }
 
-static size_t bytes_of_chunk(const blob_range *r, size_t i)
+static size_t bytes_of_chunk(const wanted_chunk *w)
 {
-    return chunk_bytes_at(r->blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+    return chunk_bytes_at(w->range->blob.bytes, (uint64_t)w->index * PL_CHUNK_BYTES);
 }
 
-static pl_status read_one(const blob_range *r, size_t i, bool checked)
+static pl_status read_one(const wanted_chunk *w, bool checked)
 {
     chunk_view chunk;
-    pl_hash id = blob_chunk(r->blob, i);
-    size_t bytes = bytes_of_chunk(r, i);
-    PL_RETURN_IF(checked ? open_chunk(r->store, &id, bytes, &chunk)
-                         : chunk_lend(store_source(r->store), &id, bytes, &chunk));
-    copy_part(r, i, &chunk);
+    char text[PL_HASH_TEXT];
+    const blob_range *r = w->range;
+    pl_hash id = blob_chunk(&r->blob, w->index);
+    size_t bytes = bytes_of_chunk(w);
+    pl_status status = checked ? open_chunk(r->store, &id, bytes, &chunk)
+                               : chunk_lend(store_source(r->store), &id, bytes, &chunk);
+    if (status != PL_OK)
+        return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(r->id, text),
+                          w->index, r->blob.chunks.len / PL_HASH_BYTES);
+    copy_part(w, &chunk);
     chunk_close(&chunk);
     return PL_OK;
 }
 
 /* Several whose hashes are checked at once; false: look at them one by one. */
-static bool read_some(const blob_range *r, size_t first, size_t n)
+static bool read_some(const wanted_chunk *wanted, size_t n)
 {
-    chunk_view chunks[TOGETHER];
-    pl_hash ids[TOGETHER];
-    size_t bytes[TOGETHER];
+    chunk_view *chunks = pl_alloc(n * sizeof *chunks);
+    pl_hash *ids = pl_alloc(n * sizeof *ids);
+    size_t *bytes = pl_alloc(n * sizeof *bytes);
     for (size_t i = 0; i < n; i++) {
-        ids[i] = blob_chunk(r->blob, first + i);
-        bytes[i] = bytes_of_chunk(r, first + i);
+        ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
+        bytes[i] = bytes_of_chunk(&wanted[i]);
     }
-    if (chunk_open_all(store_source(r->store), ids, bytes, n, chunks) != PL_OK)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        copy_part(r, first + i, &chunks[i]);
+    row_source from = store_source(wanted->range->store);
+    bool good = chunk_open_all(from, ids, bytes, n, chunks) == PL_OK;
+    for (size_t i = 0; good && i < n; i++) {
+        copy_part(&wanted[i], &chunks[i]);
         chunk_close(&chunks[i]);
     }
-    return true;
+    pl_free(chunks);
+    pl_free(ids);
+    pl_free(bytes);
+    return good;
 }
 
-static pl_status read_named(const blob_range *r, size_t i, const pl_hash *id,
-                            bool checked)
+/* Chunks of ranges that lie in one store, in groups. */
+typedef struct group_read {
+    const wanted_chunk *wanted;
+    size_t n, n_groups;
+} group_read;
+
+/* A group of chunks in one go; where that fails, each alone tells which it is. */
+static pl_status read_group(void *context, size_t item, int thread)
 {
-    char text[PL_HASH_TEXT];
-    pl_status status = read_one(r, i, checked);
-    if (status == PL_OK)
+    const group_read *g = context;
+    size_t first = item * g->n / g->n_groups, end = (item + 1) * g->n / g->n_groups;
+    (void)thread;
+    if (end - first > 1 && read_some(g->wanted + first, end - first))
         return PL_OK;
-    return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(id, text), i,
-                      r->blob->chunks.len / PL_HASH_BYTES);
+    for (size_t i = first; i < end; i++)
+        PL_RETURN_IF(read_one(&g->wanted[i], true));
+    return PL_OK;
+}
+
+/* As many for each thread, unless that leaves a chunk without a neighbour. */
+static size_t count_groups(uint64_t bytes, size_t n_chunks, size_t n_threads)
+{
+    size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
+    size_t most = n_chunks / 2 > 0 ? n_chunks / 2 : 1;
+    groups = (groups + n_threads - 1) / n_threads * n_threads;
+    return groups < most ? groups : most;
 }
 
 /* An engine is asked for several chunks at once, for each takes its way there and back.
  * What others store is always checked. */
-typedef struct far_read {
-    const blob_range *range;
-    const pl_hash *id;
-    size_t first;
-} far_read;
-
-static pl_status read_item(void *context, size_t item, int thread)
+static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
+                             bool checked)
 {
-    const far_read *f = context;
-    (void)thread;
-    return read_named(f->range, f->first + item, f->id, true);
-}
-
-/* A group of chunks in one go; where that fails, each alone tells which it is. */
-static pl_status read_group(const blob_range *r, const pl_hash *id, size_t first,
-                            size_t end)
-{
-    if (end - first > 1 && read_some(r, first, end - first))
-        return PL_OK;
-    for (size_t i = first; i < end; i++)
-        PL_RETURN_IF(read_named(r, i, id, true));
+    group_read g = {wanted, n, n};
+    if (wanted->range->store->remote)
+        return pl_parallel(ENGINE_THREADS, n, read_group, &g);
+    if (checked) {
+        g.n_groups = count_groups(bytes, n, (size_t)hash_threads());
+        return pl_parallel(hash_threads(), g.n_groups, read_group, &g);
+    }
+    for (size_t i = 0; i < n; i++)
+        PL_RETURN_IF(read_one(&wanted[i], false));
     return PL_OK;
 }
 
-typedef struct near_read {
-    const blob_range *range;
-    const pl_hash *id;
-    size_t first, end;
-} near_read;
-
-static pl_status group_item(void *context, size_t item, int thread)
+static size_t first_chunk(const blob_range *r)
 {
-    const near_read *n = context;
-    size_t first = n->first + item * TOGETHER;
-    size_t end = first + TOGETHER < n->end ? first + TOGETHER : n->end;
-    (void)thread;
-    return read_group(n->range, n->id, first, end);
+    return (size_t)(r->offset / PL_CHUNK_BYTES);
 }
 
-static pl_status read_range(const blob_range *r, const pl_hash *id, bool checked)
+static size_t end_chunk(const blob_range *r)
+{
+    return r->len ? (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1
+                  : first_chunk(r);
+}
+
+static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool checked)
+{
+    size_t n = 0, most = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n_ranges; i++)
+        most += end_chunk(&ranges[i]) - first_chunk(&ranges[i]);
+    wanted_chunk *wanted = pl_alloc(most * sizeof *wanted);
+    for (size_t i = 0; i < n_ranges; i++) {
+        bytes += ranges[i].len;
+        for (size_t c = first_chunk(&ranges[i]); c < end_chunk(&ranges[i]); c++)
+            wanted[n++] = (wanted_chunk){&ranges[i], c};
+    }
+    pl_status status = n > 0 ? read_wanted(wanted, n, bytes, checked) : PL_OK;
+    pl_free(wanted);
+    return status;
+}
+
+/* The range's blob, which must be as long as it says. */
+static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
-    if (r->offset > r->blob->bytes || r->len > r->blob->bytes - r->offset)
-        return pl_fail(PL_ERR_ARG,
-                       "blob %s has %llu bytes; %zu from %llu on were asked",
-                       short_hash(id, text), (unsigned long long)r->blob->bytes, r->len,
-                       (unsigned long long)r->offset);
-    if (!r->len)
+    PL_RETURN_IF(find_blob(store_source(r->store), r->id, &r->blob));
+    if (r->offset <= r->blob.bytes && r->len <= r->blob.bytes - r->offset)
         return PL_OK;
-    size_t end = (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1;
-    far_read far = {r, id, (size_t)(r->offset / PL_CHUNK_BYTES)};
-    if (r->store->remote)
-        return pl_parallel(ENGINE_THREADS, end - far.first, read_item, &far);
-    if (!checked) {
-        for (size_t i = far.first; i < end; i++)
-            PL_RETURN_IF(read_named(r, i, id, false));
-        return PL_OK;
-    }
-    near_read near = {r, id, far.first, end};
-    return pl_parallel(hash_threads(), (end - far.first + TOGETHER - 1) / TOGETHER,
-                       group_item, &near);
+    return pl_fail(PL_ERR_ARG, "blob %s has %llu bytes; %zu from %llu on were asked",
+                   short_hash(r->id, text), (unsigned long long)r->blob.bytes, r->len,
+                   (unsigned long long)r->offset);
 }
 
-static pl_status read_once(const pl_hash *blob, blob_range range, bool checked)
+static pl_status read_once(blob_range range, bool checked)
 {
-    blob_record record;
-    PL_RETURN_IF(find_blob(store_source(range.store), blob, &record));
-    range.blob = &record;
-    pl_status status = read_range(&range, blob, checked);
-    pl_buf_destroy(&record.chunks);
+    pl_status status = find_range(&range);
+    if (status == PL_OK)
+        status = read_ranges(&range, 1, checked);
+    pl_buf_destroy(&range.blob.chunks);
     return status;
 }
 
@@ -364,31 +388,62 @@ static pl_status catch_up(const pl_store *store)
 /* A follower may know a blob that its writer has collected, or whose objects have gone
  * from an engine: it catches up and looks once more, and what is not there any more is
  * not found, which is no damage. */
-static pl_status read_blob(pl_store *store, const pl_hash *blob, blob_range range,
-                           bool checked)
+static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
-    range.store = part_of(store, blob);
-    pl_status status = read_once(blob, range, checked);
+    range.store = part_of(store, range.id);
+    pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
         return status;
     PL_RETURN_IF(catch_up(store));
-    range.store = part_of(store, blob);
-    return read_once(blob, range, checked);
+    range.store = part_of(store, range.id);
+    return read_once(range, checked);
 }
 
 pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    return read_blob(store, blob,
-                     (blob_range){.offset = offset, .len = len, .out = out}, true);
+    return read_blob(store,
+                     (blob_range){.id = blob, .offset = offset, .len = len, .out = out},
+                     true);
 }
 
 pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    return read_blob(store, blob,
-                     (blob_range){.offset = offset, .len = len, .out = out}, false);
+    return read_blob(store,
+                     (blob_range){.id = blob, .offset = offset, .len = len, .out = out},
+                     false);
+}
+
+static pl_status read_together(pl_store *store, const pl_blob_read *reads, size_t n)
+{
+    pl_status status = PL_OK;
+    blob_range *ranges = pl_alloc(n * sizeof *ranges);
+    for (size_t i = 0; i < n; i++) {
+        ranges[i] = (blob_range){.store = store,
+                                 .id = reads[i].blob,
+                                 .len = reads[i].bytes,
+                                 .out = reads[i].out};
+        PL_TRY(find_range(&ranges[i]));
+    }
+    status = read_ranges(ranges, n, true);
+done:
+    for (size_t i = 0; i < n; i++)
+        pl_buf_destroy(&ranges[i].blob.chunks);
+    pl_free(ranges);
+    return status;
+}
+
+/* Where parts hold them, or a follower has to look again, one is read at a time. */
+pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
+{
+    if (store->n_parts == 0 && store->mode != PL_STORE_READ)
+        return read_together(store, reads, n);
+    for (size_t i = 0; i < n; i++)
+        PL_RETURN_IF(
+            pl_store_read_blob(store, reads[i].blob, 0, reads[i].bytes, reads[i].out));
+    return PL_OK;
 }
 
 /* ---- in a transaction ---- */

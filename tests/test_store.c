@@ -57,6 +57,39 @@ static void a_blob_comes_back_whole_and_in_parts(void **state)
     pl_store_close(&store);
 }
 
+static void several_blobs_are_read_at_once(void **state)
+{
+    enum { N = 5 };
+    static const size_t sizes[N] = {MIB + 300000, 0, 3 * MIB, MIB + 5, 17};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_hash hashes[N], none = {{1}};
+    pl_blob_read reads[N + 1];
+    for (size_t i = 0; i < N; i++) {
+        char name[32];
+        pl_txn *txn = begin(store);
+        hashes[i] = put_bytes(txn, i, sizes[i]);
+        snprintf(name, sizeof name, "test/%zu", i);
+        assert_ok(pl_txn_put_object(txn, name, &hashes[i]));
+        assert_ok(pl_txn_commit(&txn));
+        reads[i] = (pl_blob_read){&hashes[i], sizes[i], pl_alloc(sizes[i])};
+    }
+    reads[N] = (pl_blob_read){&none, 0, NULL};
+    for (size_t n = 0; n <= N; n++)
+        assert_ok(pl_store_read_blobs(store, reads, n));
+    for (size_t i = 0; i < N; i++) {
+        uint8_t *bytes = make_bytes(i, sizes[i]);
+        if (sizes[i] > 0)
+            assert_memory_equal(reads[i].out, bytes, sizes[i]);
+        pl_free(bytes);
+    }
+    assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_NOT_FOUND);
+    reads[N] = (pl_blob_read){&hashes[0], sizes[0] + 1, NULL};
+    assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_ARG);
+    for (size_t i = 0; i < N; i++)
+        pl_free(reads[i].out);
+    pl_store_close(&store);
+}
+
 static void the_name_of_a_blob_is_a_pure_function_of_its_bytes(void **state)
 {
     (void)state;
@@ -637,6 +670,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         store_test(a_new_store_is_empty_and_counts_its_epochs),
         store_test(a_blob_comes_back_whole_and_in_parts),
+        store_test(several_blobs_are_read_at_once),
         cmocka_unit_test(the_name_of_a_blob_is_a_pure_function_of_its_bytes),
         store_test(a_version_comes_back_field_by_field),
         store_test(a_version_out_of_order_is_stale),

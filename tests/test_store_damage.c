@@ -124,6 +124,9 @@ static void a_damaged_chunk_is_reported_by_name(void **state)
     text[12] = 0;
     assert_says(text);
     assert_says("chunk 1 of 3");
+    const pl_blob_read reads[] = {{&v.params, MIB, out}, {&v.params, 2 * MIB, out}};
+    assert_int_equal(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED);
+    assert_says("chunk 1 of 3");
     pl_version_clear(&v);
     pl_free(out);
     pl_store_close(&store);
