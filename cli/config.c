@@ -374,8 +374,9 @@ static const pl_key keys[] = {
     {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
      "an idle worker begins what another is slow at, the first to deliver counts; "
      "auto: "
-     "with the same kind of device, so that the bytes are the same; not under noloco "
-     "and delayed-nesterov",
+     "with the same kind of device, so that the bytes are the same, but what a worker "
+     "that joined and has not delivered yet is at, with any kind; not under noloco and "
+     "delayed-nesterov",
      true},
 
     SECTION("store", "what is kept"),

@@ -84,6 +84,20 @@ mix_seconds() { # folder
         "$work/$1/log/hub.log"
 }
 
+# Seconds of processor that these processes have used so far; the last line counts.
+note_processor() { # folder, role, pids
+    at=$work/$1.$2.seconds
+    shift 2
+    for pid in "$@"; do
+        cat "/proc/$pid/stat" 2>/dev/null
+    done | awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); n += $12 + $13 }
+        END { if (NR) print n / hz }' >>"$at"
+}
+
+processor_of() { # folder, role
+    sort -n "$work/$1.$2.seconds" | tail -n 1
+}
+
 peak_kb() { # folder, hub or home
     sort -n "$work/$1.$2.kb" | tail -n 1
 }
@@ -98,7 +112,10 @@ watch_job() { # folder
             pid=$(members "$job" "$role")
             [ -z "$pid" ] || awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" \
                 >>"$work/$1.$role.kb" 2>/dev/null
+            note_processor "$1" "$role" $pid
         done
+        # shellcheck disable=SC2046 # several
+        note_processor "$1" worker $(members "$job" worker)
         "$pathloom" status --run "$work/$1" >>"$work/$1.shown" 2>&1
         "$pathloom" status --run "$work/$1" --json >>"$work/$1.shown" 2>&1
         sleep 1
@@ -231,6 +248,11 @@ check_fenced() { # folder
 check_rate() { # honest folder, hostile folder
     calm=$(mix_seconds "$1") vile=$(mix_seconds "$2")
     rate=$(awk -v a="$calm" -v b="$vile" 'BEGIN { printf "%d", 100 * a / b }')
+    for folder in "$1" "$2"; do
+        echo "$folder: processor seconds: hub $(processor_of "$folder" hub)," \
+            "home $(processor_of "$folder" home)," \
+            "the launcher's workers $(processor_of "$folder" worker)"
+    done
     echo "$2: $phases phases in $vile s, $calm s without attacks: $rate % of that rate"
     [ "$minutes" -lt 10 ] || [ "$rate" -ge 70 ] || fail "honest workers are slowed down"
 }

@@ -52,6 +52,7 @@ static int setup(void **state)
         return -1;
     for (int i = 0; i < 4; i++) {
         pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
+        f->workers[i].own_key = true;
         pl_copy_text(f->workers[i].device, sizeof f->workers[i].device,
                      i == 3 ? "cuda" : "cpu");
         hub_note_pace(&f->workers[i], &f->h.tasks.arms[0].arm, 0.9, 1.0);
@@ -142,6 +143,48 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
     assert_true(finds(f, 3, 9000));
     f->options.backup = PL_BACKUP_OFF;
     assert_false(finds(f, 2, 9000));
+}
+
+/* Whatever it says that its device is, and however good its promise. */
+static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
+{
+    fixture *f = *state;
+    f->workers[0].own_key = f->workers[2].own_key = false;
+    pl_copy_text(f->workers[0].device, sizeof f->workers[0].device, "my own kind");
+    f->workers[0].key.bytes[0] = 1;
+    begin(f, 0);
+    f->workers[1].pace = (hub_pace){0};
+    assert_false(finds(f, 2, 100)); /* it is on trial itself */
+    assert_true(finds(f, 1, 100));
+    f->options.backup = PL_BACKUP_OFF;
+    assert_false(finds(f, 1, 100));
+    f->options.backup = PL_BACKUP_AUTO;
+    hub_note_success(&f->h, 0, 1);
+    assert_false(finds(f, 1, 200));
+    hub_note_lost(&f->h, 0); /* it is on trial again */
+    assert_true(finds(f, 1, 300));
+}
+
+static void leases_that_run_out_bar_a_key_on_trial(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        f->workers[i].own_key = false;
+        f->workers[i].key.bytes[0] = 1;
+    }
+    hub_note_success(&f->h, 0, 1);
+    assert_false(hub_is_on_trial(&f->workers[1])); /* the same key */
+    for (int i = 0; i < 3; i++) {
+        hub_note_lost(&f->h, 0);
+        assert_true(hub_is_on_trial(&f->workers[1]));
+        assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
+    }
+    hub_note_lost(&f->h, 1);
+    assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
+    for (int i = 0; i < 9; i++) /* the job's own may die as often as they like */
+        hub_note_lost(&f->h, 2);
+    assert_false(hub_is_on_trial(&f->workers[2]));
+    assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
 }
 
 static void worker_that_was_never_measured_is_not_asked(void **state)
@@ -337,8 +380,8 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     /* neither renewing nor saying it again holds it longer than its time to live */
     assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
     assert_true(say(f, 0, token, 0, TTL));
-    assert_int_equal(plan_expire(p, TTL + 999), 0);
-    assert_int_equal(plan_expire(p, TTL + 1000), 1);
+    assert_int_equal(plan_expire(p, TTL + 999, NULL, NULL), 0);
+    assert_int_equal(plan_expire(p, TTL + 1000, NULL, NULL), 1);
     assert_false(plan_renew(p, path, 0, token, 0, TTL + 1000, TTL));
     for (int m = 0; m < pl_topology_n_modules(p->arms[0].topology); m++)
         p->arms[0].versions[m] = 0;
@@ -362,7 +405,7 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     uint64_t lie = begin(f, 0)->token, lost = 0;
     int other = 7;
     assert_true(say(f, 0, lie, 0, 1000));
-    assert_int_equal(plan_expire(p, TTL + 1000), 1);
+    assert_int_equal(plan_expire(p, TTL + 1000, NULL, NULL), 1);
     uint64_t token = begin(f, 1)->token;
     finish(&f->paths[0], 1, TTL + 2000);
     assert_false(settles(f, &other, &lost));
@@ -381,7 +424,7 @@ static void lease_does_not_live_on_in_the_next_phase(void **state)
     plan_extend(p, f->first, 1000, TTL);
     assert_true(say(f, 0, token, 0, 2000));
     assert_true(plan_renew(p, &f->paths[0], 1, token, 0, TTL, TTL));
-    assert_int_equal(plan_expire(p, TTL + 2000), 1);
+    assert_int_equal(plan_expire(p, TTL + 2000, NULL, NULL), 1);
     assert_false(f->paths[0].lease.active);
 }
 
@@ -404,7 +447,8 @@ static void backup_takes_the_place_of_a_lease_that_ends(void **state)
     fixture *f = *state;
     plan *p = &f->h.tasks;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
-    assert_int_equal(plan_expire(p, TTL + 1), 1); /* the backup began later */
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
+                     1); /* the backup began later */
     assert_true(f->paths[0].lease.active);
     assert_true(f->paths[0].lease.token == quick);
     assert_false(f->paths[0].backup.active);
@@ -441,6 +485,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(small_gains_are_not_worth_it, setup, teardown),
         cmocka_unit_test_setup_teardown(only_an_idle_worker_of_the_same_kind_is_asked,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_worker_on_trial_is_at_is_begun_at_once,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(leases_that_run_out_bar_a_key_on_trial, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(worker_that_was_never_measured_is_not_asked,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),

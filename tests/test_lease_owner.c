@@ -31,6 +31,7 @@ static int run_hub(char **argv)
                         .homes = &home,
                         .n_homes = 1,
                         .ttl_ms = argv[5][0] ? atoi(argv[5]) : TTL,
+                        .backup = PL_BACKUP_AUTO,
                         .ready_file = argv[4],
                         .keys = beside(argv[4], "keys", list),
                         .stop = &child_stop};
@@ -102,6 +103,16 @@ static void join(const job *j, party *p)
     pl_put_text(&m.body, PL_TAG_DEVICE, "a device");
     pl_put_u64(&m.body, PL_TAG_PID, 1);
     assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
+}
+
+/* One of the job's own. */
+static void join_own(job *j, party *mine)
+{
+    *mine = (party){.name = PL_KEY_OWN "worker"};
+    pl_keypair_create(&mine->key);
+    allow(j, mine);
+    mine->name = "mine";
+    join(j, mine);
 }
 
 /* The phase, or -1: there is no work. */
@@ -295,7 +306,7 @@ static void nobody_makes_a_lease_for_itself(void **state)
         assert_int_equal(renew(&j->thief, made_up, 0, name), PL_MSG_LEASE_LOST);
         assert_int_equal(renew(&j->thief, 0, 0, name), PL_MSG_LEASE_LOST);
     }
-    assert_int_equal(get_task(&j->holder, &token, task), 0);
+    assert_int_equal(get_task(&j->third, &token, task), 0);
     assert_true(token > j->token && token < made_up);
 }
 
@@ -305,19 +316,22 @@ static void done_without_delivery_keeps_no_path(void **state)
     job *j = *state;
     char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
     uint64_t token = 0, tokens[PATHS];
+    party mine;
+    join_own(j, &mine);
     for (int path = 1; path < PATHS; path++)
-        assert_int_equal(get_task(&j->thief, &tokens[path], other[path]), 0);
+        assert_int_equal(get_task(&mine, &tokens[path], other[path]), 0);
     int64_t said_ms = pl_now_ms(), phase = -1;
     assert_int_equal(say_done(&j->holder, j->token, 0, j->task), PL_MSG_OK);
     while (phase < 0 && pl_now_ms() - said_ms < 3 * SHORT_TTL) {
         (void)renew(&j->holder, j->token, 0, j->task);
         for (int path = 1; path < PATHS; path++)
-            (void)renew(&j->thief, tokens[path], 0, other[path]);
+            (void)renew(&mine, tokens[path], 0, other[path]);
         phase = try_task(&j->third, &token, task);
     }
     assert_string_equal(task, j->task);
     assert_true(token > j->token);
     assert_true(pl_now_ms() - said_ms < 3 * SHORT_TTL);
+    pl_wire_close(&mine.socket);
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
 }
 
@@ -387,34 +401,48 @@ static void one_workers_failures_bar_it_and_end_no_job(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-static void different_workers_that_fail_at_one_task_end_the_job(void **state)
+/* Two more workers, each of which holds a task. */
+static void begin_two(job *j, party two[2])
 {
-    const job *j = *state;
+    static const char *const names[] = {"fourth", "fifth"};
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
+    for (int i = 0; i < 2; i++) {
+        two[i] = (party){.name = names[i]};
+        pl_keypair_create(&two[i].key);
+        allow(j, &two[i]);
+        join(j, &two[i]);
+        assert_int_equal(get_task(&two[i], &token, task), 0);
+    }
+}
+
+static void end_two(party two[2])
+{
+    pl_wire_close(&two[0].socket);
+    pl_wire_close(&two[1].socket);
+}
+
+static void different_workers_that_fail_at_one_task_end_the_job(void **state)
+{
+    job *j = *state;
+    party two[2];
     fail_task(&j->thief);
     fail_task(&j->thief);
-    for (int i = 0; i < 2; i++) /* all but the one that failed */
-        assert_int_equal(get_task(&j->third, &token, task), 0);
+    begin_two(j, two); /* all but the one that failed */
     assert_status(j, "\"failure\":\"\"", true);
     fail_task(&j->third);
     assert_status(j, "failed 3 times in phase 0", true);
+    end_two(two);
 }
 
 static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
 {
     job *j = *state;
-    uint64_t token = 0;
-    char task[PL_MODULE_NAME_MAX];
-    party mine = {.name = PL_KEY_OWN "worker"};
-    pl_keypair_create(&mine.key);
-    allow(j, &mine);
-    mine.name = "mine";
-    join(j, &mine);
+    party two[2], mine;
+    join_own(j, &mine);
     fail_task(&j->thief);
     fail_task(&j->thief);
-    for (int i = 0; i < 2; i++) /* all but the one that failed */
-        assert_int_equal(get_task(&j->third, &token, task), 0);
+    begin_two(j, two); /* all but the one that failed */
     fail_task(&j->third);
     assert_status(j, "\"failure\":\"\"", true);
     for (int i = 0; i < 3; i++) {
@@ -423,6 +451,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     }
     assert_status(j, "failed 6 times in phase 0", true);
     pl_wire_close(&mine.socket);
+    end_two(two);
 }
 
 static void sums_of_the_fleet_take_no_impossible_number(void **state)
@@ -445,16 +474,50 @@ static void sums_of_the_fleet_take_no_impossible_number(void **state)
 
 static void worker_has_no_more_leases_than_it_can_use(void **state)
 {
-    const job *j = *state;
+    job *j = *state;
+    party mine;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
+    join_own(j, &mine);
     for (int i = 0; i < 3; i++) /* the fourth path is the holder's */
-        assert_int_equal(get_task(&j->thief, &token, task), 0);
+        assert_int_equal(get_task(&mine, &token, task), 0);
     pl_message m;
     begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
     assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
-    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    assert_int_equal(try_task(&mine, &token, task), -1);
     assert_int_equal(get_task(&j->third, &token, task), 0);
+    pl_wire_close(&mine.socket);
+}
+
+/* Whoever joined and has delivered nothing yet gets one task, under all its names. */
+static void key_on_trial_has_one_lease(void **state)
+{
+    job *j = *state;
+    party again = j->thief;
+    uint64_t token = 0, first = 0;
+    char task[PL_MODULE_NAME_MAX], held[PL_MODULE_NAME_MAX];
+    assert_int_equal(get_task(&j->thief, &first, held), 0);
+    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    again.name = "again";
+    assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
+    assert_int_equal(try_task(&again, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0); /* there are some */
+}
+
+/* An idle worker of the job does the same, and need not be of the same kind. */
+static void own_worker_begins_what_one_on_trial_is_at(void **state)
+{
+    job *j = *state;
+    party two[2], mine;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    begin_two(j, two);
+    assert_int_equal(get_task(&j->third, &token, task), 0); /* the last of four paths */
+    join_own(j, &mine);
+    assert_int_equal(get_task(&mine, &token, task), 0);
+    assert_status(j, "\"backups_granted\":1", true);
+    pl_wire_close(&mine.socket);
+    end_two(two);
 }
 
 /* After its restart a hub believes only what it sealed. */
@@ -499,6 +562,8 @@ int main(int argc, char **argv)
         TEST(others_failures_end_no_job_that_has_workers_of_its_own),
         TEST(sums_of_the_fleet_take_no_impossible_number),
         TEST(worker_has_no_more_leases_than_it_can_use),
+        TEST(key_on_trial_has_one_lease),
+        TEST(own_worker_begins_what_one_on_trial_is_at),
         TEST(lease_is_taken_up_only_by_who_shows_it),
     };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)

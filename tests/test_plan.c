@@ -138,7 +138,7 @@ static void tokens_rise_and_a_taken_lease_is_told(void **state)
     assert_false(plan_grant(p, task, 0, 0, TTL));
     plan_path *path = &p->arms[task.arm].paths[task.index];
     uint64_t first = path->lease.token;
-    assert_int_equal(plan_expire(p, TTL + 1), 1);
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
     assert_true(plan_grant(p, task, 1, TTL + 1, TTL));
     assert_true(path->lease.token > first);
 }
@@ -152,7 +152,7 @@ static void zombie_cannot_renew_what_another_holds(void **state)
     plan_grant(p, task, 0, 0, TTL);
     plan_path *path = &p->arms[task.arm].paths[task.index];
     uint64_t first = path->lease.token;
-    plan_expire(p, TTL + 1);
+    plan_expire(p, TTL + 1, NULL, NULL);
     plan_grant(p, task, 1, TTL + 1, TTL);
     assert_false(plan_renew(p, path, 0, first, 0, TTL + 2, TTL));
     assert_true(plan_renew(p, path, 0, path->lease.token, 1, TTL + 2, TTL));
@@ -175,7 +175,8 @@ static void token_is_of_use_to_its_worker_alone(void **state)
     assert_true(path->lease.active);
     assert_int_equal(path->lease.failures, 0);
     assert_int_equal(p->n_failed, 0);
-    assert_int_equal(plan_expire(p, TTL + 1), 1); /* nor when it has run out */
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
+                     1); /* nor when it has run out */
     assert_false(plan_renew(p, path, 0, token, 1, TTL + 2, TTL));
     assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
 }
@@ -218,7 +219,7 @@ static void late_worker_keeps_an_expired_lease_that_nobody_took(void **state)
     assert_true(plan_choose(p, 0, 0, &task));
     plan_grant(p, task, 0, 0, TTL);
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    assert_int_equal(plan_expire(p, 5 * TTL), 1);
+    assert_int_equal(plan_expire(p, 5 * TTL, NULL, NULL), 1);
     assert_true(plan_renew(p, path, 0, path->lease.token, 0, 5 * TTL, TTL));
     assert_true(path->lease.active);
 }
@@ -403,8 +404,8 @@ static void lease_lives_for_what_was_said_last(void **state)
     assert_non_null(plan_say_done(path, &second, TTL - 200, TTL));
     assert_int_equal(path->lease.deadline_ms, TTL); /* nobody confirms the first */
     plan_hear(path, &news, TTL - 100);
-    assert_int_equal(plan_expire(p, TTL + 1), 0);
-    assert_int_equal(plan_expire(p, 2 * TTL - 199), 1);
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 0);
+    assert_int_equal(plan_expire(p, 2 * TTL - 199, NULL, NULL), 1);
 }
 
 static void arm_is_finished_when_paths_and_modules_are(void **state)

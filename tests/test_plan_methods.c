@@ -414,7 +414,7 @@ static void move(game *g)
 {
     int number = draw(g, g->n_workers);
     g->now++;
-    plan_expire(&g->p, g->now);
+    plan_expire(&g->p, g->now, NULL, NULL);
     for (int w = 0; w < g->n_workers; w++)
         if (g->now % 50 == w)
             keep_leases(g, w);

@@ -240,12 +240,14 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
 
 /* A ready task, or the next phase of the one that the worker holds, if there is
  * any. Where this one finds no ready task the next will not either: *search
- * becomes false.
+ * becomes false. A key on trial has one lease at a time.
  */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
+    if (hub_is_on_trial(w) && hub_n_held(h, w) > 0)
+        return PL_OK;
     bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
     *search = found || (*search && plan_leaves_out(&h->tasks, worker, now_ms));
@@ -279,23 +281,36 @@ static bool may_grant(const hub *h, int64_t now_ms)
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
+/* Those of the queue that are on trial, or those that are not. */
+static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *search)
+{
+    for (int q = 0; q < h->n_queued; q++) {
+        hub_worker *w = &h->workers[h->queue[q]];
+        if (hub_is_on_trial(w) != on_trial || hub_is_barred(w, now_ms))
+            continue;
+        if (w->waiting && h->n_audits > 0)
+            PL_RETURN_IF(give_audit(h, h->queue[q], now_ms));
+        if (w->waiting && (*search || w->held_token != 0))
+            PL_RETURN_IF(serve_worker(h, h->queue[q], now_ms, search));
+        if (w->waiting && !*search)
+            PL_RETURN_IF(back_up(h, h->queue[q], now_ms));
+    }
+    return PL_OK;
+}
+
 /* Every waiting worker for which there is a task by now, whoever asked first
- * first. Thousands may wait while nothing happens: then nothing is looked for.
+ * first, but those on trial last. Thousands may wait while nothing happens: then
+ * nothing is looked for.
  */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
     bool ready = may_grant(h, now), search = ready && h->stirred;
     int n_left = 0;
+    for (int on_trial = 0; on_trial < 2 && ready; on_trial++)
+        PL_RETURN_IF(serve_queued(h, now, on_trial, &search));
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
-        bool may = ready && !hub_is_barred(w, now);
-        if (w->waiting && may && h->n_audits > 0)
-            PL_RETURN_IF(give_audit(h, h->queue[q], now));
-        if (w->waiting && may && (search || w->held_token != 0))
-            PL_RETURN_IF(serve_worker(h, h->queue[q], now, &search));
-        if (w->waiting && may && !search)
-            PL_RETURN_IF(back_up(h, h->queue[q], now));
         if (w->waiting && now - w->waiting_since_ms > PARK_MS)
             PL_RETURN_IF(say_no_work(h, w));
         w->queued = w->waiting;
@@ -706,7 +721,7 @@ static void expire(hub *h, int64_t now_ms)
         h->overdue_ms = now_ms;
         hub_end_overdue(h, now_ms);
     }
-    int n = plan_expire(&h->tasks, now_ms);
+    int n = plan_expire(&h->tasks, now_ms, hub_note_lost, h);
     if (n > 0)
         pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
 }

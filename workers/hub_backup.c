@@ -9,11 +9,15 @@
  *
  * A backup is worth it where left >= 2 promise(idle), and 0.5 s are gained: below that
  * transfers and the age of reports are as large. Both deliver the same bytes, so homes
- * need not know: the first counts, the other's are duplicates. */
+ * need not know: the first counts, the other's are duplicates.
+ *
+ * What a worker on trial is at (hub_names.c) may never be done, so whoever else is idle
+ * begins it at once, also on another kind of device: a worker says itself what its
+ * device is, and nobody could help one that names a kind of its own otherwise. */
 #include "workers/hub_parts.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
-static const double gain_s = 0.5;
+static const double gain_s = 0.5, on_trial_s = 1e12; /* looked at first */
 
 static double slots_of(const pl_arm *arm)
 {
@@ -119,6 +123,11 @@ static bool may_get_backup(const hub *h, const plan_path *path)
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
+static bool is_on_trial(const hub *h, const plan_path *path)
+{
+    return hub_is_on_trial(&h->workers[path->lease.worker]);
+}
+
 static void look(hub *h, int64_t now_ms)
 {
     h->n_slow = 0;
@@ -128,7 +137,9 @@ static void look(hub *h, int64_t now_ms)
         for (int i = 0; i < arm->n_tasks && plan_may_back_up(arm); i++)
             if (may_get_backup(h, &arm->paths[i]))
                 keep(h, (plan_task){a, i},
-                     left_of(h, &arm->arm, &arm->paths[i].lease, now_ms));
+                     is_on_trial(h, &arm->paths[i])
+                         ? on_trial_s
+                         : left_of(h, &arm->arm, &arm->paths[i].lease, now_ms));
     }
 }
 
@@ -139,8 +150,16 @@ static bool may_do(const hub *h, int worker, const plan_path *path)
     if (!may_get_backup(h, path) || path->lease.worker == worker)
         return false;
     other = &h->workers[path->lease.worker];
+    if (hub_is_on_trial(other))
+        return !hub_is_on_trial(own);
     return h->options->backup == PL_BACKUP_ANY ||
            strcmp(own->device, other->device) == 0;
+}
+
+static bool is_worth_it(double own_s, double left_s)
+{
+    return own_s > 0 && left_s < on_trial_s && left_s >= 2 * own_s &&
+           left_s >= own_s + gain_s;
 }
 
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
@@ -153,9 +172,10 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
     for (int i = 0; i < h->n_slow; i++) {
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];
-        double own_s = promise(w, &arm->arm), left_s = h->slow[i].left_s;
-        if (own_s > 0 && left_s >= 2 * own_s && left_s >= own_s + gain_s &&
-            may_do(h, worker, &arm->paths[task.index])) {
+        const plan_path *path = &arm->paths[task.index];
+        if (may_do(h, worker, path) &&
+            (is_on_trial(h, path) ||
+             is_worth_it(promise(w, &arm->arm), h->slow[i].left_s))) {
             *out = task;
             return true;
         }

@@ -9,7 +9,13 @@
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
  * each time. A job ends only when a task cannot be done. Where the operator's own
  * workers are there, they find that out: whoever has keys enough could else end any
- * job. Where they are not, different holders must have failed at it. */
+ * job. Where they are not, different holders must have failed at it.
+ *
+ * A worker that joined is on trial until it has delivered a task, and again when it
+ * lets a lease run out: it is served last, its key has one lease at a time, and any
+ * idle worker that is not on trial does the same task beside it (hub_backup.c). So a
+ * worker that takes tasks and does not do them holds up no path while others are idle.
+ */
 #include "workers/hub_parts.h"
 
 enum {
@@ -120,6 +126,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
             h->workers[*out].n_failures = h->workers[i].n_failures;
             h->workers[*out].n_bars = h->workers[i].n_bars;
             h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
+            h->workers[*out].delivers = h->workers[i].delivers;
         }
     return PL_OK;
 }
@@ -217,8 +224,42 @@ void hub_note_success(hub *h, int worker, double held_s)
     const hub_worker *of = &h->workers[worker];
     h->slowest_s = held_s > h->slowest_s ? held_s : h->slowest_s;
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of))
+        if (hub_same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;
+            h->workers[i].delivers = true;
+        }
+}
+
+/* ---- on trial ---- */
+bool hub_is_on_trial(const hub_worker *w)
+{
+    return !w->own_key && !w->delivers;
+}
+
+int hub_n_held(const hub *h, const hub_worker *w)
+{
+    int n = 0;
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_lease *lease = &h->tasks.arms[a].paths[i].lease;
+            n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
+        }
+    return n;
+}
+
+/* The first time a line may have been broken, with all leases that were held over it;
+ * a worker on trial has one, and letting it run out is a failure. */
+void hub_note_lost(void *hub_of, int worker)
+{
+    hub *h = hub_of;
+    const hub_worker *of = &h->workers[worker];
+    if (of->own_key)
+        return;
+    if (hub_is_on_trial(of))
+        count_failure(h, worker, "its lease ran out, and nothing was delivered");
+    for (int i = 0; i < h->n_workers; i++)
+        if (hub_same_holder(&h->workers[i], of))
+            h->workers[i].delivers = false;
 }
 
 bool hub_is_barred(const hub_worker *w, int64_t now_ms)

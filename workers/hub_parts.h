@@ -64,6 +64,7 @@ typedef struct hub_worker {
     uint64_t pid;
     pl_pubkey key; /* that the name came with */
     bool own_key;  /* of the job's own machine, where many may have it */
+    bool delivers; /* it delivered a task, and let no lease run out since */
     char fenced[PL_FENCED_TEXT_MAX]; /* why nothing is taken from it; "": it is */
     pl_peer peer;
     int64_t seen_ms;
@@ -193,6 +194,12 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 /* Whether the same answers for both: one worker, or one key. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
+/* Whether its leases must be expected to lead to nothing (hub_names.c). */
+bool hub_is_on_trial(const hub_worker *w);
+/* Leases of all workers for which the same holder answers. */
+int hub_n_held(const hub *h, const hub_worker *w);
+/* Its lease ran out. */
+void hub_note_lost(void *hub, int worker);
 /* A task was given back as failed; may bar the worker, or end the job. */
 void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                       const char *text);

@@ -486,7 +486,8 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
     }
 }
 
-int plan_expire(plan *p, int64_t now_ms)
+int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
+                void *context)
 {
     int n = 0;
     for (int a = 0; a < p->n_arms; a++)
@@ -498,6 +499,8 @@ int plan_expire(plan *p, int64_t now_ms)
             }
             if (!path->lease.active || path->lease.deadline_ms > now_ms)
                 continue;
+            if (lost)
+                lost(context, path->lease.worker);
             end_lease(path);
             path->offered = 0; /* whoever offers it may be gone */
             n++;

@@ -186,8 +186,10 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *
 /* plan.c */
 /* A backup takes the place of the lease that it was for. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
-/* Leases past their deadline become free for others; returns how many. */
-int plan_expire(plan *p, int64_t now_ms);
+/* Leases past their deadline become free for others; returns how many. `lost` is told
+ * the worker of each; NULL: nobody is. */
+int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
+                void *context);
 void plan_release_worker(plan *p, int worker);
 int plan_n_held(const plan *p, int worker); /* leases, without backups */
 /* False: something here still names the worker; else nothing does any more. */
