@@ -68,10 +68,9 @@ static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int mo
     pl_arm_module_name(arm, t, module, m->name);
     m->needed = UINT64_MAX;
     m->needs_first = arm->outer.method.method == PL_METHOD_NOLOCO;
-    for (int path = 0; path < pl_topology_n_paths(t); path++)
-        for (int i = 0;
-             pl_topology_path_has(t, path, module) && i < pl_topology_n_replicas(t);
-             i++) {
+    for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)
+        for (int i = 0; i < pl_topology_n_replicas(t); i++) {
+            int path = pl_topology_module_path(t, module, nth);
             uint64_t needed = needed_by(arm, t, module, path_phase(r, arm, t, path, i));
             m->needed = needed < m->needed ? needed : m->needed;
         }

@@ -265,15 +265,34 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module)
     return pl_topology_module_of_path(t, slot, path) == module;
 }
 
-int pl_topology_module_paths(const pl_topology *t, int module, int *paths)
+/* They are every combination: a slot's modules have equally many. */
+int pl_topology_module_n_paths(const pl_topology *t, int module)
 {
-    int slot = pl_topology_module_slot(t, module), n = 0;
-    if (!paths) /* they are every combination: a slot's modules have equally many */
-        return t->n_paths / t->slots[slot].n_experts;
-    for (int path = 0; path < t->n_paths; path++)
-        if (pl_topology_module_of_path(t, slot, path) == module)
-            paths[n++] = path;
-    return n;
+    return t->n_paths / t->slots[pl_topology_module_slot(t, module)].n_experts;
+}
+
+/* Numbers of neighbouring paths with the same expert of a slot: a path is
+ * (before * K + expert) * stride + after, and its place leaves the expert out. */
+static int stride_of(const pl_topology *t, const pl_slot *slot)
+{
+    int stride = 1;
+    for (int l = t->spec.n_levels; slot->choice > 0 && l > slot->choice; l--)
+        stride *= t->spec.experts[l - 1];
+    return stride;
+}
+
+int pl_topology_module_path(const pl_topology *t, int module, int nth)
+{
+    const pl_slot *slot = &t->slots[pl_topology_module_slot(t, module)];
+    int stride = stride_of(t, slot), expert = pl_topology_module_expert(t, module);
+    return (nth / stride * slot->n_experts + expert) * stride + nth % stride;
+}
+
+int pl_topology_path_place(const pl_topology *t, int module, int path)
+{
+    const pl_slot *slot = &t->slots[pl_topology_module_slot(t, module)];
+    int stride = stride_of(t, slot);
+    return path / (slot->n_experts * stride) * stride + path % stride;
 }
 
 /* ---- names ---- */

@@ -94,9 +94,12 @@ int pl_topology_find_module(const pl_topology *t,
 void pl_topology_path_name(const pl_topology *t, int path,
                            char out[PL_NAME_MAX]); /* e_1 e_2 ..: "p01" or "p0" */
 
-/* Paths through a module in rising order (P_{l,e} of them; times replicas are
- * its contributors). Returns the count; `paths` may be NULL. */
-int pl_topology_module_paths(const pl_topology *t, int module, int *paths);
+/* Paths through a module (P_{l,e} of them; times replicas are its contributors): how
+ * many there are, the nth of them in rising order, and the place n of such a path. All
+ * take the same time, however many paths there are. */
+int pl_topology_module_n_paths(const pl_topology *t, int module);
+int pl_topology_module_path(const pl_topology *t, int module, int nth);
+int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
 /* Deterministic initial values of one module's region: normal(0, init_std), keyed

@@ -472,7 +472,7 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 
 int pl_arm_contributors(const pl_topology *topology, int module)
 {
-    return pl_topology_module_paths(topology, module, NULL) *
+    return pl_topology_module_n_paths(topology, module) *
            pl_topology_n_replicas(topology);
 }
 
@@ -510,9 +510,8 @@ double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
                     int path)
 {
     double total = 0;
-    for (int p = 0; p < pl_topology_n_paths(topology); p++)
-        if (pl_topology_path_has(topology, p, module))
-            total += arm->weights[p];
+    for (int i = 0; i < pl_topology_module_n_paths(topology, module); i++)
+        total += arm->weights[pl_topology_module_path(topology, module, i)];
     int replicas = pl_topology_n_replicas(topology);
     if (!arm->outer.weighted || total <= 0)
         return 1.0 / pl_arm_contributors(topology, module);

@@ -22,6 +22,14 @@ static void note(pl_coverage *c, int64_t *counter, const char *module, int64_t p
                  (long long)phase, c->path, what, module);
 }
 
+/* Of the module that is looked at, which only its own contributors have. */
+static uint16_t *count_of(const scan *s, int path, int replica, int64_t phase)
+{
+    int place = pl_topology_path_place(s->topology, s->index, path);
+    int64_t who = place * pl_topology_n_replicas(s->topology) + replica;
+    return &s->counts[who * s->arm->inner.phases + phase];
+}
+
 static pl_status count(scan *s, const pl_contribution *c)
 {
     int replicas = pl_topology_n_replicas(s->topology);
@@ -43,7 +51,7 @@ static pl_status count(scan *s, const pl_contribution *c)
         note(of, &of->n_wrong, s->module, phase, "has other samples than its own in");
         return PL_OK;
     }
-    uint16_t *n = &s->counts[who * phases + phase];
+    uint16_t *n = count_of(s, (int)c->path, (int)c->replica, phase);
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
@@ -55,13 +63,11 @@ static pl_status count(scan *s, const pl_contribution *c)
  * phases of that round count nowhere. */
 static void give_up(scan *s, int64_t round)
 {
-    int replicas = pl_topology_n_replicas(s->topology);
-    int n = pl_topology_n_paths(s->topology) * replicas;
-    for (int who = 0; who < n; who++)
-        for (int64_t t = 0; t < s->arm->inner.phases; t++)
-            if (pl_topology_path_has(s->topology, who / replicas, s->index) &&
-                pl_round_of(s->arm, s->topology, s->index, t) == round)
-                s->counts[who * s->arm->inner.phases + t] = GIVEN_UP;
+    int64_t phases = s->arm->inner.phases;
+    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++)
+        for (int64_t t = 0; t < phases; t++)
+            if (pl_round_of(s->arm, s->topology, s->index, t) == round)
+                s->counts[who * phases + t] = GIVEN_UP;
 }
 
 static pl_status on_version(void *context, const pl_version *v)
@@ -106,17 +112,19 @@ static void judge_module(const scan *s)
 {
     int replicas = pl_topology_n_replicas(s->topology);
     int64_t phases = s->arm->inner.phases;
-    for (int p = 0; p < pl_topology_n_paths(s->topology); p++)
-        for (int r = 0; r < replicas && pl_topology_path_has(s->topology, p, s->index);
-             r++)
-            for (int64_t t = 0; t < phases; t++)
-                judge_phase(s, &s->paths[p * replicas + r], t,
-                            s->counts[(p * replicas + r) * phases + t]);
+    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++) {
+        int path = pl_topology_module_path(s->topology, s->index, who / replicas);
+        for (int64_t t = 0; t < phases; t++)
+            judge_phase(s, &s->paths[path * replicas + who % replicas], t,
+                        s->counts[who * phases + t]);
+    }
 }
 
-static pl_status scan_module(pl_store *store, scan *s, size_t n_counts)
+static pl_status scan_module(pl_store *store, scan *s)
 {
     char name[PL_MODULE_NAME_MAX];
+    size_t n_counts = (size_t)pl_arm_contributors(s->topology, s->index) *
+                      (size_t)s->arm->inner.phases;
     pl_arm_module_name(s->arm, s->topology, s->index, name);
     s->module = name;
     s->head = 0;
@@ -161,7 +169,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     for (int i = 0; i < n; i++)
         PL_TRY(describe_path(store, &s, i));
     for (; s.index < pl_topology_n_modules(topology); s.index++)
-        PL_TRY(scan_module(store, &s, n_counts));
+        PL_TRY(scan_module(store, &s));
 done:
     pl_free_aligned(s.counts);
     return status;

@@ -224,8 +224,8 @@ static void note_splits(merge *g)
 static void forget_round(merge *g)
 {
     home_module *m = g->module;
-    memset(home_flag(g->arm, m, (int64_t)m->version, 0), 0,
-           (size_t)home_n_tasks(g->arm) * sizeof *m->pending);
+    int64_t first = (int64_t)m->version % m->window * m->n_holders;
+    memset(m->pending + first, 0, (size_t)m->n_holders * sizeof *m->pending);
     *home_count(m, (int64_t)m->version) = 0;
 }
 

@@ -20,14 +20,16 @@ typedef struct home_module {
     double norm; /* of the update that made the head */
     norm_gate usual;
     size_t n_params;
+    int n_holders;      /* paths through it times replicas */
     int n_contributors; /* that make a round whole */
     int window;         /* rounds under way at most: version .. version + window - 1 */
     int *n_pending;     /* [window] by round modulo window */
-    bool *pending;      /* [window, P*R] by path * R + replica */
-    uint64_t *cursor; /* [P*R] delayed-nesterov: samples merged or pending; else NULL */
-    uint64_t *counted; /* the same, of a module whose rounds need a quorum only */
-    int quorum;        /* contributors that a round needs */
-    int64_t quorum_ms; /* since when they are there, in the round that is open; 0 */
+    bool *pending;      /* [window, n_holders]: see home_flag */
+    uint64_t *cursor;   /* [n_holders] delayed-nesterov: samples merged or pending; or
+                           NULL: see home_samples */
+    uint64_t *counted;  /* the same, of a module whose rounds need a quorum only */
+    int quorum;         /* contributors that a round needs */
+    int64_t quorum_ms;  /* since when they are there, in the round that is open; 0 */
     struct home_meeting *meetings; /* of rounds that somebody may ask about */
     size_t n_meetings;
 } home_module;
@@ -162,6 +164,9 @@ int home_n_tasks(const home_arm *arm);
 /* Whether (path, replica) has contributed to the round; the round is in the window. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
+/* End of the samples that (path, replica) has contributed; NULL where the module does
+ * not count them. */
+uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* The module's cursor moves behind the phase of this contribution. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 pl_status home_load(home *h); /* arms, heads, pending, paths from the store */

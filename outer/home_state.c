@@ -8,9 +8,25 @@ int home_n_tasks(const home_arm *arm)
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
 }
 
+/* Where (path, replica) stands in what a module keeps for each of its own holders.
+ * Kept for each path of the arm, it would grow with the square of the paths. */
+static int place_of(const home_arm *arm, const home_module *m, int index)
+{
+    int replicas = pl_topology_n_replicas(arm->topology);
+    int module = (int)(m - arm->modules);
+    return pl_topology_path_place(arm->topology, module, index / replicas) * replicas +
+           index % replicas;
+}
+
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index)
 {
-    return m->pending + (round % m->window) * home_n_tasks(arm) + index;
+    return m->pending + (round % m->window) * m->n_holders + place_of(arm, m, index);
+}
+
+uint64_t *home_samples(const home_arm *arm, const home_module *m, int index)
+{
+    uint64_t *samples = m->cursor ? m->cursor : m->counted;
+    return samples ? samples + place_of(arm, m, index) : NULL;
 }
 
 int *home_count(const home_module *m, int64_t round)
@@ -30,14 +46,22 @@ typedef struct cursor_scan {
     home_module *module;
 } cursor_scan;
 
+static bool is_holder(const home_arm *arm, const home_module *m,
+                      const pl_contribution *c)
+{
+    return c->path >= 0 && c->path < pl_topology_n_paths(arm->topology) &&
+           c->replica >= 0 && c->replica < pl_topology_n_replicas(arm->topology) &&
+           pl_topology_path_has(arm->topology, (int)c->path, (int)(m - arm->modules));
+}
+
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
 {
     int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     uint64_t phase = pl_phase_samples(&arm->arm);
     uint64_t end = (c->first_sample / phase + 1) * phase;
-    uint64_t *samples = m->cursor ? m->cursor : m->counted;
-    if (samples && index >= 0 && index < home_n_tasks(arm) && samples[index] < end)
-        samples[index] = end;
+    uint64_t *samples = is_holder(arm, m, c) ? home_samples(arm, m, index) : NULL;
+    if (samples && *samples < end)
+        *samples = end;
 }
 
 static pl_status on_version(void *context, const pl_version *v)
@@ -73,16 +97,17 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     memset(&head, 0, sizeof head);
     pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
     m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
-    size_t n_tasks = (size_t)home_n_tasks(arm);
+    m->n_holders = pl_arm_contributors(arm->topology, index);
+    size_t n_holders = (size_t)m->n_holders;
     m->n_contributors = pl_round_contributors(&arm->arm, arm->topology, index);
     m->window = pl_round_window(&arm->arm, arm->topology, index);
-    m->pending = pl_alloc((size_t)m->window * n_tasks * sizeof *m->pending);
+    m->pending = pl_alloc((size_t)m->window * n_holders * sizeof *m->pending);
     m->n_pending = pl_alloc((size_t)m->window * sizeof *m->n_pending);
     m->quorum = pl_round_quorum(&arm->arm, arm->topology, index);
     if (counts_arrivals(arm, index))
-        m->cursor = pl_alloc(n_tasks * sizeof *m->cursor);
+        m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
-        m->counted = pl_alloc(n_tasks * sizeof *m->counted);
+        m->counted = pl_alloc(n_holders * sizeof *m->counted);
     if (home_is_elsewhere(h, m->name, &whose)) /* some of its rows may be here */
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
@@ -214,7 +239,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
-    if (slot < 0 || slot >= home_n_tasks(arm) || ahead < 0 || ahead >= m->window)
+    if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->window)
         return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place",
                        module);
     *home_flag(arm, m, c->phase, slot) = true;

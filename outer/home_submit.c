@@ -196,10 +196,8 @@ static void number_arrival(const place *p, submission *s)
 static bool is_in_round(const place *p, const submission *s, const pl_contribution *c)
 {
     const home_module *m = p->module;
-    if (m->cursor)
-        return c->first_sample < m->cursor[task_of(p, c)];
-    if (m->counted && s->round >= 0)
-        return c->first_sample < m->counted[task_of(p, c)];
+    if (m->cursor || (m->counted && s->round >= 0))
+        return c->first_sample < *home_samples(p->arm, m, task_of(p, c));
     return s->round < (int64_t)m->version ||
            (s->round < (int64_t)m->version + m->window &&
             *home_flag(p->arm, m, s->round, task_of(p, c)));
@@ -484,7 +482,8 @@ static bool is_in(const home_arm *arm, int module, int index,
                        sent here */
         return !together;
     if (m->cursor)
-        return m->cursor[index] >= (uint64_t)state->phase * pl_phase_samples(&arm->arm);
+        return *home_samples(arm, m, index) >=
+               (uint64_t)state->phase * pl_phase_samples(&arm->arm);
     return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
                                            *home_flag(arm, m, round, index));
 }

@@ -161,10 +161,11 @@ pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int
     int n_members = pl_arm_contributors(t, module);
     uint64_t *members = pl_alloc((size_t)n_members * sizeof *members);
     int *partner = pl_alloc((size_t)n_members * sizeof *partner);
-    for (int p = 0; p < pl_topology_n_paths(t); p++)
-        for (int r = 0; r < replicas && pl_topology_path_has(t, p, module); r++) {
-            own = p * replicas + r == index ? n : own;
-            members[n++] = (uint64_t)(p * replicas + r);
+    for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
+        for (int r = 0; r < replicas; r++) {
+            int member = pl_topology_module_path(t, module, i) * replicas + r;
+            own = member == index ? n : own;
+            members[n++] = (uint64_t)member;
         }
     pl_arm_module_name(arm, t, module, name);
     pl_status status =

@@ -246,10 +246,11 @@ static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
         int module = pl_topology_module_of_path(a->topology, slot, path);
         if (a->versions[module] >= pl_round_takes(&a->arm, a->topology, module, phase))
             continue;
-        for (int i = 0; i < a->n_tasks; i++)
-            if (pl_topology_path_has(a->topology, i / replicas, module) &&
-                !is_under_way(&a->paths[i], phase - 1))
+        for (int i = 0; i < pl_arm_contributors(a->topology, module); i++) {
+            int other = pl_topology_module_path(a->topology, module, i / replicas);
+            if (!is_under_way(&a->paths[other * replicas + i % replicas], phase - 1))
                 return false;
+        }
     }
     return true;
 }
