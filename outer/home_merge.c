@@ -410,8 +410,10 @@ pl_status home_merge_ready(home *h)
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             home_module *module = &arm->modules[m];
             while (is_ready(arm, module)) {
+                double start = pl_now();
                 PL_RETURN_IF(merge_module(h, arm, m));
                 PL_RETURN_IF(home_end_group(h)); /* one version, one commit */
+                h->counts.merge_s += pl_now() - start;
             }
         }
     }

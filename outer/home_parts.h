@@ -102,6 +102,7 @@ enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
+    double merge_s;                    /* making versions, commits included */
     char rejection[256];               /* the last one's reason */
     uint64_t audits[PL_VERDICT_COUNT]; /* closed, by verdict */
 } home_counts;

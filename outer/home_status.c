@@ -70,6 +70,7 @@ void home_status_json(home *h, pl_buf *out)
     pl_json_set(o, "submissions", submissions_json(&h->counts));
     pl_json_set_int(o, "pending", count_pending(h));
     pl_json_set_int(o, "versions_committed", (int64_t)h->counts.n_versions);
+    pl_json_set_real(o, "merge_seconds", h->counts.merge_s);
     pl_json_set_int(o, "versions_by_quorum", (int64_t)h->counts.n_by_quorum);
     pl_json_set_text(o, "last_rejection", h->counts.rejection);
     pl_json_set_int(o, "staging_bytes", (int64_t)h->uploads.bytes);

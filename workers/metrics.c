@@ -72,6 +72,8 @@ static const family families[] = {
      "Updates that wait for others of their round"},
     {HOME, "versions_committed_total", "counter", "versions_committed",
      "Versions that a home has made"},
+    {HOME, "home_merge_seconds_total", "counter", "merge_seconds",
+     "Time in which a home made versions of updates, commits included"},
     {HOME, "versions_by_quorum_total", "counter", "versions_by_quorum",
      "Versions that were made without some contributors (outer.quorum)"},
     {HOME, "home_received_bytes_total", "counter", "bytes_received",
