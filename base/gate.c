@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/wire.h"
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -17,7 +17,7 @@
 #include "base/gate.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Messages, a question that waits for its answer, and the answer that says no. */
 #include "base/clock.h"
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 /* The header of messages, byte by byte (docs/PROTOCOL.md 1.1). */
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 #include "base/le.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
  * would then be lost in silence. Both are looked for first. */
 #include "base/fs.h"
 #include "base/text.h"
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * failed, and what a client and a server make of it. */
 #include "base/clock.h"
 #include "base/gate.h"
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,8 @@
  * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. Printed are
  * the median rate, the processor time of both processes, and the median over rounds of
  * the rate's share of ZeroMQ's own encrypted rate in the same round. */
-#include "outer/outer.h"
+#include "net/net.h"
+#include "home/home.h"
 
 #include <errno.h>
 #include <signal.h>

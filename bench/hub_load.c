@@ -15,7 +15,9 @@
  * A question's time ends when the kernel has the answer (SO_TIMESTAMPNS), whenever the
  * process of the workers comes to look. Printed are the times of grants and of
  * renewals, and memory and processor time of the hub; it fails if there were none. */
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,6 +6,7 @@
  * that of one message alone, without what the residual makes up for later. */
 #include "cli/bench.h"
 #include "cli/bench_update.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
 
 #include <math.h>

@@ -5,7 +5,6 @@
  * --processes a machine is measured instead of a process: that many single-threaded
  * ones, each held to a processor, against one with as many threads. */
 #include "cli/bench_engine.h"
-#include "cli/run.h"
 
 #include <math.h>
 

@@ -7,7 +7,6 @@
  * large part do not come from memory: of them no share is said. On a GPU it is that
  * memory's rate. */
 #include "cli/bench_engine.h"
-#include "cli/run.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -6,7 +6,6 @@
  * with them. Everything is the best of a few rounds, in which rows take turns, because
  * other work on a machine only ever adds time. */
 #include "cli/bench.h"
-#include "cli/run.h"
 #include "outer/outer.h"
 
 enum {

@@ -87,8 +87,8 @@ static pl_status read_update(pl_store *store, const pl_arm *arm, const char *fol
     pl_status status = PL_OK;
     PL_TRY(last_version(store, arm, u->topology, &version));
     PL_TRY(alloc_floats(u->n, &end));
-    PL_TRY(store_path_params(store, arm, u->topology, 0, version - 1, u->values));
-    PL_TRY(store_path_params(store, arm, u->topology, 0, version, end));
+    PL_TRY(pl_read_path(store, arm, u->topology, 0, version - 1, u->values));
+    PL_TRY(pl_read_path(store, arm, u->topology, 0, version, end));
     for (size_t i = 0; i < u->n; i++)
         u->values[i] -= end[i];
     PL_TRY(read_all_kept(store, arm, version, u, &kept));
@@ -107,7 +107,7 @@ pl_status bench_update_read(const char *folder, bench_update *out)
     memset(out, 0, sizeof *out);
     memset(&arm, 0, sizeof arm);
     PL_TRY(store_open_run(folder, &store));
-    PL_TRY(store_arm(store, "mix", &arm, &out->topology));
+    PL_TRY(pl_read_arm(store, "mix", &arm, &out->topology));
     out->n = pl_topology_path_params(out->topology);
     PL_TRY(alloc_floats(out->n, &out->values));
     PL_TRY(read_update(store, &arm, folder, out));

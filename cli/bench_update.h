@@ -1,7 +1,8 @@
 /* Private to cli: an update to measure codecs with. */
 #ifndef PL_CLI_BENCH_UPDATE_H
 #define PL_CLI_BENCH_UPDATE_H
-#include "cli/run.h"
+#include "cli/cli.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
 
 typedef struct bench_update {

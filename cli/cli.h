@@ -1,7 +1,7 @@
 /* Private to cli: the verbs. Each returns a process exit code (sysexits). */
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
-#include "cli/config.h"
+#include "job/job.h"
 #include <signal.h>
 #ifdef __cplusplus
 extern "C" {
@@ -41,8 +41,6 @@ int cmd_top(int argc, char **argv);
 int cmd_relay(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
-/* One line of JSON to stdout, at once; takes `json`. */
-void say_json(pl_json *json);
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
 /* From here on an exception that nobody catches ends the process as `tell` does: it
@@ -62,17 +60,13 @@ pl_status cli_bad_option(int option, char **argv, const struct option *known);
 
 /* Options common to verbs that take a configuration. */
 typedef struct cli_options {
-    const char *file;      /* YAML */
-    const char *sets[128]; /* key=value */
-    int n_sets;
-    char made[8][PL_KEY_TEXT_MAX + 32]; /* sets that short forms became */
+    run_request ask;
+    char made[8][PL_KEY_TEXT_MAX + 32]; /* settings that short forms became */
     int n_made;
     bool json;
-    bool reference;        /* init: the keys as a Markdown page */
-    bool list;             /* init: the presets */
-    const char *run;       /* --run or --out */
-    const char *hub, *key; /* of a job elsewhere: its hub, and the key to ask with */
-    const char *rest[8];   /* other words */
+    bool reference;      /* init: the keys as a Markdown page */
+    bool list;           /* init: the presets */
+    const char *rest[8]; /* words that no option takes; ask.file is the first */
     int n_rest;
 } cli_options;
 /* Short forms --corpus X, --valid X, --out X, --workers N become sets. ERR_USAGE. */

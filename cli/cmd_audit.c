@@ -1,6 +1,6 @@
 /* pathloom audit: which tasks were done twice and what came of it, who is fenced, and
  * what a worker has contributed to, with the commands that go back before that. */
-#include "cli/run.h"
+#include "cli/cli.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
@@ -172,7 +172,7 @@ int cmd_audit(int argc, char **argv)
     if (status == PL_OK && o.n_rest > 1)
         status =
             pl_fail(PL_ERR_USAGE, "audit takes one worker, not `%s` too", o.rest[1]);
-    call.dir = o.run ? o.run : "pathloom-run";
+    call.dir = o.ask.run ? o.ask.run : "pathloom-run";
     call.worker = o.n_rest > 0 ? o.rest[0] : NULL;
     call.json = o.json;
     if (status == PL_OK)

@@ -1,5 +1,6 @@
 /* pathloom data coverage: which samples the paths were trained on, from the record. */
-#include "cli/run.h"
+#include "cli/cli.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
 
 typedef struct coverage_call {
@@ -61,7 +62,7 @@ static pl_status cover_arm(coverage_call *call, const char *name)
     pl_topology *topology = NULL;
     pl_coverage *paths = NULL;
     pl_status status = PL_OK;
-    PL_TRY(store_arm(call->store, name, &arm, &topology));
+    PL_TRY(pl_read_arm(call->store, name, &arm, &topology));
     int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
     paths = pl_alloc((size_t)n * sizeof *paths);
     PL_TRY(pl_coverage_of(call->store, &arm, topology, paths));
@@ -144,6 +145,6 @@ int cmd_data(int argc, char **argv)
     call.only = o.n_rest > 1 ? o.rest[1] : NULL;
     call.json = o.json;
     if (status == PL_OK)
-        status = coverage(o.run ? o.run : "pathloom-run", &call);
+        status = coverage(o.ask.run ? o.ask.run : "pathloom-run", &call);
     return status == PL_OK ? 0 : cli_fail(status);
 }

@@ -45,12 +45,12 @@ int cmd_doctor(int argc, char **argv)
         return cli_fail(status);
     d.json = o.json;
     doctor_machine(&d);
-    if (o.hub)
+    if (o.ask.hub)
         doctor_gpu(&d, NULL, false);
-    if (o.hub)
-        doctor_hub(&d, o.hub, o.key);
+    if (o.ask.hub)
+        doctor_hub(&d, o.ask.hub, o.ask.key);
     else
-        doctor_run(&d, o.run ? o.run : "pathloom-run");
+        doctor_run(&d, o.ask.run ? o.ask.run : "pathloom-run");
     if (!d.json)
         say("%d ok, %d warnings, %d failures", d.n[HEALTH_OK], d.n[HEALTH_WARN],
             d.n[HEALTH_FAIL]);

@@ -1,7 +1,7 @@
 /* pathloom eval: held-out perplexity of a run, also while it trains. */
-#include "cli/evaluate.h"
+#include "cli/cli.h"
 
-static pl_status eval_run(run *r, bool json)
+static pl_status eval_run(pl_run *r, bool json)
 {
     evaluation e;
     pl_store *store = NULL;
@@ -24,21 +24,21 @@ done:
 }
 
 /* Keys that do not change results (how much is scored) may differ from the run's. */
-static pl_status apply_sets(run *r, const cli_options *o)
+static pl_status apply_sets(pl_run *r, const cli_options *o)
 {
-    for (int i = 0; i < o->n_sets; i++) {
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, o->sets[i], "--set"));
-        if (!config_pair_is_local(o->sets[i]))
+    for (int i = 0; i < o->ask.n_sets; i++) {
+        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, o->ask.sets[i], "--set"));
+        if (!config_pair_is_local(o->ask.sets[i]))
             return pl_fail(PL_ERR_USAGE,
                            "eval cannot set `%.100s`: the run in %s was made with its "
                            "own value; leave it out",
-                           o->sets[i], r->dir);
+                           o->ask.sets[i], r->dir);
     }
     return PL_OK;
 }
 
 /* Hashed and checked: damaged text would give a number like any other. */
-static pl_status open_valid(run *r)
+static pl_status open_valid(pl_run *r)
 {
     char path[PL_PATH_MAX];
     pl_status status =
@@ -54,14 +54,14 @@ static pl_status open_valid(run *r)
 int cmd_eval(int argc, char **argv)
 {
     cli_options o;
-    run r;
+    pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
     pl_status status = cli_parse(argc, argv, &o);
     if (status == PL_OK)
         status = cli_no_words(&o, "eval");
     if (status == PL_OK)
-        status = run_look(o.run, &r);
+        status = run_look(o.ask.run, &r);
     if (status == PL_OK)
         status = apply_sets(&r, &o);
     if (status == PL_OK)

@@ -1,6 +1,6 @@
 /* pathloom explain CODE: what a status, an exit code or an event means. */
 #include "cli/explain.h"
-#include "cli/run.h"
+#include "cli/cli.h"
 
 #include <strings.h>
 

@@ -1,7 +1,7 @@
 /* pathloom export: one path as a Hugging Face folder or as a GGUF file. */
-#include "cli/path_chooser.h"
-#include "cli/store_names.h"
+#include "cli/cli.h"
 #include "serve/serve.h"
+#include "cli/store_names.h"
 
 #include <getopt.h>
 
@@ -114,13 +114,13 @@ typedef struct note_text {
 
 typedef struct job {
     const request *q;
-    run r;
+    pl_run r;
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
     pl_buf tokenizer;
     float *params;
-    path_module *modules;
+    pl_path_module *modules;
     uint64_t *versions; /* of the modules */
     note_text *texts;
     pl_note *notes;
@@ -129,7 +129,7 @@ typedef struct job {
 
 static pl_status open_arm(job *j)
 {
-    pl_status status = store_arm(j->store, j->q->arm, &j->arm, &j->topology);
+    pl_status status = pl_read_arm(j->store, j->q->arm, &j->arm, &j->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(
             status,
@@ -188,7 +188,7 @@ static void take_notes(job *j, const char *path)
     add_note(j, "arm", j->arm.name);
     add_note(j, "path", path);
     for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
-        const path_module *m = &j->modules[s];
+        const pl_path_module *m = &j->modules[s];
         pl_hash_format(&m->params, hash);
         snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
@@ -268,8 +268,8 @@ static pl_status export_path(job *j, int path)
     PL_RETURN_IF(target_of(j, name, target));
     for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
         PL_RETURN_IF(find_version(j, path, slot));
-    PL_RETURN_IF(store_path_modules(j->store, &j->arm, j->topology, path, j->versions,
-                                    j->params, j->modules));
+    PL_RETURN_IF(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
+                                      j->params, j->modules));
     take_notes(j, name);
     snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
     pl_export e = {.name = title,
@@ -291,21 +291,23 @@ static pl_status route(job *j, int *path)
 {
     const int32_t bos = PL_TOKEN_BOS;
     pl_tokenizer *tokenizer = NULL;
-    path_chooser *chooser = NULL;
-    path_choice choice;
+    pl_answer_settings settings;
+    pl_path_chooser *chooser = NULL;
+    pl_path_choice choice;
     pl_buf tokens = {0};
     pl_status status =
         pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
     PL_TRY(status);
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
-    PL_TRY(path_chooser_open(&j->r, j->store, &chooser));
-    PL_TRY(path_chooser_follow(chooser, &j->arm, j->topology));
-    PL_TRY(path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
-                               (int)(tokens.len / sizeof bos), &choice));
+    run_answer_settings(&j->r, &settings);
+    PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
+    PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
+    PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
+                                  (int)(tokens.len / sizeof bos), &choice));
     *path = choice.path;
 done:
-    path_chooser_close(&chooser);
+    pl_path_chooser_close(&chooser);
     pl_buf_destroy(&tokens);
     pl_tokenizer_destroy(&tokenizer);
     return status;
@@ -317,7 +319,7 @@ static pl_status find_path(job *j, int *path)
     int n = pl_topology_n_paths(j->topology);
     *path = 0;
     if (j->q->path)
-        return find_path_name(j->topology, j->q->path, path);
+        return pl_find_path(j->topology, j->q->path, path);
     if (n == 1)
         return PL_OK;
     if (j->q->text && strcmp(j->arm.name, "mix") == 0)

@@ -1,5 +1,5 @@
 /* pathloom generate: the prompt's first tokens pick the path, one path runs. */
-#include "cli/path_chooser.h"
+#include "cli/cli.h"
 #include "serve/serve.h"
 
 #include <getopt.h>
@@ -139,12 +139,12 @@ static pl_status parse(int argc, char **argv, request *q)
 
 typedef struct session {
     const request *q;
-    mixture mix;
+    pl_mixture mix;
     pl_backend *backend;
     pl_model *model;
     pl_decoder *decoder;
-    path_chooser *chooser;
-    path_choice choice;
+    pl_path_chooser *chooser;
+    pl_path_choice choice;
     pl_buf tokens, text;
     bool echoed; /* the prompt stands before the text, once that is sure to come */
 } session;
@@ -154,10 +154,10 @@ static void close_session(session *s)
     pl_decoder_destroy(&s->decoder);
     pl_model_destroy(&s->model);
     pl_backend_close(&s->backend);
-    path_chooser_close(&s->chooser);
+    pl_path_chooser_close(&s->chooser);
     pl_buf_destroy(&s->tokens);
     pl_buf_destroy(&s->text);
-    mixture_close(&s->mix);
+    pl_mixture_close(&s->mix);
 }
 
 static pl_status encode_prompt(session *s)
@@ -182,26 +182,25 @@ static const int32_t *tokens(const session *s)
 static pl_status find_path(session *s)
 {
     const pl_topology *t = s->mix.topology;
-    const run *r = &s->mix.r;
     if (s->q->path)
-        return find_path_name(t, s->q->path, &s->choice.path);
-    PL_RETURN_IF(path_chooser_open(r, s->mix.store, &s->chooser));
-    PL_RETURN_IF(path_chooser_follow(s->chooser, &s->mix.arm, t));
-    return path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
+        return pl_find_path(t, s->q->path, &s->choice.path);
+    PL_RETURN_IF(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
+    PL_RETURN_IF(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
+    return pl_path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
 }
 
 static pl_status load_path(session *s)
 {
     const char *precision = s->q->precision;
-    pl_backend_options backend = {.name = s->mix.r.cfg.backend,
+    pl_backend_options backend = {.name = s->mix.settings.backend,
                                   .n_threads = pl_cpu_count(),
-                                  .precision =
-                                      precision ? precision : s->mix.r.cfg.precision};
-    pl_model_options model = {.batch = 1, .context = (int)s->mix.r.cfg.context};
+                                  .precision = precision ? precision
+                                                         : s->mix.settings.precision};
+    pl_model_options model = {.batch = 1, .context = s->mix.arm.shape.context};
     PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
     PL_RETURN_IF(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
-    PL_RETURN_IF(store_load_path(s->mix.store, &s->mix.arm, s->mix.topology,
-                                 s->choice.path, s->model));
+    PL_RETURN_IF(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology,
+                              s->choice.path, s->model));
     return pl_decoder_create(s->model, &s->decoder);
 }
 
@@ -283,12 +282,12 @@ static pl_status generate(session *s)
     pl_generate_result result;
     PL_RETURN_IF(mixture_open(s->q->dir, &s->mix));
     if (s->q->route)
-        pl_copy_text(s->mix.r.cfg.answer, sizeof s->mix.r.cfg.answer, s->q->route);
+        pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
     PL_RETURN_IF(encode_prompt(s));
     PL_RETURN_IF(find_path(s));
     PL_RETURN_IF(load_path(s));
-    pl_generator g = {s->decoder, s->mix.tokenizer, (int)s->mix.r.cfg.vocab,
-                      (int)s->mix.r.cfg.context};
+    pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
+                      s->mix.arm.shape.context};
     PL_RETURN_IF(
         pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
     echo_prompt(s);

@@ -5,7 +5,7 @@
  * the homes itself, alone, and stops them at the end; either way it may be killed, and
  * the next call goes on. `list` of a stopped job only reads its store, and `remove`
  * opens all of it for writing. */
-#include "cli/run.h"
+#include "cli/cli.h"
 
 #include <getopt.h>
 
@@ -16,7 +16,7 @@ typedef struct homes_call {
     int n_words, lock; /* of the one mover */
     int64_t weight;
     bool json;
-    run r;
+    pl_run r;
     pl_places places; /* what is wanted */
     pl_move_report report;
 } homes_call;

@@ -1,7 +1,7 @@
 /* pathloom import: a configuration with which a run begins with a Llama model of
  * others. The model is checked in full here; its values are read where it lies when
  * training begins. */
-#include "cli/run.h"
+#include "cli/cli.h"
 #include "serve/serve.h"
 
 #include <getopt.h>

@@ -49,7 +49,7 @@ int cmd_init(int argc, char **argv)
         return status == PL_OK ? 0 : cli_fail(status);
     }
     if (status == PL_OK)
-        status = config_build(NULL, o.sets, o.n_sets, &c);
+        status = config_build(NULL, o.ask.sets, o.ask.n_sets, &c);
     if (status != PL_OK)
         return cli_fail(status);
     config_leave_derived(&c);

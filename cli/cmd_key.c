@@ -1,5 +1,5 @@
 /* pathloom key: pairs, the list of who may connect, invitations. */
-#include "cli/run.h"
+#include "cli/cli.h"
 
 #include <getopt.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* pathloom hub, home, relay, worker: the processes of a job. `train` starts them; they
  * can be started by hand, and each can die and come back at any time. */
-#include "cli/exporter.h"
+#include "serve/serve.h"
 #include "cli/process.h"
 
 enum { METRICS_MS = 5000 };
@@ -33,7 +33,7 @@ static pl_status ask_hub(void *context, pl_json **status)
 {
     const process *p = context;
     pl_buf address = {0};
-    run r = {.lock = -1};
+    pl_run r = {.lock = -1};
     pl_status result = pl_read_file(p->ready, &address);
     if (result == PL_OK)
         result = pl_wire_connect(pl_buf_text(&address), &r.hub);
@@ -44,13 +44,13 @@ static pl_status ask_hub(void *context, pl_json **status)
     return result;
 }
 
-static pl_status open_exporter(process *p, exporter **out)
+static pl_status open_exporter(process *p, pl_exporter **out)
 {
     *out = NULL;
     if (!p->metrics)
         return PL_OK;
     PL_RETURN_IF(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
-    PL_RETURN_IF(exporter_open(p->metrics, ask_hub, p, out));
+    PL_RETURN_IF(pl_exporter_open(p->metrics, ask_hub, p, out));
     pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->metrics);
     return PL_OK;
 }
@@ -83,7 +83,7 @@ static pl_status read_tolerance(const process *p, double *out)
 
 int cmd_hub(int argc, char **argv)
 {
-    exporter *metrics = NULL;
+    pl_exporter *metrics = NULL;
     pl_backup backup = PL_BACKUP_AUTO;
     double tolerance = 0;
     process p;
@@ -110,7 +110,7 @@ int cmd_hub(int argc, char **argv)
                               .audit_tolerance = tolerance,
                               .stop = cli_stop_flag(false)};
     int code = process_ended(pl_hub_run(&options));
-    exporter_close(&metrics);
+    pl_exporter_close(&metrics);
     return code;
 }
 

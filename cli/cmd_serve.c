@@ -1,5 +1,6 @@
 /* pathloom serve: a run's paths behind OpenAI's completions endpoint. */
-#include "cli/server.h"
+#include "cli/cli.h"
+#include "serve/serve.h"
 
 #include <getopt.h>
 
@@ -49,20 +50,27 @@ static pl_status take_int(const char *name, int64_t least, int64_t most, int *ou
     return PL_OK;
 }
 
-static pl_status take(int option, server_options *o, char **argv)
+typedef struct request {
+    const char *dir, *listen;
+    const char *route; /* instead of router.answer; NULL: that */
+    pl_server_options server;
+} request;
+
+static pl_status take(int option, request *q, char **argv)
 {
+    pl_server_options *o = &q->server;
     switch (option) {
     case OPT_RUN:
-        o->dir = optarg;
+        q->dir = optarg;
         return PL_OK;
     case OPT_LISTEN:
-        o->listen = optarg;
+        q->listen = optarg;
         return PL_OK;
     case OPT_PRECISION:
         o->precision = optarg;
         return PL_OK;
     case OPT_ROUTE:
-        o->route = optarg;
+        q->route = optarg;
         return config_check_answer("--route", optarg);
     case OPT_THREADS:
         return take_int("threads", 1, 1024, &o->threads);
@@ -81,49 +89,55 @@ static pl_status take(int option, server_options *o, char **argv)
     }
 }
 
-static pl_status parse(int argc, char **argv, server_options *o)
+static pl_status parse(int argc, char **argv, request *q)
 {
     int option;
-    *o = (server_options){.listen = "127.0.0.1:8080",
-                          .threads = pl_cpu_count(),
-                          .slots = 16,
-                          .queue = 256,
-                          .per_address = 128,
-                          .timeout_s = 120};
+    *q = (request){.listen = "127.0.0.1:8080",
+                   .server = {.threads = pl_cpu_count(),
+                              .slots = 16,
+                              .queue = 256,
+                              .per_address = 128,
+                              .timeout_s = 120}};
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, o, argv));
+        PL_RETURN_IF(take(option, q, argv));
     if (optind < argc)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
     return PL_OK;
 }
 
 /* Ctrl+C and TERM drain; a second one ends at once. HUP reads the store again. */
-static pl_status serve(const server_options *o)
+static pl_status serve(request *q)
 {
     pl_status status = PL_OK;
     char address[64];
-    server *s = NULL;
-    server_front *front = NULL;
+    pl_mixture mix;
+    pl_server *s = NULL;
+    pl_server_front *front = NULL;
     const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     sigaction(SIGHUP, &hangup, NULL);
-    PL_TRY(server_open(o, &s));
-    PL_TRY(server_front_open(s, o->listen, &front, address));
-    say("serving %s at http://%s/v1", o->dir ? o->dir : "pathloom-run", address);
-    PL_TRY(server_run(s, stop, &reload));
+    PL_TRY(mixture_open(q->dir, &mix));
+    if (q->route)
+        pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
+    q->server.mix = &mix;
+    PL_TRY(pl_server_open(&q->server, &s));
+    PL_TRY(pl_server_front_open(s, q->listen, &front, address));
+    say("serving %s at http://%s/v1", q->dir ? q->dir : "pathloom-run", address);
+    PL_TRY(pl_server_run(s, stop, &reload));
 done:
-    server_front_close(&front);
-    server_close(&s);
+    pl_server_front_close(&front);
+    pl_server_close(&s);
+    pl_mixture_close(&mix);
     return status;
 }
 
 int cmd_serve(int argc, char **argv)
 {
-    server_options o;
-    pl_status status = parse(argc, argv, &o);
+    request q;
+    pl_status status = parse(argc, argv, &q);
     if (status == PL_OK)
-        status = serve(&o);
+        status = serve(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }

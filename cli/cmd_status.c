@@ -1,5 +1,5 @@
 /* pathloom status: what a running job does, from its hub. */
-#include "cli/run.h"
+#include "cli/cli.h"
 
 static bool has_finished(const char *dir)
 {
@@ -14,7 +14,7 @@ static bool has_finished(const char *dir)
 
 /* Whoever starts workers (a script in a cluster) asks here whether there is still
  * something to do: a run without a job is either to be resumed or finished. */
-static pl_status without_job(const run *r, pl_json **out)
+static pl_status without_job(const pl_run *r, pl_json **out)
 {
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
@@ -95,7 +95,7 @@ static void print_status(const pl_json *status)
 int cmd_status(int argc, char **argv)
 {
     cli_options o;
-    run r;
+    pl_run r;
     pl_json *json = NULL;
     memset(&r, 0, sizeof r);
     r.lock = -1;
@@ -103,7 +103,7 @@ int cmd_status(int argc, char **argv)
     if (status == PL_OK)
         status = cli_no_words(&o, "status");
     if (status == PL_OK)
-        status = run_watch(&r, &o);
+        status = run_watch(&r, &o.ask);
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
     if (status == PL_ERR_NOT_FOUND)

@@ -1,5 +1,5 @@
 /* pathloom top: the job on one screen, drawn anew twice a second until q is pressed. */
-#include "cli/run.h"
+#include "cli/cli.h"
 
 #include <poll.h>
 #include <stdarg.h>
@@ -233,7 +233,7 @@ static bool wait_key(const screen *s)
 }
 
 /* A hub that is away for a moment leaves the last picture standing. */
-static pl_status watch(run *r, screen *s)
+static pl_status watch(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     bool drawn = false;
@@ -256,14 +256,14 @@ int cmd_top(int argc, char **argv)
 {
     cli_options o;
     screen s = {.tty = false};
-    run r;
+    pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
     pl_status status = cli_parse(argc, argv, &o);
     if (status == PL_OK)
         status = cli_no_words(&o, "top");
     if (status == PL_OK)
-        status = run_watch(&r, &o);
+        status = run_watch(&r, &o.ask);
     if (status == PL_OK) {
         enter(&s);
         status = watch(&r, &s);

@@ -1,6 +1,6 @@
 /* pathloom train: everything from text to the final table, in one command that can be
  * stopped and given again at any time. */
-#include "cli/evaluate.h"
+#include "cli/cli.h"
 
 /* What the workers' time went into until `at`: the hub's sums, one object a worker. */
 typedef struct spent {
@@ -14,7 +14,7 @@ static double number(const pl_json *o, const char *key)
     return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
 }
 
-static spent look(run *r)
+static spent look(pl_run *r)
 {
     spent s = {.at = pl_now()};
     if (run_hub_status(r, 10000, &s.status) != PL_OK) /* only for show */
@@ -88,7 +88,7 @@ static pl_json *worker_spent(const spent *before, const pl_json *w, double secon
 }
 
 /* A sitting that trained nothing leaves the file of the one that did. */
-static pl_status save_spent(const run *r, const spent *before, const spent *after)
+static pl_status save_spent(const pl_run *r, const spent *before, const spent *after)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
@@ -110,7 +110,7 @@ static pl_status save_spent(const run *r, const spent *before, const spent *afte
     return status;
 }
 
-static pl_status train_arms(run *r)
+static pl_status train_arms(pl_run *r)
 {
     spent before = look(r), after = {0};
     pl_status status = stage_arms(r);
@@ -124,7 +124,7 @@ static pl_status train_arms(run *r)
     return status;
 }
 
-static pl_status train_stages(run *r)
+static pl_status train_stages(pl_run *r)
 {
     PL_RETURN_IF(run_start(r));
     PL_RETURN_IF(stage_base(r));
@@ -133,7 +133,7 @@ static pl_status train_stages(run *r)
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }
 
-static pl_status report(run *r)
+static pl_status report(pl_run *r)
 {
     evaluation e;
     pl_store *store = NULL;
@@ -144,14 +144,14 @@ static pl_status report(run *r)
     evaluation_print(r, &e);
     run_say_peak(r);
     PL_TRY(evaluation_save(r, &e));
-    PL_TRY(print_samples(r, store, &e));
+    PL_TRY(evaluation_samples(r, store, &e));
 done:
     evaluation_clear(&e);
     pl_store_close(&store);
     return status;
 }
 
-static void say_next(const run *r)
+static void say_next(const pl_run *r)
 {
     char took[16];
     say("%s", "");
@@ -164,7 +164,7 @@ static void say_next(const run *r)
 /* Only who stops in the middle waits for tasks. At the end of all arms a worker has
  * none that counts: one that hangs must not hold up the job. Their last words must not
  * take the place of the first. */
-static void end_processes(run *r, pl_status status)
+static void end_processes(pl_run *r, pl_status status)
 {
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
@@ -173,7 +173,7 @@ static void end_processes(run *r, pl_status status)
         pl_fail(status, "%s", sentence);
 }
 
-static pl_status train(run *r)
+static pl_status train(pl_run *r)
 {
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
@@ -194,7 +194,7 @@ static pl_status train(run *r)
     return PL_OK;
 }
 
-static void say_stopped(const run *r)
+static void say_stopped(const pl_run *r)
 {
     char store[PL_PATH_MAX];
     if (pl_path_exists(run_file(r, "store", store)))
@@ -205,14 +205,26 @@ static void say_stopped(const run *r)
         say("stopped before anything was trained; the same command begins anew");
 }
 
+static pl_status take_file(cli_options *o)
+{
+    if (o->n_rest > 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "train takes one configuration file, not `%s` and `%s`",
+                       o->rest[0], o->rest[1]);
+    o->ask.file = o->n_rest > 0 ? o->rest[0] : NULL;
+    return PL_OK;
+}
+
 int cmd_train(int argc, char **argv)
 {
     cli_options o;
-    run r;
+    pl_run r;
     pl_status status = cli_parse(argc, argv, &o);
+    if (status == PL_OK)
+        status = take_file(&o);
     if (status != PL_OK)
         return cli_fail(status);
-    status = run_open(&o, &r);
+    status = run_open(&o.ask, &r);
     if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
         status = train(&r);

@@ -2,14 +2,14 @@
 #include "cli/doctor.h"
 
 /* What is to be done where a plan does not fit. */
-static const char *remedy_of(const run *r)
+static const char *remedy_of(const pl_run *r)
 {
     return r->cfg.recompute ? "a smaller train.batch"
                             : "--set workers.recompute=true, or a smaller train.batch";
 }
 
 /* One worker's model, held against `left` bytes of a GPU, 0 where there is none. */
-static void tell_plan(doctor *d, const run *r, uint64_t left)
+static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];
     pl_model_plan plan;
@@ -31,7 +31,7 @@ static void tell_plan(doctor *d, const run *r, uint64_t left)
 }
 
 /* All workers of a run that trains there. */
-static void tell_sharers(doctor *d, const run *r, const pl_backend *be)
+static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 {
     char text[2][16];
     const int n = run_gpu_sharers(r, be);
@@ -48,7 +48,7 @@ static void tell_sharers(doctor *d, const run *r, const pl_backend *be)
                pl_human_bytes((double)be->memory_left_bytes, text[1]));
 }
 
-void doctor_gpu(doctor *d, const run *r, bool running)
+void doctor_gpu(doctor *d, const pl_run *r, bool running)
 {
     const bool wanted = r && strcmp(r->cfg.backend, "cuda") == 0;
     pl_backend *be = NULL;

@@ -1,6 +1,6 @@
 /* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
 #include "cli/doctor.h"
-#include "cli/exporter.h"
+#include "serve/serve.h"
 
 #include <sys/stat.h>
 
@@ -90,7 +90,7 @@ static void look_at_metrics(doctor *d, const config *c)
     snprintf(address, sizeof address, "tcp://%s", c->metrics);
     if (!c->metrics[0])
         return;
-    if (exporter_check(c->metrics) == PL_OK)
+    if (pl_exporter_check(c->metrics) == PL_OK)
         look_at_port(d, "net.metrics", address);
     else
         doctor_say(d, HEALTH_FAIL, "port", "give IPv4:PORT", "%s", pl_last_error());
@@ -110,10 +110,10 @@ static void look_at_advertised(doctor *d, const config *c)
 
 static bool is_running(const char *dir)
 {
-    run r = {.lock = -1};
-    cli_options o = {.run = dir};
+    pl_run r = {.lock = -1};
+    const run_request q = {.run = dir};
     pl_json *status = NULL;
-    bool is = run_watch(&r, &o) == PL_OK && run_ask_hub(&r, &status) == PL_OK;
+    bool is = run_watch(&r, &q) == PL_OK && run_ask_hub(&r, &status) == PL_OK;
     pl_json_destroy(&status);
     pl_wire_close(&r.hub);
     return is;
@@ -122,14 +122,14 @@ static bool is_running(const char *dir)
 /* By itself: what it says goes over the sentence of a run that cannot be read. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
-    run r;
+    pl_run r;
     const pl_status status = run_look(dir, &r);
     doctor_gpu(d, status == PL_OK ? &r : NULL, running);
     run_close(&r);
 }
 
 /* A run whose data are not complete yet has no list to compare with. */
-static void look_at_tokenizer(doctor *d, const run *r)
+static void look_at_tokenizer(doctor *d, const pl_run *r)
 {
     char data[PL_PATH_MAX], list[PL_PATH_MAX];
     if (!pl_path_exists(run_file(r, "data/data.json", list)))
@@ -144,7 +144,7 @@ static void look_at_tokenizer(doctor *d, const run *r)
 
 void doctor_run(doctor *d, const char *dir)
 {
-    run r;
+    pl_run r;
     const bool running = is_running(dir);
     doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
     look_at_keys(d, dir);
@@ -172,11 +172,11 @@ void doctor_run(doctor *d, const char *dir)
 /* ---- a hub elsewhere ---- */
 void doctor_hub(doctor *d, const char *hub, const char *key)
 {
-    run r = {.lock = -1};
-    cli_options o = {.hub = hub, .key = key};
+    pl_run r = {.lock = -1};
+    const run_request q = {.hub = hub, .key = key};
     pl_json *status = NULL;
     double start = pl_now();
-    pl_status found = run_watch(&r, &o);
+    pl_status found = run_watch(&r, &q);
     if (found == PL_OK)
         found = run_ask_hub(&r, &status);
     if (found == PL_OK)

@@ -1,5 +1,6 @@
 /* What each status and each event means. The names are promises: scripts match them.
  * tests/explain.sh looks whether all that the program says stands here. */
+#include "cli/cli.h"
 #include "cli/explain.h"
 
 const explanation explanations[] = {

@@ -135,10 +135,10 @@ static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
 
 static pl_status add_set(cli_options *o, const char *key, const char *value)
 {
-    if ((size_t)o->n_sets == sizeof o->sets / sizeof *o->sets)
-        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->n_sets);
+    if ((size_t)o->ask.n_sets == sizeof o->ask.sets / sizeof *o->ask.sets)
+        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->ask.n_sets);
     if (!key) {
-        o->sets[o->n_sets++] = value;
+        o->ask.sets[o->ask.n_sets++] = value;
         return PL_OK;
     }
     if ((size_t)o->n_made == sizeof o->made / sizeof *o->made)
@@ -148,7 +148,7 @@ static pl_status add_set(cli_options *o, const char *key, const char *value)
     if ((size_t)snprintf(pair, sizeof *o->made, "%s=%s", key, value) >= sizeof *o->made)
         return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
                        key, PL_KEY_TEXT_MAX);
-    o->sets[o->n_sets++] = pair;
+    o->ask.sets[o->ask.n_sets++] = pair;
     return PL_OK;
 }
 
@@ -163,15 +163,15 @@ static pl_status take_option(int option, cli_options *o, char **argv)
         return add_set(o, "data.valid", optarg);
     case OPT_OUT:
     case OPT_RUN:
-        o->run = optarg;
+        o->ask.run = optarg;
         return add_set(o, "out", optarg);
     case OPT_WORKERS:
         return add_set(o, "workers.count", optarg);
     case OPT_HUB:
-        o->hub = optarg;
+        o->ask.hub = optarg;
         return PL_OK;
     case OPT_KEY:
-        o->key = optarg;
+        o->ask.key = optarg;
         return PL_OK;
     case OPT_JSON:
         o->json = true;

@@ -1,7 +1,7 @@
 /* Private to cli: what the processes of a fleet are told on their command lines. */
 #ifndef PL_CLI_PROCESS_H
 #define PL_CLI_PROCESS_H
-#include "cli/run.h"
+#include "cli/cli.h"
 
 typedef struct process {
     const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;

@@ -6,7 +6,10 @@
 #ifndef PL_CLI_STORE_CALL_H
 #define PL_CLI_STORE_CALL_H
 #include "cli/cli.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
+#include "home/home.h"
 #include "store/store.h"
 
 /* X(NAME, option, argument or NULL, help) */

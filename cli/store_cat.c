@@ -1,6 +1,5 @@
 /* pathloom store cat: the bytes of a version, of one of its tensors, or of an object.
  */
-#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 
@@ -81,7 +80,7 @@ static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *
     if (!call->words[1])
         return PL_OK;
     names_arm_of(v->module, name);
-    pl_status status = store_arm(call->store, name, &arm, &t);
+    pl_status status = pl_read_arm(call->store, name, &arm, &t);
     if (status == PL_OK)
         status = find_tensor(t, v->module, call->words[1], out);
     pl_topology_destroy(&t);
@@ -142,7 +141,7 @@ done:
 static pl_status cat_object(store_call *call)
 {
     pl_buf bytes = {0};
-    pl_status status = store_object_bytes(call->store, call->words[0], &bytes);
+    pl_status status = pl_read_object(call->store, call->words[0], &bytes);
     if (status == PL_OK)
         status = write_all(bytes.data, bytes.len);
     pl_buf_destroy(&bytes);

@@ -1,5 +1,4 @@
 /* pathloom store diff: how two versions of a module differ, tensor by tensor. */
-#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -128,7 +127,7 @@ static pl_status load_arm(comparison *c, const char *module)
     pl_topology_destroy(&c->topology);
     pl_arm_clear(&c->arm);
     pl_copy_text(c->arm_name, sizeof c->arm_name, name);
-    pl_status status = store_arm(c->call->store, name, &c->arm, &c->topology);
+    pl_status status = pl_read_arm(c->call->store, name, &c->arm, &c->topology);
     return status == PL_ERR_NOT_FOUND || status == PL_ERR_PROTO ? PL_OK : status;
 }
 

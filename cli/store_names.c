@@ -1,3 +1,4 @@
+#include "cli/cli.h"
 #include "cli/store_names.h"
 
 #include <stdio.h>

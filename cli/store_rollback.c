@@ -6,7 +6,6 @@
  * finished all its modules and paths move on to one common phase that nobody has
  * trained, and the phases in between are given up. Of several homes all do it or none
  * (store/rollback.h). */
-#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -78,7 +77,7 @@ done:
 
 static pl_status load_arm(rollback *r)
 {
-    pl_status status = store_arm(r->store, r->arm_name, &r->arm, &r->topology);
+    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 

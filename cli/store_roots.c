@@ -1,4 +1,4 @@
-#include "cli/run.h"
+#include "cli/cli.h"
 #include "cli/store_roots.h"
 
 /* Of one module: versions from `needed` on, and version 0 where methods relate to it.
@@ -113,7 +113,7 @@ static pl_status add_arm(void *context, const pl_object *object)
     roots *r = context;
     pl_arm arm;
     pl_topology *t = NULL;
-    pl_status status = store_arm(r->store, object->name + strlen("arm/"), &arm, &t);
+    pl_status status = pl_read_arm(r->store, object->name + strlen("arm/"), &arm, &t);
     if (status == PL_OK)
         for (int m = 0; m < pl_topology_n_modules(t); m++) {
             add_module(r, &arm, t, m);

@@ -2,7 +2,6 @@
  *
  * While a job runs its home holds the store, so the home is asked to keep the tag; else
  * this process writes it. */
-#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -39,7 +38,7 @@ static void close_arm(arm_view *v)
 static pl_status open_arm(pl_store *store, const char *name, arm_view *out)
 {
     memset(out, 0, sizeof *out);
-    pl_status status = store_arm(store, name, &out->arm, &out->topology);
+    pl_status status = pl_read_arm(store, name, &out->arm, &out->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(status,
                        "there is no arm %s; `pathloom store ls --objects arm/` "

@@ -1,5 +1,4 @@
 /* pathloom store verify: recomputes outer steps and compares hashes. */
-#include "cli/run.h"
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -13,7 +12,7 @@ typedef struct verification {
     store_call *call;
     uint64_t n[VERDICT_UNKNOWN + 1];
     char why[1024]; /* the newest that could not be told, or is another */
-    run r;          /* with --tasks: how its workers compute; */
+    pl_run r;       /* with --tasks: how its workers compute; */
     pl_arm arm;     /* the arm, */
     pl_topology *topology;
 } verification;
@@ -152,7 +151,7 @@ static pl_status open_tasks(verification *w, const char *module)
                                      "--store: the run says how its workers compute");
     PL_RETURN_IF(run_look(w->call->values[STORE_OPT_RUN], &w->r));
     snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
-    return store_arm(w->call->store, arm, &w->arm, &w->topology);
+    return pl_read_arm(w->call->store, arm, &w->arm, &w->topology);
 }
 
 static pl_status verify_number(verification *w, const char *module, uint64_t number)

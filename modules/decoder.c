@@ -9,7 +9,7 @@
  * handed over at once or as pl_decoder_piece says. The model's activations are used
  * only while feeding, so that several decoders may share a model, one after another.
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 #include <string.h>
 
 struct pl_decoder {

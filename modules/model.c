@@ -5,7 +5,7 @@
  * saving are one copy, the norm of the gradient is one sum, and AdamW is a few long
  * runs.
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 #include <limits.h>
 
 /* ---- creation ---- */

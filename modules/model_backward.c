@@ -7,7 +7,7 @@
  * One buffer of each width serves all blocks: a gradient lives only until the next
  * operation has read it.
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 
 /* d_stream is d x_{b+1} before and d a_b after. */
 static void backward_ffn(pl_model *m, int block, int N)

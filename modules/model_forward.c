@@ -7,7 +7,7 @@
  * x_b is the buffer `in` of block b, a_b its `mid`; the sums happen inside the norms
  * that read them (model_inside.h).
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 
 /* Norm at the entry of `block` (n_blocks: the final one). The stream there is the
  * previous block's feed-forward output plus that block's `mid`. */

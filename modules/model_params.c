@@ -4,7 +4,7 @@
  * backend that multiplies by compute copies keeps of it what is read as it is, the
  * embedding and the norms: serving in int8 then takes little more than the bytes.
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 #include <string.h>
 
 /* ---- what lies where ---- */

@@ -8,7 +8,7 @@
  * buffers. Inference keeps one block's worth.
  */
 #include "modules/cuda/plan_cuda.h"
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 
 /* So that cuBLASLt, which chooses by how addresses are aligned, chooses alike wherever
  * a view lies: recomputing gives the same bytes. */

@@ -5,7 +5,7 @@
  * numbers lie in the backend's memory, so that the backend may repeat it without being
  * asked for each operation. Only the loss and the norm come back.
  */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 #include <math.h>
 
 static pl_status check_extent(const pl_model *m, int B, int T)

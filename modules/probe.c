@@ -1,5 +1,5 @@
 /* Rounds of operations and steps, and what follows from their times. */
-#include "modules/probe_inside.h"
+#include "modules/probe_internal.h"
 #include <math.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* One function an operation, with buffers of its shape: as the model calls it. */
-#include "modules/probe_inside.h"
+#include "modules/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

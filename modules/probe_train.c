@@ -1,5 +1,5 @@
 /* Training steps on tokens that are drawn once. */
-#include "modules/probe_inside.h"
+#include "modules/probe_internal.h"
 
 struct probe_train {
     pl_topology *topology;

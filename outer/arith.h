@@ -5,7 +5,7 @@
  */
 #ifndef PL_OUTER_ARITH_H
 #define PL_OUTER_ARITH_H
-#include "outer/codec.h"
+#include "codec/codec.h"
 #include "outer/step.h"
 #ifdef __cplusplus
 extern "C" {

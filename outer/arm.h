@@ -8,7 +8,7 @@
  */
 #ifndef PL_OUTER_ARM_H
 #define PL_OUTER_ARM_H
-#include "outer/codec.h"
+#include "codec/codec.h"
 #include "outer/step_method.h"
 #ifdef __cplusplus
 extern "C" {

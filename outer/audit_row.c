@@ -1,5 +1,5 @@
 #include "outer/audit_row.h"
-#include "outer/codec.h"
+#include "codec/codec.h"
 #include "outer/rounds.h"
 
 #include <math.h>

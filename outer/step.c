@@ -85,7 +85,7 @@ bool pl_outer_keeps_carry(const pl_outer_step *step)
            step->method == PL_METHOD_DELAYED_NESTEROV;
 }
 
-bool step_depends_on_gap(const pl_outer_step *step)
+bool pl_outer_depends_on_gap(const pl_outer_step *step)
 {
     return step->gap == PL_GAP_NORM && step->delay > 0;
 }
@@ -139,7 +139,7 @@ static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
 {
     if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
         return step->gap_constant;
-    if (!step_depends_on_gap(step))
+    if (!pl_outer_depends_on_gap(step))
         return 1;
     double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
     double norm = rescale * sqrt(mean_squares);
@@ -150,7 +150,7 @@ static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
                           int n_threads, double *gap)
 {
     double squares = 0;
-    if (step_depends_on_gap(step)) {
+    if (pl_outer_depends_on_gap(step)) {
         PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
         squares = add_spans(p->sums, n_spans).mean;
     }
@@ -161,7 +161,7 @@ static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
 static void note_step(const pl_outer_step *step, pl_outer_state *state,
                       const step_sums *total, double gap, pl_outer_report *report)
 {
-    if (step_depends_on_gap(step))
+    if (pl_outer_depends_on_gap(step))
         state->displacement = sqrt(total->step);
     if (step->method == PL_METHOD_DELAYED_NESTEROV)
         state->arrivals = (state->arrivals + 1) % step->buffer;
@@ -185,7 +185,7 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .fill = fill,
               .context = context,
               .n = n,
-              .measures_step = step_depends_on_gap(step),
+              .measures_step = pl_outer_depends_on_gap(step),
               .sums = sums};
     PL_TRY(find_gap(step, &p, n_spans, n_threads, &gap));
     p.coefficients = coefficients_of(step, state, gap);

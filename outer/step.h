@@ -109,6 +109,9 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
 
 double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
 
+/* Whether |D| must be known before, and |x_t - x_{t-1}| be measured in, the step. */
+bool pl_outer_depends_on_gap(const pl_outer_step *step);
+
 #ifdef __cplusplus
 }
 #endif

@@ -70,9 +70,6 @@ typedef struct step_kernels {
 const step_kernels *step_kernels_best(void); /* of this machine */
 const step_kernels *step_kernels_portable(void);
 
-/* Whether |D| must be known before, and |x_t - x_{t-1}| be measured in, the step. */
-bool step_depends_on_gap(const pl_outer_step *step);
-
 #ifdef __cplusplus
 }
 #endif

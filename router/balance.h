@@ -1,7 +1,7 @@
 /* Prices that keep the paths' shards below a limit; private to router. */
 #ifndef PL_ROUTER_BALANCE_H
 #define PL_ROUTER_BALANCE_H
-#include "router/router_inside.h"
+#include "router/router_internal.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,6 +1,6 @@
 /* A router and its decisions. */
 #include "router/kmeans.h"
-#include "router/router_inside.h"
+#include "router/router_internal.h"
 #include <math.h>
 
 /* ---- the object ---- */

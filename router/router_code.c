@@ -1,5 +1,5 @@
 /* A router as bytes (docs/PROTOCOL.md section 6). */
-#include "router/router_inside.h"
+#include "router/router_internal.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "router/arrange.h"
 #include "router/balance.h"
 #include "router/kmeans.h"
-#include "router/router_inside.h"
+#include "router/router_internal.h"
 #include <math.h>
 #include <string.h>
 

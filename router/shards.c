@@ -1,5 +1,5 @@
 /* From a router to the list of documents of every path. */
-#include "router/router_inside.h"
+#include "router/router_internal.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -49,3 +49,12 @@ pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
     *margin_nats = second - best;
     return PL_OK;
 }
+
+bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths)
+{
+    if (n_paths < 2 || prefix < 2) /* one path, or no token to judge it by */
+        return false;
+    if (strcmp(rule, "auto") == 0)
+        return n_paths <= PL_LIKELIHOOD_PATHS_MAX;
+    return strcmp(rule, "likelihood") == 0;
+}

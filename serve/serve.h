@@ -11,6 +11,9 @@
  * likelihood.
  *
  * exchange: a path as files that others load, and the other way round
+ * mixture:  a trained mixture read from its store
+ * path_chooser: which path answers a prompt
+ * server:   the paths of a mixture behind HTTP; exporter: a hub's figures behind HTTP
  *
  * The same model, prompt and options give the same text: randomness is keyed by the
  * seed and the token's position, never by time or by what else is being served.
@@ -20,6 +23,10 @@
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include "serve/exchange.h"
+#include "serve/exporter.h"
+#include "serve/mixture.h"
+#include "serve/path_chooser.h"
+#include "serve/server.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

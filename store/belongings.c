@@ -3,7 +3,7 @@
  * A row is carried as it lies here, sealed; what changes on the way is the commit that
  * a version names as its own. Which rows a store has of a name is told by digests that
  * leave that out, so two stores that have the same rows say the same. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <string.h>
 
 static kv_slice slice_of(const uint8_t *data, size_t len)

@@ -11,7 +11,7 @@
  * files die whole: then they are dropped, and nothing is compacted. */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 
 /* A writer, before its first commit: removes what an earlier process left. */
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);

@@ -2,7 +2,7 @@
  * can be copied as one (mirror_set.c). */
 #ifndef PL_STORE_MIRROR_H
 #define PL_STORE_MIRROR_H
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 
 typedef struct mirror_target {
     const char *folder;

@@ -12,7 +12,7 @@
  * open a part. */
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 
 /* Refs of names that moved: "at/NAME" -> "J STAMP" or "here STAMP" (PROTOCOL 2.14). */
 #define PARTS_NOTES "at/"

@@ -2,7 +2,7 @@
  * be short. */
 #ifndef PL_STORE_REBASE_H
 #define PL_STORE_REBASE_H
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 
 /* Whether the commits since the base are more than the base itself. */
 bool rebase_is_due(const remote_head *head);

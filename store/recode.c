@@ -17,7 +17,7 @@
  * it. What was coded is decoded and compared before the bytes it replaces are let go.
  */
 #include "store/delta.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <string.h>
 
 enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 /* one part of it */ };

@@ -1,7 +1,7 @@
 /* Objects of a store in an engine, but for the head. */
 #include "store/remote.h"
 #include "store/store_format.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
 

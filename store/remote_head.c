@@ -4,7 +4,7 @@
  * commit of the same one. Each opening draws `holder` anew, so no two homes ever write
  * the same head, and a swap whose answer was lost is recognised by its bytes. */
 #include "store/rebase.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
  * both stay. What is dropped was written under a lower epoch, and all that was
  * acknowledged under those is in this store. No time of grace is needed for that. A
  * reader counts what a writer that opened now would drop. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
 

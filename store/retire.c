@@ -3,7 +3,7 @@
  * Records of versions stay for ever: they are the history. What goes are the bytes that
  * they name, and the record is rewritten to say so; its own place in the chain is its
  * commit, which is not touched. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <string.h>
 
 /* ---- pending ---- */

@@ -6,7 +6,7 @@
  * part for writing that has a share asks the first what was decided. */
 #ifndef PL_STORE_ROLLBACK_H
 #define PL_STORE_ROLLBACK_H
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
 /* Ref: the number of the last rollback that this part has made; the first part's has,

@@ -10,7 +10,7 @@
 #include "store/parts.h"
 #include "store/rollback.h"
 #include "store/store_format.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  * An object's bytes come from whoever sent them, so decoding trusts nothing; whether
  * the versions are there is for fsck to say. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * Reading inside a transaction goes through the batch, so a blob that was just put can
  * be named, and an update that was just accepted can be merged. */
 #include "store/bulk.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Acts against the home: updates without a lease or under somebody else's, updates that
  * are no updates, uploads that are never used, and lies. */
+#include "codec/codec.h"
 #include "tests/adversary.h"
 
 #include <math.h>

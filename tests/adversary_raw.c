@@ -2,7 +2,7 @@
  *
  * Acts below messages: bytes to a port, handshakes that do not end, frames that are no
  * message, keys that nobody knows. */
-#include "base/wire_parts.h"
+#include "base/wire_internal.h"
 #include "tests/adversary.h"
 
 #include <arpa/inet.h>

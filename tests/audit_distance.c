@@ -8,6 +8,8 @@
  * distance, 1 - cosine, 1 - shorter / longer, and the distance of an audit, which takes
  * the larger of the latter two from sketches; then the same for some lies.
  * docs/results/reliability.md has the figures. */
+#include "codec/codec.h"
+#include "outer/outer.h"
 #include "workers/path_state.h"
 #include "workers/train.h"
 #include "workers/workers.h"

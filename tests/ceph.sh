@@ -191,7 +191,7 @@ store_tests rados "$(at tests)" remote_store test_store_kill test_store_recode \
     test_store_collect
 
 # ---- training ----
-make_corpus base modules outer workers docs
+make_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
     run=$1

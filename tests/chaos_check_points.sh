@@ -7,7 +7,7 @@
 # Deleting is left out: what is deleted is not needed any more. So is what goes to a
 # person's terminal (cli/, the log).
 set -u
-folders="base corpus store outer workers"
+folders="base corpus store codec outer net home workers"
 if [ "${1-}" = --list ]; then
     # shellcheck disable=SC2086 # several words
     grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders --include='*.c' |

@@ -8,7 +8,7 @@
  *                               for a store whose writer has just been killed
  *
  * Names of workers, times, seconds and tokens are left out: they may differ. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -61,7 +61,7 @@ if(TARGET pl_workers)
   add_executable(audit_distance ${CMAKE_CURRENT_SOURCE_DIR}/audit_distance.c)
   target_link_libraries(audit_distance pl_workers)
   add_executable(merge_rate ${CMAKE_CURRENT_SOURCE_DIR}/merge_rate.c)
-  target_link_libraries(merge_rate pl_outer)
+  target_link_libraries(merge_rate pl_home)
   pl_script_test(retrain "integration;workers" 300 retrain.sh $<TARGET_FILE:pathloom>
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()

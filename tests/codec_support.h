@@ -1,8 +1,9 @@
-/* folder: outer. What tests of the codecs start from: updates, options, rounds. */
+/* folder: codec. What tests of the codecs start from: updates, options, rounds. */
 #ifndef PL_TESTS_CODEC_SUPPORT_H
 #define PL_TESTS_CODEC_SUPPORT_H
-#include "outer/codec_sketch.h"
-#include "outer/step.h"
+#include "codec/codec.h"
+#include "codec/codec_sketch.h"
+#include "outer/outer.h"
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>

@@ -21,7 +21,7 @@ n_cases=0
 . tests/chaos_job.sh
 own_folder "$work"
 
-make_corpus base modules outer workers docs
+make_corpus base modules outer home net workers docs
 
 run_job() { # folder, options; in a subshell, which becomes the launcher
     out=$1

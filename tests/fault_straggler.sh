@@ -14,7 +14,7 @@ holder_mean=$2
 phases=6
 . tests/chaos_job.sh
 own_folder "$3"
-make_corpus base outer
+make_corpus base outer home net
 
 # Tasks last longer than it takes to see that one began.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \

@@ -1,6 +1,7 @@
 /* folder: outer
  *
  * Encoded updates, as a home, a mate, a relay and a merge read them. */
+#include "outer/outer.h"
 #include "tests/codec_support.h"
 #include "tests/fuzz.h"
 #include "outer/change.h"

@@ -1,4 +1,4 @@
-/* folder: outer; runs: 80
+/* folder: home; runs: 80
  *
  * A home, message after message: the input says who sends what next. Right tasks stand
  * among spoilt messages, groups end, and the home starts again.
@@ -7,8 +7,10 @@
  * what a module or path has reached stays, also after a start from disk. An
  * administrator may give names away, so with one among the senders versions are not
  * compared. */
-#include "outer/home_parts.h"
-#include "outer/roles.h"
+#include "codec/codec.h"
+#include "home/home.h"
+#include "home/home_internal.h"
+#include "net/net.h"
 #include "tests/fuzz.h"
 #include "tests/hostile.h"
 

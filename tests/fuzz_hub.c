@@ -9,7 +9,7 @@
  * list of keys can be read, and the status is JSON. */
 #include "tests/fuzz.h"
 #include "tests/hostile.h"
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

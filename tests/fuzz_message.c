@@ -1,7 +1,8 @@
-/* folder: outer
+/* folder: home
  *
  * Bodies of messages: any record, SUBMIT with its contributors, an arm's definition. */
-#include "outer/submission.h"
+#include "codec/codec.h"
+#include "net/net.h"
 #include "tests/fuzz.h"
 #include "tests/tiny_arm.h"
 
@@ -31,7 +32,7 @@ static void read_all(const uint8_t *data, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
-    submission s;
+    pl_submit_message s;
     pl_arm arm;
     pl_topology *topology = NULL;
     if (len < 1)
@@ -43,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
         read_all(m.body.data, m.body.len);
         break;
     case 1:
-        (void)submission_read(&m, &s);
-        submission_clear(&s);
+        (void)pl_submission_read(&m, &s);
+        pl_submission_clear(&s);
         break;
     default:
         if (pl_arm_decode(m.body.data, m.body.len, &arm) != PL_OK)
@@ -69,7 +70,8 @@ static void give_as(void (*give)(const void *, size_t), uint8_t mode, const pl_b
 static void seed_submission(void (*give)(const void *, size_t), int n)
 {
     pl_message m;
-    submission s = {.module = "mix/L1.E0", .round = 3, .base_version = 3, .n = n};
+    pl_submit_message s = {
+        .module = "mix/L1.E0", .round = 3, .base_version = 3, .n = n};
     s.contributors = pl_alloc((size_t)n * sizeof *s.contributors);
     s.leases = pl_alloc((size_t)n * sizeof *s.leases);
     for (int i = 0; i < n; i++) {
@@ -81,11 +83,11 @@ static void seed_submission(void (*give)(const void *, size_t), int n)
         s.leases[i].len = 200;
     }
     pl_message_init(&m, PL_MSG_SUBMIT);
-    submission_write(&s, &m);
+    pl_submission_write(&s, &m);
     give_as(give, 1, &m.body);
     give_as(give, 0, &m.body);
     pl_message_destroy(&m);
-    submission_clear(&s);
+    pl_submission_clear(&s);
 }
 
 static void seed_arm(void (*give)(const void *, size_t), pl_method method)

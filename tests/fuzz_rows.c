@@ -2,7 +2,7 @@
  *
  * Rows of a store: mode, which family, then fields, sealed here unless the mode says
  * that the value is to be taken as it is. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/fuzz.h"
 
 static void decode(kv_family family, row_view *row)

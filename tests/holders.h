@@ -2,6 +2,8 @@
  * home that they send to where a test wants one. */
 #ifndef PL_TESTS_HOLDERS_H
 #define PL_TESTS_HOLDERS_H
+#include "codec/codec.h"
+#include "home/home.h"
 #include "tests/leases.h"
 #include "tests/tiny_arm.h"
 #include "workers/local.h"

@@ -2,7 +2,10 @@
  * publish in it. */
 #ifndef PL_TESTS_HOME_FIXTURE_H
 #define PL_TESTS_HOME_FIXTURE_H
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
+#include "home/home.h"
 #include "tests/leases.h"
 #include "tests/tiny_arm.h"
 

@@ -1,4 +1,5 @@
 /* Right messages of every type, and what can be wrong with them. */
+#include "codec/codec.h"
 #include "tests/hostile.h"
 #include "tests/tiny_arm.h"
 

@@ -8,6 +8,7 @@
 #ifndef PL_TESTS_HOSTILE_H
 #define PL_TESTS_HOSTILE_H
 #include "outer/outer.h"
+#include "net/net.h"
 
 typedef struct dice {
     uint64_t seed, n;     /* of the generator */

@@ -3,6 +3,7 @@
 #ifndef PL_TESTS_LEASES_H
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
+#include "net/net.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

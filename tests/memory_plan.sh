@@ -15,7 +15,7 @@ number() { # object, process
     sed -n "/\"$1\"/,/}/s/.*\"$2\": *\([0-9]*\).*/\1/p" "$work/run/report.json"
 }
 
-make_corpus base modules store outer docs
+make_corpus base modules store outer home net docs
 "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
     --set data.max_bytes=2M --set train.base_steps=8 --set train.tau=2 \
     --set train.phases=8 --set eval.baselines=none --set eval.max_tokens=2000 \

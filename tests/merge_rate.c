@@ -1,4 +1,4 @@
-/* folder: outer
+/* folder: home
  *
  * How fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS PARAMS
  * CODEC].
@@ -7,7 +7,8 @@
  * read first and added then; each added while the next is read, as homes do; and the
  * memory alone, a pass that reads an update and rewrites the sum for each contributor.
  */
-#include "outer/home_updates.h"
+#include "home/home_updates.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
 
 #include <stdio.h>

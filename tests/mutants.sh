@@ -72,9 +72,9 @@ mutant sync-off store/kv.c \
 mutant mark-unchecked store/store_open.c \
     's/^( *)if \(store->sequence < mark->sequence \|\| store->epoch < mark->epoch\)/\1if (0)/' \
     test_store_damage
-mutant dedup-off outer/home_submit.c \
+mutant dedup-off home/home_submit.c \
     's/^( *)return s->round < \(int64_t\)m->version \|\|$/\1return 0 \&\& s->round < 0 ||/' test_home
-mutant token-unchecked outer/home_submit.c \
+mutant token-unchecked home/home_submit.c \
     's/^( *)if \(is_fenced\(p, s\)\) \{/\1if (0 \&\& is_fenced(p, s)) {/' test_fence
 mutant gc-takes-all store/collect.c \
     's/c->keep\(c->context, v\)/0/' test_store_collect
@@ -84,13 +84,13 @@ mutant wall-clock base/clock.c \
     's/read_ns\(CLOCK_BOOTTIME\)/read_ns(CLOCK_REALTIME)/' test_clock_steady
 mutant applied-stays store/retire.c \
     's/^( *)kv_delete\(txn->batch, KV_PENDING, key_slice\(&rows\[i\]\.key\)\);/\1;/' test_store
-mutant epoch-stale outer/home.c \
+mutant epoch-stale home/home.c \
     's/^( *)h->hub_epoch\+\+;/\1;/' test_fence
-mutant nan-gate-off outer/codec.c \
+mutant nan-gate-off codec/codec.c \
     's/if \(!isfinite\((squares|value)\)\)/if (0)/' test_home
-mutant merge-too-early outer/home_merge.c \
+mutant merge-too-early home/home_merge.c \
     's/^( *)module->n_contributors\) \{/\1module->n_contributors - 1) {/' test_home
-mutant cursor-too-early outer/home_submit.c \
+mutant cursor-too-early home/home_submit.c \
     's/ \|\| !updates_are_in\(arm, index, &state\)//' test_home
 echo "$caught of $planted bugs caught${survived:+; survived:$survived}"
 [ -z "$survived" ] || exit 1

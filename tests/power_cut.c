@@ -15,7 +15,7 @@
  * takes another commit, which is there after reopening. And again where the power goes
  * while a store is opened after a cut. ALL is a file of the log hashes of all commits;
  * the first ACKED of them were acknowledged. */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/power_model.h"
 #include <fcntl.h>
 #include <inttypes.h>

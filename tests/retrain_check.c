@@ -4,6 +4,8 @@
  * wrongly: retrain_check STORE THREADS. What a worker sent comes out only if nothing is
  * changed; and where the machine is another, or something is gone, no verdict does.
  * And that its paths began with the moments that the base model ended with. */
+#include "codec/codec.h"
+#include "outer/outer.h"
 #include "workers/workers.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* folder: workers; label: unit */
 /* Enrolling: an invitation lets new keys in, never one that was revoked, and never
  * under somebody else's name. */
+#include "codec/codec.h"
 #include "workers/workers.h"
 #include <stdio.h>
 #include <stdlib.h>

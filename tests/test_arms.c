@@ -1,7 +1,7 @@
-/* folder: cli; label: unit */
-/* The arms that follow from a configuration; tests/CMakeLists.txt adds cli/config*.c.
- */
-#include "cli/run.h"
+/* folder: job; label: unit */
+/* The arms that follow from a configuration. */
+#include "outer/outer.h"
+#include "job/run.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 enum { PATHS = 4, TAU = 50, PHASES = 20, BASE_STEPS = 1000 };
 
-static run r;
+static pl_run r;
 
 static pl_inner inner_of(const char *name, pl_arm *arm)
 {

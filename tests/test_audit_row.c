@@ -1,8 +1,9 @@
-/* folder: outer; label: unit
+/* folder: home; label: unit
  *
  * Audits on paper: which tasks are drawn, what a row says, and who is odd. */
-#include "outer/audit_row.h"
-#include "outer/home_parts.h"
+#include "codec/codec.h"
+#include "outer/outer.h"
+#include "home/home_internal.h"
 #include "tests/tiny_arm.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* folder: workers; label: unit
  *
  * Two leases of one task: who gets the second, and what becomes of both. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 #include "tests/tiny_arm.h"
 
 #include <setjmp.h>

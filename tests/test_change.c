@@ -2,6 +2,7 @@
  *
  * Versions that travel as changes: what the home commits is what everybody computes,
  * and nothing that rounding leaves out is lost. */
+#include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/tiny_arm.h"
 

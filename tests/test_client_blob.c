@@ -1,6 +1,7 @@
-/* folder: outer; label: integration */
+/* folder: home; label: integration */
 /* Downloads from a home that answers as no home should. */
-#include "outer/outer.h"
+#include "codec/codec.h"
+#include "net/net.h"
 
 #include <stdatomic.h>
 #include <string.h>

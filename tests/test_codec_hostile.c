@@ -1,4 +1,4 @@
-/* folder: outer; label: unit */
+/* folder: codec; label: unit */
 #include "tests/codec_support.h"
 
 enum { N = 5000, N_NAMES = 8 };

@@ -1,4 +1,4 @@
-/* folder: outer; label: unit */
+/* folder: codec; label: unit */
 #include "tests/codec_support.h"
 
 static pl_topology *topology_of(bool tied)

@@ -1,7 +1,6 @@
-/* folder: cli; label: unit */
-/* Codec and outer-method options that result from configuration keys.
- * tests/CMakeLists.txt links cli/config_*.c. */
-#include "cli/config.h"
+/* folder: job; label: unit */
+/* Codec and outer-method options that result from configuration keys. */
+#include "job/config.h"
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

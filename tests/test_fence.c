@@ -1,4 +1,4 @@
-/* folder: outer; label: integration */
+/* folder: home; label: integration */
 #include "tests/relay_fixture.h"
 
 /* Fences and epochs: what keeps a process that was given up from being heard. */

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration */
+/* folder: home; label: integration */
 /* co2's penalty for late updates, as a home computes it: it looks at how far a module
  * has moved since the version that the updates are relative to. */
 #include "tests/relay_fixture.h"

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration
+/* folder: home; label: integration
  *
  * A real home process and its client: what is acknowledged is there after kill -9, an
  * update counts once however often it is sent, and nothing wrong gets in. */

@@ -1,8 +1,10 @@
-/* folder: outer; label: integration
+/* folder: home; label: integration
  *
  * The last home of a stopped job goes for good: nothing that anybody needs goes with
  * it, whoever dies when. */
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 #include "store/store.h"
 #include "tests/store_child.h"
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration
+/* folder: home; label: integration
  *
  * A home acts for a worker only under a lease that the hub sealed, for the task and the
  * phase of that lease, with numbers that such a task can have, and within its share of

@@ -1,8 +1,9 @@
-/* folder: outer; label: unit
+/* folder: home; label: unit
  *
  * The updates of a round come in the order of its contributions, each as often as it
  * counts, and two of them are in memory, however many there are. */
-#include "outer/home_updates.h"
+#include "codec/codec.h"
+#include "home/home_updates.h"
 #include "tests/store_fixture.h"
 
 enum { N = 3000, MANY = 40 };

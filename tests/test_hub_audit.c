@@ -2,8 +2,9 @@
  *
  * Who is asked to do a task again: a worker of the first one's kind of device, and one
  * of another kind only where there is none and distances may be compared. */
+#include "net/net.h"
 #include "tests/tiny_arm.h"
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

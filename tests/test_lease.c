@@ -1,7 +1,7 @@
-/* folder: outer; label: unit
+/* folder: net; label: unit
  *
  * A sealed lease opens to what was sealed, and nothing else opens. */
-#include "outer/outer.h"
+#include "net/net.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

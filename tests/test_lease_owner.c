@@ -3,6 +3,7 @@
  * A lease is its worker's: what another says under its token, which can be guessed, has
  * no effect; and a key answers for all that is done with it. A hub with a gate, a home,
  * and three workers with keys of their own. */
+#include "home/home.h"
 #include "workers/workers.h"
 #include "tests/relay_fixture.h"
 

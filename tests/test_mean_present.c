@@ -1,5 +1,7 @@
 /* folder: outer; label: unit */
 /* The mean value by value over those that send one (outer.mean=present). */
+#include "codec/codec.h"
+#include "outer/outer.h"
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* folder: modules; label: unit */
 /* One path on the reference backend: losses and gradients against a model in
  * double, training, decoding, refusals. */
-#include "modules/model_inside.h"
+#include "modules/model_internal.h"
 #include "tests/rig.h"
 
 /* Initial values as a run has them. */

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration
+/* folder: home; label: integration
  *
  * Two real homes, and a module, a path and an object that go from one to the other:
  * whoever dies at whatever point, each name has one owner, with every row. */

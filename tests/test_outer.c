@@ -1,5 +1,7 @@
-/* folder: outer; label: unit */
+/* folder: home; label: unit */
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 
 #include <math.h>
 #include <setjmp.h>

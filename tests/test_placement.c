@@ -1,8 +1,8 @@
-/* folder: outer; label: unit
+/* folder: net; label: unit
  *
  * Rendezvous hashing with weights: shares as the weights say, and nothing moves that
  * need not. */
-#include "outer/outer.h"
+#include "net/net.h"
 
 #include <math.h>
 #include <setjmp.h>

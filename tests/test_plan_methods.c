@@ -3,6 +3,7 @@
  * The hub's plan and a home's rules, played with workers that move in random order, die
  * at random moments and start again: whatever the method, everything that a task needs
  * is there when it is given out, and the arm ends. */
+#include "net/net.h"
 #include "workers/plan.h"
 #include "tests/tiny_arm.h"
 

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration */
+/* folder: home; label: integration */
 #include "tests/relay_fixture.h"
 
 /* Rounds that a quorum merges: who is left out hears of it, or counts in the next. */

@@ -1,4 +1,4 @@
-/* folder: outer; label: integration
+/* folder: home; label: integration
  *
  * Workers, a relay and a real home: a sum makes the version that its parts make, with
  * fewer bytes, whoever is killed in between and whichever way an update came. */

@@ -1,7 +1,7 @@
-/* folder: outer; label: unit */
+/* folder: net; label: unit */
 /* Who may say what: nothing that a worker could do to others' work, and no question
  * that somebody forgot to give to anybody. */
-#include "outer/outer.h"
+#include "net/net.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void nobody_may_do_anything_without_a_role(void **state)
 static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
 {
     (void)state;
-    FILE *in = fopen("outer/messages.h", "r");
+    FILE *in = fopen("net/messages.h", "r");
     char line[256];
     int n_questions = 0, n_answers = 0;
     assert_non_null(in);
@@ -83,7 +83,7 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
             continue;
         bool is_question = strstr(line, "->") != NULL;
         if (is_question && count_allowed((uint16_t)type) == 0)
-            fail_msg("nobody may send %s: outer/roles.c lacks a row", name);
+            fail_msg("nobody may send %s: net/roles.c lacks a row", name);
         if (!is_question && count_allowed((uint16_t)type) > 0)
             fail_msg("the answer %s may be sent as a question", name);
         n_questions += is_question;

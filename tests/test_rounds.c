@@ -1,6 +1,7 @@
 /* folder: outer; label: unit
  *
  * Which versions phases start from and which rounds they end in, method by method. */
+#include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/tiny_arm.h"
 

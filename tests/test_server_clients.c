@@ -1,6 +1,6 @@
-/* folder: cli; label: unit */
+/* folder: serve; label: unit */
 /* Which connections a server closes. A socket pair stands for each. */
-#include "cli/server_clients.h"
+#include "serve/server_clients.h"
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>

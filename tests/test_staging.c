@@ -1,6 +1,6 @@
-/* folder: outer; label: unit */
-#include "outer/staging.h"
-#include "outer/messages.h"
+/* folder: home; label: unit */
+#include "home/staging.h"
+#include "net/net.h"
 #include <string.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* folder: store; label: fault */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/store_fixture.h"
 
 enum { KIB = 1024, N_VERSIONS = 4, BYTES = 3000 * KIB };

@@ -1,5 +1,5 @@
 /* folder: store; label: fault */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/store_child.h"
 
 /* A process commits version after version and reports each on a pipe once it is

@@ -1,6 +1,6 @@
 /* folder: store; label: unit */
 #include "store/delta.h"
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/store_fixture.h"
 #include <math.h>
 

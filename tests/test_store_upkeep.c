@@ -1,5 +1,5 @@
 /* folder: store; label: fault */
-#include "store/store_parts.h"
+#include "store/store_internal.h"
 #include "tests/store_child.h"
 
 /* A process commits versions, codes old ones, collects older ones and copies the store,

@@ -1,9 +1,9 @@
-/* folder: outer; label: integration
+/* folder: net; label: integration
  *
  * A whole task sent to homes that do the awkward things a real one does once in a
  * while: they refuse one of its updates, lose a message, or have no room. Each home
  * is a few lines here, so that it does them every time. */
-#include "outer/outer.h"
+#include "net/net.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

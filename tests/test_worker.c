@@ -4,7 +4,7 @@
  * the home are this test. */
 #include "workers/workers.h"
 
-#include "outer/outer.h"
+#include "net/net.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,7 @@ set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 export LC_ALL=C
 
-layers="base modules corpus store router outer workers eval serve cli"
+layers="base modules corpus store codec outer net home router workers eval serve job cli"
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT INT TERM
 
@@ -50,7 +50,7 @@ BEGIN {
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")
     foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
-    foreign("^microhttpd", "^cli/(exporter|server_http)\\.c$")
+    foreign("^microhttpd", "^serve/(exporter|server_http)\\.c$")
 }
 
 function top_of(path) { sub(/\/.*/, "", path); return path }

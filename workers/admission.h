@@ -3,6 +3,7 @@
 #ifndef PL_WORKERS_ADMISSION_H
 #define PL_WORKERS_ADMISSION_H
 #include "outer/outer.h"
+#include "net/net.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

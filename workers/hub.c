@@ -1,7 +1,7 @@
 /* The hub's loop: workers ask for tasks and keep their leases alive. A worker
  * for which there is nothing yet waits with its question open, and is answered
  * as soon as a module's new version makes a task ready. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 enum {
     TICK_MS = 50,

@@ -16,7 +16,7 @@
  * Nobody is given the task of a result that is its own, under this name or key. Before
  * a task is given out, the homes are asked what they took of it: what a worker says of
  * its own updates counts for nothing. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 

@@ -14,7 +14,7 @@
  * What a worker on trial is at (hub_names.c) may never be done, so whoever else is idle
  * begins it at once, also on another kind of device: a worker says itself what its
  * device is, and nobody could help one that names a kind of its own otherwise. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
 static const double gain_s = 0.5, on_trial_s = 1e12; /* looked at first */

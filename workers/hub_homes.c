@@ -1,6 +1,6 @@
 /* The hub's lines to the homes: HELLO for an epoch, the whole state, then events.
  * Events may be lost; the state is asked for again every few seconds. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000, APPLIED_AT_ONCE = 1024 };
 

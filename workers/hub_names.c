@@ -16,7 +16,7 @@
  * idle worker that is not on trial does the same task beside it (hub_backup.c). So a
  * worker that takes tasks and does not do them holds up no path while others are idle.
  */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 enum {
     FAILURES_MAX = 3,

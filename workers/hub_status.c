@@ -1,5 +1,5 @@
 /* What the hub shows: one JSON object for `status`, the launcher and tests. */
-#include "workers/hub_parts.h"
+#include "workers/hub_internal.h"
 
 /* Ages count from the grant and from the last renewal; in seconds. */
 static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)

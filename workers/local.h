@@ -3,7 +3,9 @@
  * same input gives the same bytes on every worker. */
 #ifndef PL_WORKERS_LOCAL_H
 #define PL_WORKERS_LOCAL_H
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 
 /* One slot of one path: regions of the path's vectors, [n] each. */
 typedef struct local_slot {

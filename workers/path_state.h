@@ -3,7 +3,9 @@
  * says (pl_path_kind). */
 #ifndef PL_WORKERS_PATH_STATE_H
 #define PL_WORKERS_PATH_STATE_H
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 
 /* All vectors become what the blob can say, so that whoever goes on with the path
  * begins with the same bytes, wherever it gets them from. */

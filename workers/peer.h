@@ -3,7 +3,9 @@
  * who does not get an answer asks the home. Nothing depends on it but time. */
 #ifndef PL_WORKERS_PEER_H
 #define PL_WORKERS_PEER_H
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 
 typedef struct peer_offer {
     char module[96];

@@ -10,6 +10,7 @@
 #ifndef PL_WORKERS_PLAN_H
 #define PL_WORKERS_PLAN_H
 #include "outer/outer.h"
+#include "net/net.h"
 
 /* Of one worker at once: fetched, being trained, being sent. */
 enum { PLAN_HELD_MAX = 3 };

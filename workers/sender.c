@@ -1,7 +1,7 @@
 /* The sender's thread: one update a module to that module's home, then the path's
  * state, which ends the task. A worker that dies in between loses nothing: whoever
  * repeats the task sends the same bytes, and what was accepted is recognised. */
-#include "workers/worker_parts.h"
+#include "workers/worker_internal.h"
 
 struct sender {
     pl_client *homes;

@@ -2,7 +2,9 @@
 #ifndef PL_WORKERS_TRAIN_H
 #define PL_WORKERS_TRAIN_H
 #include "corpus/corpus.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 #include <stdatomic.h>
 
 /* One task with everything it depends on; the result is a pure function of it. */

@@ -1,6 +1,6 @@
 /* The worker's loop. While one task trains, the one before it is sent and the next is
  * fetched, so that the trainer's thread hardly ever waits. */
-#include "workers/worker_parts.h"
+#include "workers/worker_internal.h"
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 

@@ -1,6 +1,6 @@
 /* What a task depends on, fetched by hash: arm definition, data shard, modules at the
  * phase's version, inner optimizer state. What is here already is not asked for. */
-#include "workers/worker_parts.h"
+#include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
                            const worker_arm **out)

@@ -1,5 +1,5 @@
 /* The worker's line to the hub: hello, questions for tasks, renewals, reports. */
-#include "workers/worker_parts.h"
+#include "workers/worker_internal.h"
 
 #include <unistd.h>
 

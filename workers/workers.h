@@ -13,7 +13,9 @@
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
+#include "codec/codec.h"
 #include "outer/outer.h"
+#include "net/net.h"
 #include "workers/admission.h"
 #include "workers/metrics.h"
 #include <signal.h>

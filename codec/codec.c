@@ -1,0 +1,327 @@
+/* The door of the codecs: an update becomes a message, and is added from one.
+ *
+ * Encoding goes stretch by stretch and, within one, tile by tile: a tile of the update
+ * and of the residual is read once, stays in the first cache while it is quantised, and
+ * what was not sent is written back over the residual. Decoding goes the same way into
+ * a sink, which adds, measures and refuses what is not finite. */
+#include "codec/codec_internal.h"
+
+#include <math.h>
+
+/* ---- values on their way in ---- */
+CODEC_WIDE static void mix_tile(const float *restrict update,
+                                const float *restrict residual, float weight,
+                                float beta, float *restrict out)
+{
+    for (int i = 0; i < TILE; i++)
+        out[i] = weight * update[i] + beta * residual[i];
+}
+
+CODEC_WIDE static void weigh_tile(const float *restrict update, float weight,
+                                  float *restrict out)
+{
+    for (int i = 0; i < TILE; i++)
+        out[i] = weight * update[i];
+}
+
+size_t job_tile_length(const codec_job *job, uint64_t at)
+{
+    uint64_t left = job->stretch.count - at;
+    return left < TILE ? (size_t)left : TILE;
+}
+
+/* The last tile is filled up with zeros, which stay zeros. */
+static const float *short_tile(const codec_job *job, uint64_t at, size_t n,
+                               float tile[TILE])
+{
+    float update[TILE] = {0}, residual[TILE] = {0};
+    memcpy(update, job->update + at, n * sizeof *update);
+    if (job->residual) {
+        memcpy(residual, job->residual + at, n * sizeof *residual);
+        mix_tile(update, residual, job->weight, job->beta, tile);
+    } else
+        weigh_tile(update, job->weight, tile);
+    return tile;
+}
+
+const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
+{
+    size_t n = job_tile_length(job, at);
+    if (n < TILE)
+        return short_tile(job, at, n, tile);
+    if (job->residual)
+        mix_tile(job->update + at, job->residual + at, job->weight, job->beta, tile);
+    else if (job->weight != 1.0f)
+        weigh_tile(job->update + at, job->weight, tile);
+    else
+        return job->update + at;
+    return tile;
+}
+
+/* Without a residual what is not sent is lost. */
+void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
+{
+    if (job->residual)
+        memcpy(job->residual + at, left, job_tile_length(job, at) * sizeof *left);
+}
+
+pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top)
+{
+    if (top >= 0x7f800000u)
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+                       (unsigned long long)(job->stretch.first + at));
+    return PL_OK;
+}
+
+void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
+                  uint8_t *at[SECTIONS_MAX])
+{
+    pl_buf *to = &job->scratch;
+    size_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += (size_t)raw[i];
+    job->in_place = exact && !job->options->entropy;
+    if (job->in_place)
+        to = job->writer->out;
+    else
+        pl_buf_clear(to);
+    pl_buf_reserve(to, total);
+    job->stretch.n_sections = n;
+    for (int i = 0; i < n; i++) {
+        at[i] = to->data + to->len;
+        job->stretch.sections[i].data = at[i];
+        job->stretch.sections[i].raw_bytes = raw[i];
+        to->len += (size_t)raw[i];
+    }
+}
+
+/* ---- encoding ---- */
+/* Of each codec on the wire; a list is only ever what a sketch became. */
+typedef struct codec_way {
+    pl_status (*encode)(codec_job *job);
+    pl_status (*decode)(const codec_task *task);
+} codec_way;
+
+static const codec_way ways[WIRE_COUNT] = {
+    [PL_CODEC_F32] = {f32_encode, f32_decode},
+    [PL_CODEC_BF16] = {bf16_encode, bf16_decode},
+    [PL_CODEC_I8] = {i8_encode, i8_decode},
+    [PL_CODEC_I4] = {i4_encode, i4_decode},
+    [PL_CODEC_E3M0] = {e3m0_encode, e3m0_decode},
+    [PL_CODEC_TOPK] = {topk_encode, topk_decode},
+    [PL_CODEC_SKETCH16] = {sketch_encode, sketch_decode},
+    [PL_CODEC_I8_SHARED] = {shared_encode, shared_decode},
+    [WIRE_I22_SHARED] = {shared_encode, shared_decode},
+    [WIRE_LIST16] = {NULL, sketch_decode},
+};
+
+/* The parts come from a topology, but callers may build them by hand. */
+static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
+{
+    *n = 0;
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].first != *n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
+            return pl_fail(PL_ERR_ARG,
+                           "part %d starts at %zu with role %d; parts lie back to back "
+                           "and here is %zu",
+                           i, parts[i].first, parts[i].role, *n);
+        *n += parts[i].count;
+    }
+    return PL_OK;
+}
+
+/* Beyond SKETCH_W_MAX contributors a code of 16 bits has no room for each. */
+static pl_status check_round(const pl_codec_options *o, const pl_codec_round *round)
+{
+    int most = UINT16_MAX;
+    if (!pl_codec_is_homomorphic(o))
+        return PL_OK;
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        if (o->codec[role] == PL_CODEC_SKETCH16)
+            most = SKETCH_W_MAX;
+    if (!round || round->n_contributors < 1 || round->n_contributors > most)
+        return pl_fail(PL_ERR_ARG,
+                       "homomorphic codecs need a round of 1 to %d "
+                       "contributors",
+                       most);
+    if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
+        !isfinite(round->weight))
+        return pl_fail(PL_ERR_ARG,
+                       "a round with scale 2^%d and weight %g; take pl_codec_exponent",
+                       round->scale_exponent, (double)round->weight);
+    return PL_OK;
+}
+
+/* Takes the parts from *i on that make one stretch; false at the end. */
+static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
+                         int n_parts, int *i, codec_stretch *s)
+{
+    memset(s, 0, sizeof *s);
+    for (; *i < n_parts; ++*i) {
+        const pl_codec_part *part = &parts[*i];
+        int codec = codec_of_part(o, part);
+        if (s->count > 0 && part->count > 0 && codec != s->codec)
+            return true;
+        if (s->count == 0) {
+            s->codec = codec;
+            s->first = part->first;
+        }
+        s->count += part->count;
+    }
+    return s->count > 0;
+}
+
+/* The table's size must be known before the first section is written behind it. */
+static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
+                                int n_parts, const pl_codec_round *round, size_t n)
+{
+    codec_header h = {.count = n, .contributors = 1, .entropy = o->entropy};
+    codec_stretch s;
+    h.homomorphic = pl_codec_is_homomorphic(o);
+    if (h.homomorphic) {
+        h.seed = round->seed;
+        h.exponent = round->scale_exponent;
+        h.n_contributors = round->n_contributors;
+    }
+    for (int i = 0; next_stretch(o, parts, n_parts, &i, &s); h.n_stretches++) {
+        int planes = o->entropy && s.codec <= PL_CODEC_BF16 ? VARIANT_PLANES : 0;
+        h.table_bytes += codec_table_bytes(s.codec, planes);
+    }
+    return h;
+}
+
+static pl_status encode_stretch(codec_job *job, const float *update, float *residual)
+{
+    uint64_t first = job->stretch.first;
+    job->update = update + first;
+    job->residual = residual ? residual + first : NULL;
+    job->in_place = false;
+    PL_RETURN_IF(ways[job->stretch.codec].encode(job));
+    return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
+}
+
+pl_status pl_codec_encode_module(const pl_codec_options *options,
+                                 const pl_codec_part *parts, int n_parts,
+                                 const pl_codec_round *round, const float *update,
+                                 float *residual, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    codec_writer writer;
+    size_t n = 0, before = out->len;
+    codec_job job = {.options = options, .round = round, .writer = &writer};
+    PL_RETURN_IF(pl_codec_options_check(options));
+    PL_RETURN_IF(check_parts(parts, n_parts, &n));
+    PL_RETURN_IF(check_round(options, round));
+    codec_header header = plan_header(options, parts, n_parts, round, n);
+    job.weight = header.homomorphic ? round->weight : 1.0f;
+    job.beta = (float)options->beta;
+    codec_writer_begin(&writer, &header, out);
+    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);)
+        PL_TRY(encode_stretch(&job, update, residual));
+    codec_writer_end(&writer);
+done:
+    pl_buf_destroy(&job.scratch);
+    if (status != PL_OK)
+        out->len = before;
+    return status;
+}
+
+/* ---- values on their way out ---- */
+enum { LANES = 16 };
+
+/* sum += weight * tile, and the sum of squares in lanes that do not depend on how long
+ * vectors are. */
+CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
+                                  float *restrict sum)
+{
+    double lanes[LANES] = {0};
+    for (int i = 0; i < TILE; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lanes[j] += (double)tile[i + j] * (double)tile[i + j];
+    for (int i = 0; i < TILE; i++)
+        sum[i] += weight * tile[i];
+    double total = 0;
+    for (int j = 0; j < LANES; j++)
+        total += lanes[j];
+    return total;
+}
+
+/* The end of a stretch, filled up with zeros, which change neither sum. */
+static double add_short(const float *tile, size_t n, float weight, float *sum)
+{
+    float values[TILE] = {0}, sums[TILE] = {0};
+    memcpy(values, tile, n * sizeof *values);
+    if (sum)
+        memcpy(sums, sum, n * sizeof *sum);
+    double squares = add_tile(values, weight, sums);
+    if (sum)
+        memcpy(sum, sums, n * sizeof *sum);
+    return squares;
+}
+
+static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
+{
+    if (!isfinite(squares))
+        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+                       (unsigned long long)first);
+    sink->squares += squares;
+    return PL_OK;
+}
+
+pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
+{
+    float *sum = sink->sum ? sink->sum + first : NULL;
+    double squares = sum && n == TILE ? add_tile(tile, sink->weight, sum)
+                                      : add_short(tile, n, sink->weight, sum);
+    return sink_squares(sink, first, squares);
+}
+
+/* For codecs that send few values: what they leave out is not touched. */
+pl_status sink_value(codec_sink *sink, uint64_t index, float value)
+{
+    const codec_value entry = {index, value};
+    PL_RETURN_IF(sink_squares(sink, index, (double)value * (double)value));
+    if (sink->list)
+        pl_buf_append(sink->list, &entry, sizeof entry);
+    if (sink->sum)
+        sink->sum[index] += sink->weight * value;
+    return PL_OK;
+}
+
+static pl_status decode_stretch(const codec_header *header, const codec_stretch *s,
+                                pl_buf scratch[SECTIONS_MAX], codec_sink *sink)
+{
+    codec_task task = {.header = header, .stretch = s, .sink = sink};
+    for (int i = 0; i < s->n_sections; i++)
+        PL_RETURN_IF(codec_section_open(&s->sections[i], &scratch[i], &task.raw[i]));
+    return ways[s->codec].decode(&task);
+}
+
+/* Checks a message and adds its values to the sink, whose weight becomes 1 for a
+ * homomorphic message: it was multiplied by its weight before it was rounded. */
+static pl_status decode(const void *data, uint64_t bytes, size_t n, codec_sink *sink)
+{
+    pl_status status = PL_OK;
+    codec_reader reader;
+    codec_stretch s;
+    pl_buf scratch[SECTIONS_MAX] = {{0}};
+    PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
+    if (reader.header.homomorphic)
+        sink->weight = 1.0f;
+    while (codec_reader_next(&reader, &s))
+        PL_TRY(decode_stretch(&reader.header, &s, scratch, sink));
+done:
+    for (int i = 0; i < SECTIONS_MAX; i++)
+        pl_buf_destroy(&scratch[i]);
+    return status;
+}
+
+pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
+                       float *sum, double *norm)
+{
+    codec_sink sink = {.sum = sum, .weight = weight};
+    *norm = 0;
+    PL_RETURN_IF(decode(data, bytes, n, &sink));
+    *norm = sqrt(sink.squares);
+    return PL_OK;
+}

@@ -1,0 +1,402 @@
+/* Sums of homomorphic messages.
+ *
+ *   dense    codes add, in as many bytes as the number of contributors needs
+ *   sketch   cells add modulo 2^16, bitmaps join
+ *   list     codes add where both have them; a sketch beside a list is peeled first
+ *
+ * All of it is integers: no order and no tree changes what the sum decodes to. */
+#include "codec/codec_sketch.h"
+
+#include <math.h>
+
+typedef struct operand {
+    codec_reader reader;
+    codec_stretch stretch;
+    const uint8_t *raw[SECTIONS_MAX];
+    pl_buf scratch[SECTIONS_MAX];
+    pl_buf codes; /* of a sketch or list, by order of bits */
+} operand;
+
+typedef struct combination {
+    operand a, b;
+    codec_header header; /* of the sum */
+    codec_writer writer;
+    pl_buf first, second; /* raw sections of the sum */
+} combination;
+
+static void operand_free(operand *o)
+{
+    for (int i = 0; i < SECTIONS_MAX; i++)
+        pl_buf_destroy(&o->scratch[i]);
+    pl_buf_destroy(&o->codes);
+}
+
+static void combination_free(combination *c)
+{
+    operand_free(&c->a);
+    operand_free(&c->b);
+    pl_buf_destroy(&c->first);
+    pl_buf_destroy(&c->second);
+}
+
+/* Kept from stretch to stretch: combining a message allocates a few times in all. */
+static uint8_t *room(pl_buf *buf, uint64_t bytes)
+{
+    pl_buf_clear(buf);
+    pl_buf_reserve(buf, (size_t)bytes);
+    memset(buf->data, 0, (size_t)bytes);
+    buf->len = (size_t)bytes;
+    return buf->data;
+}
+
+/* ---- whether they belong together ---- */
+/* One round means one seed and one scale; else sums would mean nothing. */
+static pl_status check_headers(const codec_header *a, const codec_header *b)
+{
+    if (!a->homomorphic || !b->homomorphic)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "only messages of sketch16 and i8-shared are added without "
+                       "decoding");
+    if (a->seed != b->seed || a->exponent != b->exponent ||
+        a->n_contributors != b->n_contributors || a->n_stretches != b->n_stretches)
+        return pl_fail(PL_ERR_DATA,
+                       "two updates are of different rounds: seeds %llx and %llx, "
+                       "scales 2^%d and 2^%d, %d and %d contributors",
+                       (unsigned long long)a->seed, (unsigned long long)b->seed,
+                       a->exponent, b->exponent, a->n_contributors, b->n_contributors);
+    if ((uint64_t)a->contributors + b->contributors > (uint64_t)a->n_contributors)
+        return pl_fail(PL_ERR_DATA,
+                       "updates of %u and %u contributors are more than the round's %d",
+                       a->contributors, b->contributors, a->n_contributors);
+    return PL_OK;
+}
+
+static bool is_sparse(const codec_stretch *s)
+{
+    return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
+}
+
+/* A list is what a sketch may have become on its way. */
+static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
+{
+    bool same = a->codec == b->codec && a->cells == b->cells;
+    bool mixed = is_sparse(a) && is_sparse(b) && a->codec != b->codec;
+    if (a->count != b->count || a->exponent != b->exponent || !(same || mixed))
+        return pl_fail(PL_ERR_DATA,
+                       "two updates differ in their stretch at value %llu: codecs %d "
+                       "and %d, %llu and %llu values",
+                       (unsigned long long)a->first, a->codec, b->codec,
+                       (unsigned long long)a->count, (unsigned long long)b->count);
+    return PL_OK;
+}
+
+/* ---- dense codes ---- */
+CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restrict b,
+                                 int32_t limit, int32_t *restrict sum)
+{
+    int32_t outside = 0;
+    for (int i = 0; i < TILE; i++) {
+        /* unsigned: hostile codes may overflow, and are then outside */
+        int32_t both = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
+        outside |= (a[i] > limit) | (a[i] < -limit) | (b[i] > limit) | (b[i] < -limit) |
+                   (both > limit) | (both < -limit);
+        sum[i] = both;
+    }
+    return !outside;
+}
+
+static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out)
+{
+    int16_t halves[TILE];
+    if (width == 4) {
+        memcpy(out, sum, 4 * n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        halves[i] = (int16_t)sum[i];
+    memcpy(out, halves, 2 * n);
+}
+
+/* Operands may be of different widths, and the sum of a third. */
+static pl_status combine_dense(combination *c, codec_stretch *s)
+{
+    int32_t a[TILE], b[TILE], sum[TILE];
+    int codec = s->codec;
+    size_t width = codec_shared_width(codec, c->header.contributors);
+    size_t a_width = codec_shared_width(codec, c->a.reader.header.contributors);
+    size_t b_width = codec_shared_width(codec, c->b.reader.header.contributors);
+    int32_t limit =
+        codec_limit(codec, c->header.n_contributors) * (int32_t)c->header.contributors;
+    uint8_t *out = room(&c->first, s->count * width);
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        shared_load(c->a.raw[0], a_width, i, n, a);
+        shared_load(c->b.raw[0], b_width, i, n, b);
+        if (!add_codes(a, b, limit, sum))
+            return pl_fail(PL_ERR_DATA,
+                           "a code of an update near value %llu exceeds what its "
+                           "contributors give",
+                           (unsigned long long)(s->first + i));
+        store_codes(sum, width, n, out + i * width);
+    }
+    s->sections[0].data = out;
+    s->sections[0].raw_bytes = c->first.len;
+    return PL_OK;
+}
+
+/* ---- sketches ---- */
+CODEC_WIDE static void add_cells(const uint8_t *restrict a, const uint8_t *restrict b,
+                                 size_t n, uint8_t *restrict sum)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t x, y;
+        memcpy(&x, a + 2 * i, 2);
+        memcpy(&y, b + 2 * i, 2);
+        x = (uint16_t)(x + y);
+        memcpy(sum + 2 * i, &x, 2);
+    }
+}
+
+/* An element that cancels out keeps its bit: its code is then zero. */
+static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
+{
+    size_t bytes = (size_t)((s->count + 7) / 8);
+    uint8_t *out = room(&c->first, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = c->a.raw[0][i] | c->b.raw[0][i];
+    return out;
+}
+
+static void combine_sketches(combination *c, codec_stretch *s)
+{
+    uint64_t cells = codec_sketch_cells(s->cells, s->count);
+    s->sections[0].data = join_bitmaps(c, s);
+    s->sections[0].raw_bytes = c->first.len;
+    s->sections[1].data = room(&c->second, 2 * cells);
+    s->sections[1].raw_bytes = c->second.len;
+    add_cells(c->a.raw[1], c->b.raw[1], (size_t)cells, c->second.data);
+}
+
+/* ---- lists ---- */
+/* The operand's code of an element, if it has one; moves on to its next. */
+static int32_t take_code(const operand *o, uint64_t index, size_t *at)
+{
+    int16_t code;
+    if (!(o->raw[0][index / 8] >> index % 8 & 1))
+        return 0;
+    memcpy(&code, o->codes.data + *at, 2);
+    *at += 2;
+    return code;
+}
+
+/* Both lists keep within their contributors' limits, and so does the sum. */
+static void add_lists(combination *c, const codec_stretch *s, const uint8_t *bitmap)
+{
+    size_t at_a = 0, at_b = 0;
+    uint64_t index;
+    bit_walk walk;
+    bit_walk_begin(&walk, bitmap, 0, s->count);
+    while (bit_walk_next(&walk, &index)) {
+        int16_t sum =
+            (int16_t)(take_code(&c->a, index, &at_a) + take_code(&c->b, index, &at_b));
+        pl_buf_append(&c->second, &sum, sizeof sum);
+    }
+}
+
+/* Peels what is a sketch, with all checks, since the codes are looked at anyway. */
+static pl_status combine_lists(combination *c, codec_stretch *s)
+{
+    operand *both[2] = {&c->a, &c->b};
+    for (int i = 0; i < 2; i++) {
+        operand *o = both[i];
+        pl_buf_clear(&o->codes);
+        PL_RETURN_IF(sparse_codes(&o->reader.header, &o->stretch, o->raw[0], o->raw[1],
+                                  &o->codes));
+    }
+    pl_buf_clear(&c->second);
+    const uint8_t *bitmap = join_bitmaps(c, s);
+    add_lists(c, s, bitmap);
+    s->codec = WIRE_LIST16;
+    s->cells = 0;
+    s->kept = c->second.len / 2;
+    s->sections[0].data = bitmap;
+    s->sections[0].raw_bytes = c->first.len;
+    s->sections[1].data = c->second.data;
+    s->sections[1].raw_bytes = c->second.len;
+    return PL_OK;
+}
+
+/* ---- messages ---- */
+static pl_status open_sections(operand *o)
+{
+    const codec_stretch *s = &o->stretch;
+    for (int i = 0; i < s->n_sections; i++)
+        PL_RETURN_IF(codec_section_open(&s->sections[i], &o->scratch[i], &o->raw[i]));
+    return PL_OK;
+}
+
+static pl_status combine_stretch(combination *c)
+{
+    codec_stretch s = c->a.stretch;
+    PL_RETURN_IF(check_stretches(&c->a.stretch, &c->b.stretch));
+    PL_RETURN_IF(open_sections(&c->a));
+    PL_RETURN_IF(open_sections(&c->b));
+    if (!is_sparse(&s))
+        PL_RETURN_IF(combine_dense(c, &s));
+    else if (s.codec == PL_CODEC_SKETCH16 && c->b.stretch.codec == PL_CODEC_SKETCH16)
+        combine_sketches(c, &s);
+    else
+        PL_RETURN_IF(combine_lists(c, &s));
+    return codec_writer_stretch(&c->writer, &s, false);
+}
+
+static pl_status open_both(combination *c, const pl_codec_message *a,
+                           const pl_codec_message *b, size_t n)
+{
+    PL_RETURN_IF(codec_reader_open(&c->a.reader, a->data, a->bytes, n));
+    PL_RETURN_IF(codec_reader_open(&c->b.reader, b->data, b->bytes, n));
+    PL_RETURN_IF(check_headers(&c->a.reader.header, &c->b.reader.header));
+    c->header = c->a.reader.header;
+    c->header.contributors += c->b.reader.header.contributors;
+    c->header.entropy |= c->b.reader.header.entropy;
+    return PL_OK;
+}
+
+/* The count is taken from the first header; the second must have the same. */
+static size_t count_of(const void *data, uint64_t bytes)
+{
+    uint64_t count = 0;
+    if (bytes >= HEADER_BYTES)
+        memcpy(&count, (const uint8_t *)data + 8, sizeof count);
+    return (size_t)count;
+}
+
+pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
+                           uint64_t b_bytes, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    size_t before = out->len;
+    combination c;
+    memset(&c, 0, sizeof c);
+    PL_TRY(open_both(&c, &(pl_codec_message){a, a_bytes},
+                     &(pl_codec_message){b, b_bytes}, count_of(a, a_bytes)));
+    codec_writer_begin(&c.writer, &c.header, out);
+    while (codec_reader_next(&c.a.reader, &c.a.stretch) &&
+           codec_reader_next(&c.b.reader, &c.b.stretch))
+        PL_TRY(combine_stretch(&c));
+    codec_writer_end(&c.writer);
+done:
+    combination_free(&c);
+    if (status != PL_OK)
+        out->len = before;
+    return status;
+}
+
+/* ---- all messages of a round ---- */
+static pl_status next_of_list(void *context, bool anew, pl_codec_message *out,
+                              float *weight)
+{
+    pl_codec_list *list = context;
+    list->at = anew ? 0 : list->at;
+    *out = (pl_codec_message){NULL, 0};
+    if (list->at == list->n)
+        return PL_OK;
+    if (list->weights)
+        *weight = list->weights[list->at];
+    *out = list->messages[list->at++];
+    return PL_OK;
+}
+
+pl_codec_source pl_codec_source_of(pl_codec_list *list)
+{
+    return (pl_codec_source){next_of_list, list};
+}
+
+/* A message that wants a weight would be added with the wrong one. */
+static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
+{
+    pl_codec_info info;
+    PL_RETURN_IF(pl_codec_inspect(m->data, m->bytes, n, &info));
+    if (info.homomorphic)
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "message %d is not homomorphic; add it with its weight", index);
+}
+
+pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
+                            pl_codec_message *out)
+{
+    pl_codec_message m;
+    float unused;
+    PL_RETURN_IF(messages->next(messages->context, true, &m, &unused));
+    if (!m.data)
+        return pl_fail(PL_ERR_ARG, "there are no messages to add");
+    PL_RETURN_IF(check_sum(&m, 0, n));
+    pl_buf_clear(&sums[0]);
+    pl_buf_append(&sums[0], m.data, (size_t)m.bytes);
+    for (int i = 1;; i++) {
+        const pl_buf *before = &sums[(i - 1) % 2];
+        pl_buf *sum = &sums[i % 2];
+        PL_RETURN_IF(messages->next(messages->context, false, &m, &unused));
+        *out = (pl_codec_message){before->data, before->len};
+        if (!m.data)
+            return PL_OK;
+        PL_RETURN_IF(check_sum(&m, i, n));
+        pl_buf_clear(sum);
+        PL_RETURN_IF(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
+    }
+}
+
+pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *sum)
+{
+    double norm = 0;
+    float weight = 1.0f;
+    pl_codec_message m;
+    PL_RETURN_IF(messages->next(messages->context, true, &m, &weight));
+    while (m.data) {
+        PL_RETURN_IF(pl_codec_add(m.data, m.bytes, n, weight, sum, &norm));
+        PL_RETURN_IF(messages->next(messages->context, false, &m, &weight));
+    }
+    return PL_OK;
+}
+
+/* The sum as it is, or message by message where it does not come apart. */
+static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
+{
+    pl_buf sums[2] = {{0}};
+    pl_codec_message sum;
+    double norm = 0;
+    pl_status status = codec_combine_all(messages, n, sums, &sum);
+    if (status == PL_OK)
+        status = pl_codec_add(sum.data, sum.bytes, n, 1.0f, total, &norm);
+    pl_buf_destroy(&sums[0]);
+    pl_buf_destroy(&sums[1]);
+    if (status != PL_ERR_PEEL)
+        return status;
+    memset(total, 0, n * sizeof *total);
+    return pl_codec_add_each(messages, n, total);
+}
+
+static pl_status add_total(const float *total, size_t n, float *sum, double *norm)
+{
+    codec_sink sink = {.sum = sum, .weight = 1.0f};
+    for (size_t i = 0; i < n; i += TILE)
+        PL_RETURN_IF(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
+    *norm = sqrt(sink.squares);
+    return PL_OK;
+}
+
+pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
+                           double *norm)
+{
+    float *total = NULL;
+    pl_status status = PL_OK;
+    *norm = 0;
+    PL_RETURN_IF(
+        pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
+    PL_TRY(decode_total(messages, n, total));
+    PL_TRY(add_total(total, n, sum, norm));
+done:
+    pl_free_aligned(total);
+    return status;
+}

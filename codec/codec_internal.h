@@ -1,0 +1,242 @@
+/* Private to the codecs: stretches, tiles, the message's writer and reader.
+ *
+ * A stretch is a run of neighbouring tensors with one codec. It becomes a record (32
+ * bytes) and up to three sections: scales, codes, indices, a bitmap or cells. Encoders
+ * fill raw sections; the writer checksums and compresses them.
+ *
+ * A tile is 4096 values, zero beyond the stretch's end: loops over tiles have constant
+ * lengths, which the compiler makes vectors of, and cores work out of their first
+ * cache.
+ */
+#ifndef PL_CODEC_CODEC_INTERNAL_H
+#define PL_CODEC_CODEC_INTERNAL_H
+#include "codec/codec.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One version of a function for each vector length. They give the same bits: nothing is
+ * contracted, and sums run in lanes that the source names. Sanitizers start after the
+ * choice of a version has been made, so they get one. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
+    defined(__OPTIMIZE__)
+#define CODEC_WIDE                                                                     \
+    __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define CODEC_WIDE
+#endif
+
+/* What such a function calls must become part of it, to have its vectors. */
+#if defined(__GNUC__)
+#define CODEC_INLINE static inline __attribute__((always_inline))
+#else
+#define CODEC_INLINE static inline
+#endif
+
+enum {
+    TILE = 4096,
+    HEADER_BYTES = 64,
+    RECORD_BYTES = 32,
+    SECTION_BYTES = 24,
+    SECTIONS_MAX = 3,
+    SEGMENT = 1 << 20, /* elements of one sketch */
+    I8_BLOCK = 256,
+    I4_BLOCK = 64,
+    E3M0_BLOCK = 64,
+    SKETCH_W_MAX = 4096 /* contributors that leave a sketch's values 3 bits */
+};
+
+/* Numbers on the wire beside those of pl_codec. */
+enum { WIRE_I22_SHARED = 8, WIRE_LIST16, WIRE_COUNT = PL_CODEC_COUNT };
+enum { VARIANT_PLANES = 1 }; /* of f32 and bf16: exponents apart from the rest */
+
+typedef struct codec_section {
+    const uint8_t *data;
+    uint64_t raw_bytes, wire_bytes; /* equal: as is; fewer: one zstd frame */
+    uint64_t checksum;              /* of what is on the wire */
+} codec_section;
+
+typedef struct codec_stretch {
+    int codec, variant; /* variant: planes; bits of topk's values */
+    int exponent;       /* homomorphic ones: value = code * 2^exponent */
+    uint32_t cells;     /* sketch16: of a third of a full segment */
+    uint64_t first, count;
+    uint64_t kept; /* topk and list16: values present */
+    int n_sections;
+    codec_section sections[SECTIONS_MAX];
+} codec_stretch;
+
+typedef struct codec_header {
+    bool homomorphic, entropy;
+    uint64_t count, seed, body_bytes;
+    uint32_t n_stretches, contributors, table_bytes;
+    int exponent, n_contributors;
+} codec_header;
+
+/* ---- codec_policy.c ---- */
+int codec_of_part(const pl_codec_options *o, const pl_codec_part *part);
+/* Values kept of a chunk of `len` elements: k of 4096, rounded up. */
+size_t codec_budget(const pl_codec_options *o, size_t len);
+/* Cells of a third of a full segment, for the union of W independent supports. */
+uint32_t codec_cells(const pl_codec_options *o, int n_contributors);
+bool codec_wire_homomorphic(int codec);
+/* The largest code of one contributor, and the exponent of a stretch. */
+int32_t codec_limit(int codec, int n_contributors);
+int codec_stretch_exponent(int codec, const pl_codec_round *round);
+/* Cells of a third of the segment with `len` elements. */
+uint32_t codec_segment_cells(uint32_t cells, size_t len);
+uint64_t codec_sketch_cells(uint32_t cells, uint64_t count); /* of all segments */
+/* Bytes of a code when so many messages are in the sum. */
+size_t codec_shared_width(int codec, uint32_t contributors);
+/* Raw bytes of a stretch's sections; those of topk's indices are a lower bound. Returns
+ * their number. */
+int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
+                    uint64_t raw[SECTIONS_MAX]);
+
+/* ---- codec_message.c ---- */
+/* Writing: begin reserves header and table, then one call a stretch, then end. */
+typedef struct codec_writer {
+    pl_buf *out;
+    size_t start, table_at, table_end;
+    codec_header header;
+} codec_writer;
+void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
+/* `sections[i].data` holds raw bytes, in place at the end of `out` if `in_place`. */
+pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
+void codec_writer_end(codec_writer *w);
+uint32_t codec_table_bytes(int codec, int variant); /* record and section entries */
+
+/* Reading: open checks header and table to the last byte; next walks the stretches. */
+typedef struct codec_reader {
+    const uint8_t *data, *table, *body;
+    codec_header header;
+    uint64_t next; /* element */
+} codec_reader;
+pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
+                            size_t n);
+bool codec_reader_next(codec_reader *r, codec_stretch *s);
+/* Checksum, and decompression into `scratch` where needed. */
+pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
+                             const uint8_t **raw);
+
+/* ---- codec_combine.c ---- */
+/* The sum of all, in one of the two buffers; all must be homomorphic. */
+pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
+                            pl_codec_message *out);
+
+/* ---- codec.c ---- */
+/* Encoding one stretch. Values come as a = weight * update + beta * residual. */
+typedef struct codec_job {
+    const pl_codec_options *options;
+    const pl_codec_round *round; /* NULL unless homomorphic */
+    const float *update;         /* of the stretch */
+    float *residual;             /* of the stretch, or NULL */
+    float weight, beta;
+    codec_stretch stretch;
+    codec_writer *writer;
+    pl_buf scratch; /* raw sections that are not written in place */
+    bool in_place;
+} codec_job;
+
+/* Values [at, at+TILE) of the stretch, in `tile` or where they lie. */
+const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
+/* Keeps what was not sent of values from `at` on. */
+void job_keep(const codec_job *job, uint64_t at, const float left[TILE]);
+size_t job_tile_length(const codec_job *job, uint64_t at);
+/* ERR_NUMERIC: `top` is the largest |value| as bits. */
+pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
+/* Room for raw sections; `exact`: their sizes will not change. Section i gets its
+ * address in at[i]. */
+void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
+                  uint8_t *at[SECTIONS_MAX]);
+
+/* Where decoded values go. */
+typedef struct codec_sink {
+    float *sum; /* of the whole update, or NULL */
+    float weight;
+    double squares;
+    pl_buf *list; /* or NULL; of single values, here in their order */
+} codec_sink;
+typedef struct codec_value {
+    uint64_t index;
+    float value;
+} codec_value;
+pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
+pl_status sink_value(codec_sink *sink, uint64_t index, float value);
+/* What decoders need beside the stretch. */
+typedef struct codec_task {
+    const codec_header *header;
+    const codec_stretch *stretch;
+    const uint8_t *raw[SECTIONS_MAX];
+    codec_sink *sink;
+} codec_task;
+
+/* ---- codecs ---- */
+pl_status f32_encode(codec_job *job);
+pl_status bf16_encode(codec_job *job);
+pl_status i8_encode(codec_job *job);
+pl_status i4_encode(codec_job *job);
+pl_status e3m0_encode(codec_job *job);
+pl_status topk_encode(codec_job *job);
+pl_status shared_encode(codec_job *job);
+pl_status sketch_encode(codec_job *job);
+pl_status f32_decode(const codec_task *task);
+pl_status bf16_decode(const codec_task *task);
+pl_status i8_decode(const codec_task *task);
+pl_status i4_decode(const codec_task *task);
+pl_status e3m0_decode(const codec_task *task);
+pl_status topk_decode(const codec_task *task);
+pl_status shared_decode(const codec_task *task);
+pl_status sketch_decode(const codec_task *task);
+
+/* codec_shared.c: q = clamp(round(a 2^-e)); left = a - q 2^e. Returns the largest |a|
+ * as bits. */
+uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
+                     float left[TILE]);
+/* Codes [at, at+n) of a section with `width` bytes a code; zeros behind them. */
+void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
+                 int32_t q[TILE]);
+float codec_power(int exponent); /* 2^exponent, -126..127 */
+static inline uint32_t codec_float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float codec_bits_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+/* Without the sign, the order of bits is that of values. */
+CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
+{
+    int32_t top = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t bits = (int32_t)(codec_float_bits(x[i]) & 0x7fffffffu);
+        top = bits > top ? bits : top;
+    }
+    return (uint32_t)top;
+}
+
+/* ---- codec_select.c ---- */
+/* |value| as bits above `above` are kept, and the first `ties` equal to it. */
+typedef struct codec_choice {
+    uint32_t above;
+    size_t ties;
+} codec_choice;
+/* For the whole stretch; only for selectors that are not exact. */
+pl_status select_stretch(const codec_job *job, codec_choice *out);
+/* The k largest of a tile. */
+codec_choice select_tile(const float a[TILE], size_t k);
+/* Indices kept of a tile in rising order; zeros never are. Takes from choice->ties. */
+size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
+                      uint16_t out[TILE]);
+uint32_t select_top(const float a[TILE]); /* the largest |value| as bits */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

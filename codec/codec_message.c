@@ -1,0 +1,417 @@
+/* The message around the stretches: header, table, sections.
+ *
+ * The header's checksum covers header and table; each section has its own, over the
+ * bytes as they travel. A reader knows from the table, before it looks at a section,
+ * how long everything must be. */
+#include "codec/codec_internal.h"
+
+static const char magic[4] = {'P', 'L', 'U', '2'};
+enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
+
+static void put(uint8_t *at, const void *value, size_t bytes)
+{
+    memcpy(at, value, bytes); /* little-endian, as everywhere */
+}
+
+/* ---- writing ---- */
+uint32_t codec_table_bytes(int codec, int variant)
+{
+    codec_stretch s = {.codec = codec, .variant = variant};
+    uint64_t raw[SECTIONS_MAX];
+    return RECORD_BYTES + SECTION_BYTES * (uint32_t)codec_raw_bytes(&s, 1, raw);
+}
+
+static void append_zeros(pl_buf *out, size_t bytes)
+{
+    pl_buf_reserve(out, bytes);
+    memset(out->data + out->len, 0, bytes);
+    out->len += bytes;
+}
+
+void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out)
+{
+    *w = (codec_writer){.out = out, .start = out->len, .header = *header};
+    w->table_at = out->len + HEADER_BYTES;
+    w->table_end = w->table_at + header->table_bytes;
+    append_zeros(out, HEADER_BYTES + header->table_bytes);
+}
+
+/* Mantissas are noise; below 64 bytes a frame saves nothing. */
+static bool may_shrink(const codec_stretch *s, int section)
+{
+    bool mantissas = s->variant == VARIANT_PLANES && section == 1;
+    return !mantissas && s->sections[section].raw_bytes >= 64;
+}
+
+/* Appends the section as it travels: a zstd frame if that saves 3 % or more. */
+static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
+{
+    const codec_section *section = &s->sections[i];
+    size_t before = w->out->len, raw = (size_t)section->raw_bytes;
+    if (w->header.entropy && may_shrink(s, i)) {
+        PL_RETURN_IF(pl_zip_huffman(section->data, raw, w->out));
+        if (w->out->len - before <= raw - raw / 32)
+            return PL_OK;
+        w->out->len = before;
+    }
+    pl_buf_append(w->out, section->data, raw);
+    return PL_OK;
+}
+
+/* Bytes 24 to 32 stay zero, as begin left them. */
+static void write_record(codec_writer *w, const codec_stretch *s)
+{
+    uint8_t *at = w->out->data + w->table_at;
+    uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
+    int16_t exponent = (int16_t)s->exponent;
+    put(at, &codec, 1);
+    put(at + 1, &variant, 1);
+    put(at + 2, &exponent, 2);
+    put(at + 4, &s->cells, 4);
+    put(at + 8, &s->count, 8);
+    put(at + 16, &s->kept, 8);
+    w->table_at += RECORD_BYTES;
+}
+
+static void write_section(codec_writer *w, uint64_t raw_bytes, size_t wire_at)
+{
+    uint8_t *at = w->out->data + w->table_at;
+    uint64_t wire_bytes = w->out->len - wire_at;
+    uint64_t checksum = pl_checksum(w->out->data + wire_at, (size_t)wire_bytes);
+    put(at, &raw_bytes, 8);
+    put(at + 8, &wire_bytes, 8);
+    put(at + 16, &checksum, 8);
+    w->table_at += SECTION_BYTES;
+}
+
+pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place)
+{
+    size_t end = w->out->len;
+    write_record(w, s);
+    if (in_place)
+        for (int i = 0; i < s->n_sections; i++)
+            w->out->len -= (size_t)s->sections[i].raw_bytes;
+    for (int i = 0; i < s->n_sections; i++) {
+        size_t at = w->out->len;
+        if (in_place)
+            w->out->len += (size_t)s->sections[i].raw_bytes;
+        else
+            PL_RETURN_IF(append_section(w, s, i));
+        write_section(w, s->sections[i].raw_bytes, at);
+    }
+    if (in_place && w->out->len != end)
+        return pl_fail(PL_ERR_INTERNAL, "sections written in place moved by %td bytes",
+                       (ptrdiff_t)(w->out->len - end));
+    return PL_OK;
+}
+
+static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
+{
+    static const uint8_t zero[8];
+    const pl_piece pieces[] = {
+        {header, 56}, {zero, 8}, {header + HEADER_BYTES, table_bytes}};
+    return pl_checksum_pieces(pieces, 3);
+}
+
+/* The header is last: only now are the lengths known that it gives. */
+void codec_writer_end(codec_writer *w)
+{
+    const codec_header *h = &w->header;
+    uint8_t *at = w->out->data + w->start;
+    uint32_t flags = (h->homomorphic ? (uint32_t)FLAG_HOMOMORPHIC : 0) |
+                     (h->entropy ? (uint32_t)FLAG_ENTROPY : 0);
+    int16_t exponent = (int16_t)h->exponent;
+    uint16_t n_contributors = (uint16_t)h->n_contributors;
+    uint64_t body = w->out->len - w->table_end;
+    put(at, magic, 4);
+    put(at + 4, &flags, 4);
+    put(at + 8, &h->count, 8);
+    put(at + 16, &h->n_stretches, 4);
+    put(at + 20, &h->contributors, 4);
+    put(at + 24, &h->seed, 8);
+    put(at + 32, &exponent, 2);
+    put(at + 34, &n_contributors, 2);
+    put(at + 36, &h->table_bytes, 4);
+    put(at + 40, &body, 8);
+    uint64_t checksum = header_checksum(at, h->table_bytes);
+    put(at + 56, &checksum, 8);
+}
+
+/* ---- reading the header ---- */
+static uint64_t get(const uint8_t *at, size_t bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, bytes);
+    return value;
+}
+
+static int get_exponent(const uint8_t *at)
+{
+    int16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* The checksum comes last: it is computed over lengths that have been checked. */
+static pl_status check_lengths(const uint8_t *data, uint64_t bytes,
+                               const codec_header *h, size_t n)
+{
+    uint64_t behind = bytes - HEADER_BYTES;
+    if (h->count != n)
+        return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
+                       (unsigned long long)h->count, n);
+    if (h->table_bytes > behind || h->body_bytes != behind - h->table_bytes)
+        return pl_fail(
+            PL_ERR_DATA, "the update has %llu bytes instead of %llu with a table of %u",
+            (unsigned long long)bytes,
+            (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
+            h->table_bytes);
+    if (get(data + 56, 8) != header_checksum(data, h->table_bytes))
+        return pl_fail(PL_ERR_DATA, "the update's header is damaged: its checksum is "
+                                    "another");
+    return PL_OK;
+}
+
+/* Limits of codes and widths of sums follow from these numbers. */
+static pl_status check_round(const codec_header *h)
+{
+    bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
+                h->contributors <= (uint32_t)h->n_contributors &&
+                h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
+    bool plain = !h->homomorphic && h->n_contributors == 0 && h->contributors == 1 &&
+                 h->exponent == 0 && h->seed == 0;
+    if (!sums && !plain)
+        return pl_fail(PL_ERR_DATA,
+                       "the update is of %u messages of at most %d on scale 2^%d, "
+                       "which cannot be",
+                       h->contributors, h->n_contributors, h->exponent);
+    return PL_OK;
+}
+
+static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t bytes,
+                             size_t n)
+{
+    codec_header *h = &r->header;
+    if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
+        return pl_fail(PL_ERR_DATA, "the update has no PLU2 header");
+    uint64_t flags = get(data + 4, 4);
+    h->homomorphic = flags & FLAG_HOMOMORPHIC;
+    h->entropy = flags & FLAG_ENTROPY;
+    h->count = get(data + 8, 8);
+    h->n_stretches = (uint32_t)get(data + 16, 4);
+    h->contributors = (uint32_t)get(data + 20, 4);
+    h->seed = get(data + 24, 8);
+    h->exponent = get_exponent(data + 32);
+    h->n_contributors = (int)get(data + 34, 2);
+    h->table_bytes = (uint32_t)get(data + 36, 4);
+    h->body_bytes = get(data + 40, 8);
+    PL_RETURN_IF(check_lengths(data, bytes, h, n));
+    if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get(data + 48, 8) != 0)
+        return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
+    return check_round(h);
+}
+
+/* ---- reading the table ---- */
+/* Fields that a codec does not use are zero: a message has one form only. */
+static bool record_is_possible(const codec_header *h, const codec_stretch *s)
+{
+    bool planes = s->variant == 0 || s->variant == VARIANT_PLANES;
+    if (codec_wire_homomorphic(s->codec) != h->homomorphic || s->count == 0)
+        return false;
+    if (s->codec != PL_CODEC_SKETCH16 && s->cells != 0)
+        return false;
+    if (s->codec != PL_CODEC_TOPK && s->codec != WIRE_LIST16 && s->kept != 0)
+        return false;
+    switch (s->codec) {
+    case PL_CODEC_F32:
+    case PL_CODEC_BF16:
+        return planes && s->exponent == 0;
+    case PL_CODEC_I8:
+    case PL_CODEC_I4:
+    case PL_CODEC_E3M0:
+        return s->variant == 0 && s->exponent == 0;
+    case PL_CODEC_TOPK:
+        return (s->variant == 8 || s->variant == 2) && s->exponent == 0;
+    default:
+        return s->variant == 0 && s->exponent >= -EXPONENT_MAX &&
+               s->exponent <= EXPONENT_MAX;
+    }
+}
+
+/* No count in it may lead beyond the module, whose size the reader knows. */
+static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
+{
+    const codec_header *h = &r->header;
+    s->codec = at[0];
+    s->variant = at[1];
+    s->exponent = get_exponent(at + 2);
+    s->cells = (uint32_t)get(at + 4, 4);
+    s->first = r->next;
+    s->count = get(at + 8, 8);
+    s->kept = get(at + 16, 8);
+    if (s->codec < PL_CODEC_F32 || s->codec >= WIRE_COUNT)
+        return pl_fail(PL_ERR_DATA, "the update uses unknown codec number %d",
+                       s->codec);
+    if (!record_is_possible(h, s) || get(at + 24, 8) != 0)
+        return pl_fail(PL_ERR_DATA,
+                       "the update's stretch at value %llu has a record that cannot be",
+                       (unsigned long long)r->next);
+    if (s->count > h->count - r->next || s->kept > s->count || s->cells > SEGMENT ||
+        (s->codec == PL_CODEC_SKETCH16 && s->cells == 0))
+        return pl_fail(PL_ERR_DATA,
+                       "the update's stretch at value %llu has %llu values, %llu kept, "
+                       "and %u cells, too many for a module of %llu",
+                       (unsigned long long)r->next, (unsigned long long)s->count,
+                       (unsigned long long)s->kept, s->cells,
+                       (unsigned long long)h->count);
+    return PL_OK;
+}
+
+/* The raw length follows from the record, but for the gaps of topk's indices: a byte a
+ * value and one more for each 255 passed over. */
+static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
+                              const uint8_t *at, uint64_t left, codec_section *out)
+{
+    uint64_t most = want;
+    if (s->codec == PL_CODEC_TOPK && i == 1)
+        most += s->count / 255;
+    out->raw_bytes = get(at, 8);
+    out->wire_bytes = get(at + 8, 8);
+    out->checksum = get(at + 16, 8);
+    if (out->raw_bytes < want || out->raw_bytes > most ||
+        out->wire_bytes > out->raw_bytes || out->wire_bytes > left)
+        return pl_fail(PL_ERR_DATA,
+                       "section %d of the update's stretch at value %llu has %llu "
+                       "bytes as %llu, where %llu belong",
+                       i, (unsigned long long)s->first,
+                       (unsigned long long)out->raw_bytes,
+                       (unsigned long long)out->wire_bytes, (unsigned long long)want);
+    return PL_OK;
+}
+
+/* Moves over the record, its entries and, in the body, its sections. */
+static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
+{
+    uint64_t raw[SECTIONS_MAX];
+    const uint8_t *body_end =
+        r->data + HEADER_BYTES + r->header.table_bytes + r->header.body_bytes;
+    memset(s, 0, sizeof *s);
+    if (end - r->table < RECORD_BYTES)
+        return pl_fail(PL_ERR_DATA, "the update's table is cut off");
+    PL_RETURN_IF(read_record(r, r->table, s));
+    r->table += RECORD_BYTES;
+    s->n_sections = codec_raw_bytes(s, r->header.contributors, raw);
+    if (end - r->table < s->n_sections * SECTION_BYTES)
+        return pl_fail(PL_ERR_DATA, "the update's table is cut off");
+    for (int i = 0; i < s->n_sections; i++) {
+        PL_RETURN_IF(read_section(s, i, raw[i], r->table,
+                                  (uint64_t)(body_end - r->body), &s->sections[i]));
+        s->sections[i].data = r->body;
+        r->body += s->sections[i].wire_bytes;
+        r->table += SECTION_BYTES;
+    }
+    r->next += s->count;
+    return PL_OK;
+}
+
+static const uint8_t *table_end(const codec_reader *r)
+{
+    return r->data + HEADER_BYTES + r->header.table_bytes;
+}
+
+static void rewind_reader(codec_reader *r)
+{
+    r->table = r->data + HEADER_BYTES;
+    r->body = table_end(r);
+    r->next = 0;
+}
+
+/* Walks the table once, so that `next` cannot fail. */
+pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
+{
+    codec_stretch s;
+    memset(r, 0, sizeof *r);
+    r->data = data;
+    PL_RETURN_IF(read_header(r, data, bytes, n));
+    rewind_reader(r);
+    for (uint32_t i = 0; i < r->header.n_stretches; i++)
+        PL_RETURN_IF(read_stretch(r, &s, table_end(r)));
+    if (r->next != r->header.count || r->table != table_end(r) ||
+        r->body != table_end(r) + r->header.body_bytes)
+        return pl_fail(PL_ERR_DATA, "the update's table ends at value %llu of %llu",
+                       (unsigned long long)r->next,
+                       (unsigned long long)r->header.count);
+    rewind_reader(r);
+    return PL_OK;
+}
+
+/* Both ends look at the same bytes again: what opened will be read. */
+bool codec_reader_next(codec_reader *r, codec_stretch *s)
+{
+    return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
+}
+
+pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
+                             const uint8_t **raw)
+{
+    size_t wire = (size_t)section->wire_bytes;
+    if (pl_checksum(section->data, wire) != section->checksum)
+        return pl_fail(PL_ERR_DATA,
+                       "%zu bytes of the update are damaged: their "
+                       "checksum is another",
+                       wire);
+    *raw = section->data;
+    if (section->wire_bytes == section->raw_bytes)
+        return PL_OK;
+    pl_buf_clear(scratch);
+    /* raw_bytes has been compared with what the record needs: it bounds the memory */
+    if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
+        return pl_fail_in(PL_ERR_DATA, "an update");
+    *raw = scratch->data;
+    return PL_OK;
+}
+
+pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
+                           pl_codec_info *out)
+{
+    codec_reader r;
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(codec_reader_open(&r, data, bytes, n));
+    out->homomorphic = r.header.homomorphic;
+    out->contributors = (int)r.header.contributors;
+    out->n_contributors = r.header.n_contributors;
+    out->seed = r.header.seed;
+    out->scale_exponent = r.header.exponent;
+    return PL_OK;
+}
+
+pl_status pl_codec_split(const void *data, uint64_t bytes, int n, pl_codec_message *out)
+{
+    const uint8_t *at = data;
+    for (int i = 0; i < n; i++) {
+        if (bytes < HEADER_BYTES || memcmp(at, magic, 4) != 0)
+            return pl_fail(PL_ERR_DATA, "the update has %d messages instead of %d", i,
+                           n);
+        uint64_t behind = bytes - HEADER_BYTES, table = get(at + 36, 4),
+                 body = get(at + 40, 8);
+        if (table > behind || body > behind - table)
+            return pl_fail(PL_ERR_DATA, "message %d of an update is cut off", i + 1);
+        out[i] = (pl_codec_message){at, HEADER_BYTES + table + body};
+        at += out[i].bytes;
+        bytes -= out[i].bytes;
+    }
+    if (bytes == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "%llu bytes stand behind the update's %d messages",
+                   (unsigned long long)bytes, n);
+}
+
+bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n)
+{
+    const uint8_t *data = start;
+    *n = 0;
+    if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
+        return false;
+    *n = get(data + 8, 8);
+    return get(data + 4, 4) & FLAG_HOMOMORPHIC;
+}

@@ -1,0 +1,349 @@
+/* f32, bf16, i8 and i4.
+ *
+ *   i8, i4:  s = max|a| / L over a block,  code = round(a / s),  L = 127 or 7
+ *
+ * The scale of i4 is a bf16, rounded up, so that no code exceeds L. Rounding to
+ * nearest even is an addition: a float of size 2^23 has no bits below one, and what is
+ * added to 1.5 * 2^23 stands, rounded, in the low bits of the sum. A block whose scale
+ * would be subnormal counts as zero. */
+#include "codec/codec_internal.h"
+
+#include <float.h>
+
+#define ROUNDER 12582912.0f /* 1.5 * 2^23 */
+enum { ROUNDER_BITS = 0x4b400000 };
+
+CODEC_INLINE int32_t round_code(float x)
+{
+    return (int32_t)codec_float_bits(x + ROUNDER) - ROUNDER_BITS;
+}
+
+/* ---- f32 ---- */
+/* The sign goes to the low end, so that the exponent fills the top byte. */
+CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
+                                 uint8_t *restrict high, uint8_t *restrict middle,
+                                 uint8_t *restrict low)
+{
+    for (int i = 0; i < TILE; i++) {
+        uint32_t bits = codec_float_bits(a[i]);
+        bits = bits << 1 | bits >> 31;
+        top[i] = (uint8_t)(bits >> 24);
+        high[i] = (uint8_t)(bits >> 16);
+        middle[i] = (uint8_t)(bits >> 8);
+        low[i] = (uint8_t)bits;
+    }
+}
+
+/* Undoes f32_split, whatever the bits: also those of NaN. */
+CODEC_WIDE static void f32_join(const uint8_t *restrict top,
+                                const uint8_t *restrict high,
+                                const uint8_t *restrict middle,
+                                const uint8_t *restrict low, float *restrict out)
+{
+    for (int i = 0; i < TILE; i++) {
+        uint32_t bits = (uint32_t)top[i] << 24 | (uint32_t)high[i] << 16 |
+                        (uint32_t)middle[i] << 8 | low[i];
+        out[i] = codec_bits_float(bits >> 1 | bits << 31);
+    }
+}
+
+static pl_status f32_encode_planes(codec_job *job, uint8_t *const at[SECTIONS_MAX])
+{
+    float tile[TILE];
+    uint8_t planes[4][TILE];
+    uint64_t count = job->stretch.count;
+    for (uint64_t i = 0; i < count; i += TILE) {
+        size_t n = job_tile_length(job, i);
+        f32_split(job_tile(job, i, tile), planes[0], planes[1], planes[2], planes[3]);
+        memcpy(at[0] + i, planes[0], n);
+        for (size_t p = 1; p < 4; p++)
+            memcpy(at[1] + (p - 1) * count + i, planes[p], n);
+    }
+    return PL_OK;
+}
+
+/* f32 sends the residual along: switching to it empties one. */
+static void keep_nothing(const codec_job *job)
+{
+    if (job->residual)
+        memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
+}
+
+pl_status f32_encode(codec_job *job)
+{
+    float tile[TILE];
+    uint8_t *at[SECTIONS_MAX];
+    uint64_t raw[SECTIONS_MAX], count = job->stretch.count;
+    job->stretch.variant = job->options->entropy ? VARIANT_PLANES : 0;
+    int n = codec_raw_bytes(&job->stretch, 1, raw);
+    job_sections(job, raw, n, true, at);
+    if (job->stretch.variant == VARIANT_PLANES)
+        PL_RETURN_IF(f32_encode_planes(job, at));
+    else if (!job->residual)
+        memcpy(at[0], job->update, (size_t)count * sizeof(float));
+    else
+        for (uint64_t i = 0; i < count; i += TILE)
+            memcpy(at[0] + 4 * i, job_tile(job, i, tile),
+                   job_tile_length(job, i) * sizeof(float));
+    keep_nothing(job);
+    return PL_OK;
+}
+
+/* Joins planes, or copies: sections lie at any address. */
+static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
+{
+    const codec_stretch *s = task->stretch;
+    uint8_t planes[4][TILE];
+    if (s->variant != VARIANT_PLANES) {
+        memcpy(tile, task->raw[0] + 4 * i, n * sizeof *tile);
+        return tile;
+    }
+    memcpy(planes[0], task->raw[0] + i, n);
+    for (size_t p = 1; p < 4; p++)
+        memcpy(planes[p], task->raw[1] + (p - 1) * s->count + i, n);
+    f32_join(planes[0], planes[1], planes[2], planes[3], tile);
+    return tile;
+}
+
+pl_status f32_decode(const codec_task *task)
+{
+    float tile[TILE] = {0};
+    const codec_stretch *s = task->stretch;
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        PL_RETURN_IF(
+            sink_tile(task->sink, s->first + i, f32_tile(task, i, n, tile), n));
+    }
+    return PL_OK;
+}
+
+/* ---- bf16 ---- */
+CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out,
+                                 float *restrict left)
+{
+    for (int i = 0; i < TILE; i++) {
+        out[i] = pl_bf16_from_float(a[i]);
+        left[i] = a[i] - pl_bf16_to_float(out[i]);
+    }
+}
+
+/* As f32_split: eight bits of exponent on top, seven of mantissa and the sign below. */
+CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
+                                  uint8_t *restrict top, uint8_t *restrict low)
+{
+    for (int i = 0; i < TILE; i++) {
+        uint32_t bits = (uint32_t)halves[i] << 1 | (uint32_t)halves[i] >> 15;
+        top[i] = (uint8_t)(bits >> 8);
+        low[i] = (uint8_t)bits;
+    }
+}
+
+CODEC_WIDE static void bf16_join(const uint8_t *restrict top,
+                                 const uint8_t *restrict low, uint16_t *restrict halves)
+{
+    for (int i = 0; i < TILE; i++) {
+        uint32_t bits = (uint32_t)top[i] << 8 | low[i];
+        halves[i] = (uint16_t)(bits >> 1 | bits << 15);
+    }
+}
+
+CODEC_WIDE static void bf16_widen(const uint16_t *restrict halves, float *restrict out)
+{
+    for (int i = 0; i < TILE; i++)
+        out[i] = pl_bf16_to_float(halves[i]);
+}
+
+pl_status bf16_encode(codec_job *job)
+{
+    float tile[TILE], left[TILE];
+    uint16_t halves[TILE];
+    uint8_t *at[SECTIONS_MAX], top[TILE], low[TILE];
+    uint64_t raw[SECTIONS_MAX], count = job->stretch.count;
+    job->stretch.variant = job->options->entropy ? VARIANT_PLANES : 0;
+    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
+    job_sections(job, raw, n_sections, true, at);
+    for (uint64_t i = 0; i < count; i += TILE) {
+        size_t n = job_tile_length(job, i);
+        bf16_tile(job_tile(job, i, tile), halves, left);
+        if (job->stretch.variant == VARIANT_PLANES) {
+            bf16_split(halves, top, low);
+            memcpy(at[0] + i, top, n);
+            memcpy(at[1] + i, low, n);
+        } else
+            memcpy(at[0] + 2 * i, halves, 2 * n);
+        job_keep(job, i, left);
+    }
+    return PL_OK;
+}
+
+pl_status bf16_decode(const codec_task *task)
+{
+    float tile[TILE];
+    uint16_t halves[TILE] = {0};
+    uint8_t top[TILE] = {0}, low[TILE] = {0};
+    const codec_stretch *s = task->stretch;
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        if (s->variant == VARIANT_PLANES) {
+            memcpy(top, task->raw[0] + i, n);
+            memcpy(low, task->raw[1] + i, n);
+            bf16_join(top, low, halves);
+        } else
+            memcpy(halves, task->raw[0] + 2 * i, 2 * n);
+        bf16_widen(halves, tile);
+        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+    }
+    return PL_OK;
+}
+
+/* ---- i8 ---- */
+CODEC_WIDE static uint32_t i8_tile(const float *restrict a, int8_t *restrict codes,
+                                   float *restrict scales, float *restrict left)
+{
+    uint32_t all = 0;
+    for (int b = 0; b < TILE / I8_BLOCK; b++, a += I8_BLOCK, left += I8_BLOCK) {
+        uint32_t top = codec_largest_bits(a, I8_BLOCK);
+        float scale = codec_bits_float(top) / 127.0f;
+        scale = scale < FLT_MIN ? 0.0f : scale;
+        float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+        for (int i = 0; i < I8_BLOCK; i++) {
+            int32_t q = round_code(a[i] * inverse);
+            codes[b * I8_BLOCK + i] = (int8_t)q;
+            left[i] = a[i] - scale * (float)q;
+        }
+        scales[b] = scale;
+        all = top > all ? top : all;
+    }
+    return all;
+}
+
+CODEC_WIDE static void i8_widen(const int8_t *restrict codes,
+                                const float *restrict scales, float *restrict out)
+{
+    for (int b = 0; b < TILE / I8_BLOCK; b++)
+        for (int i = 0; i < I8_BLOCK; i++)
+            out[b * I8_BLOCK + i] = scales[b] * (float)codes[b * I8_BLOCK + i];
+}
+
+/* The residual is computed from the code, not from the exact quotient: what is kept
+ * and what the home decodes add up to what was there. */
+pl_status i8_encode(codec_job *job)
+{
+    float tile[TILE], left[TILE], scales[TILE / I8_BLOCK];
+    int8_t codes[TILE];
+    uint8_t *at[SECTIONS_MAX];
+    uint64_t raw[SECTIONS_MAX];
+    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
+    job_sections(job, raw, n_sections, true, at);
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
+        size_t n = job_tile_length(job, i), blocks = (n + I8_BLOCK - 1) / I8_BLOCK;
+        uint32_t top = i8_tile(job_tile(job, i, tile), codes, scales, left);
+        PL_RETURN_IF(job_check_finite(job, i, top));
+        memcpy(at[0] + i / I8_BLOCK * sizeof *scales, scales, blocks * sizeof *scales);
+        memcpy(at[1] + i, codes, n);
+        job_keep(job, i, left);
+    }
+    return PL_OK;
+}
+
+pl_status i8_decode(const codec_task *task)
+{
+    float tile[TILE], scales[TILE / I8_BLOCK] = {0};
+    int8_t codes[TILE] = {0};
+    const codec_stretch *s = task->stretch;
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        size_t blocks = (n + I8_BLOCK - 1) / I8_BLOCK;
+        memcpy(scales, task->raw[0] + i / I8_BLOCK * sizeof *scales,
+               blocks * sizeof *scales);
+        memcpy(codes, task->raw[1] + i, n);
+        i8_widen(codes, scales, tile);
+        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+    }
+    return PL_OK;
+}
+
+/* ---- i4: byte j of 16 holds codes j and j + 16 of 32 ---- */
+CODEC_INLINE void i4_block(const float *restrict a, float scale,
+                           uint8_t *restrict codes, float *restrict left)
+{
+    float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    int8_t q[I4_BLOCK];
+    for (int i = 0; i < I4_BLOCK; i++) {
+        int32_t code = round_code(a[i] * inverse);
+        q[i] = (int8_t)code;
+        left[i] = a[i] - scale * (float)code;
+    }
+    for (int half = 0; half < 2; half++)
+        for (int j = 0; j < 16; j++)
+            codes[half * 16 + j] =
+                (uint8_t)((q[half * 32 + j] & 15) | (q[half * 32 + 16 + j] & 15) << 4);
+}
+
+/* Adding 0xffff before the shift rounds a positive float up to bf16; below 0x80 it is
+ * subnormal. */
+CODEC_WIDE static uint32_t i4_tile(const float *restrict a, uint8_t *restrict codes,
+                                   uint16_t *restrict scales, float *restrict left)
+{
+    uint32_t all = 0;
+    for (int b = 0; b < TILE / I4_BLOCK; b++) {
+        uint32_t top = codec_largest_bits(a + b * I4_BLOCK, I4_BLOCK);
+        uint32_t bits = codec_float_bits(codec_bits_float(top) / 7.0f);
+        scales[b] = (uint16_t)((bits + 0xffffu) >> 16);
+        scales[b] = scales[b] < 0x80 ? 0 : scales[b];
+        i4_block(a + b * I4_BLOCK, pl_bf16_to_float(scales[b]),
+                 codes + b * I4_BLOCK / 2, left + b * I4_BLOCK);
+        all = top > all ? top : all;
+    }
+    return all;
+}
+
+/* (x ^ 8) - 8 extends the sign of four bits. */
+CODEC_WIDE static void i4_widen(const uint8_t *restrict codes,
+                                const uint16_t *restrict scales, float *restrict out)
+{
+    for (int g = 0; g < TILE / 32; g++) {
+        float scale = pl_bf16_to_float(scales[g / 2]);
+        for (int j = 0; j < 16; j++) {
+            int32_t pair = codes[g * 16 + j];
+            out[g * 32 + j] = scale * (float)(((pair & 15) ^ 8) - 8);
+            out[g * 32 + 16 + j] = scale * (float)(((pair >> 4) ^ 8) - 8);
+        }
+    }
+}
+
+pl_status i4_encode(codec_job *job)
+{
+    float tile[TILE], left[TILE];
+    uint16_t scales[TILE / I4_BLOCK];
+    uint8_t *at[SECTIONS_MAX], codes[TILE / 2];
+    uint64_t raw[SECTIONS_MAX];
+    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
+    job_sections(job, raw, n_sections, true, at);
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
+        size_t n = job_tile_length(job, i), blocks = (n + I4_BLOCK - 1) / I4_BLOCK;
+        uint32_t top = i4_tile(job_tile(job, i, tile), codes, scales, left);
+        PL_RETURN_IF(job_check_finite(job, i, top));
+        memcpy(at[0] + i / I4_BLOCK * 2, scales, blocks * 2);
+        memcpy(at[1] + i / 2, codes, (n + 31) / 32 * 16);
+        job_keep(job, i, left);
+    }
+    return PL_OK;
+}
+
+pl_status i4_decode(const codec_task *task)
+{
+    float tile[TILE];
+    uint16_t scales[TILE / I4_BLOCK] = {0};
+    uint8_t codes[TILE / 2] = {0};
+    const codec_stretch *s = task->stretch;
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        memcpy(scales, task->raw[0] + i / I4_BLOCK * 2,
+               (n + I4_BLOCK - 1) / I4_BLOCK * 2);
+        memcpy(codes, task->raw[1] + i / 2, (n + 31) / 32 * 16);
+        i4_widen(codes, scales, tile);
+        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+    }
+    return PL_OK;
+}

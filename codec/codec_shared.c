@@ -1,0 +1,147 @@
+/* Dense codes on a shared scale, whose sums are exact.
+ *
+ *   q = clamp(round(a 2^-e), +-limit)      sum of W of them: value = (sum of q) 2^e
+ *
+ * A sum never exceeds 22 bits and a sign, and 2^e is a power of two, so that decoded
+ * values are exact in fp32 and adding them is, too: the order cannot matter. What the
+ * clamp cuts off stays in the residual. */
+#include "codec/codec_internal.h"
+
+#define ROUNDER 12582912.0f /* 1.5 * 2^23, see codec_quant.c */
+enum { ROUNDER_BITS = 0x4b400000 };
+
+typedef struct scaling {
+    float inverse, step, limit;
+} scaling;
+
+CODEC_WIDE static uint32_t quantize_tile(const float *restrict a, const scaling *scale,
+                                         int32_t *restrict q, float *restrict left)
+{
+    const float inverse = scale->inverse, step = scale->step, limit = scale->limit;
+    int32_t top = 0;
+    for (int i = 0; i < TILE; i++) {
+        int32_t bits = (int32_t)(codec_float_bits(a[i]) & 0x7fffffffu);
+        top = bits > top ? bits : top;
+        float x = a[i] * inverse;
+        x = x > limit ? limit : x;
+        x = x < -limit ? -limit : x;
+        q[i] = (int32_t)codec_float_bits(x + ROUNDER) - ROUNDER_BITS;
+        left[i] = a[i] - step * (float)q[i];
+    }
+    return (uint32_t)top;
+}
+
+uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
+                     float left[TILE])
+{
+    const scaling scale = {codec_power(-exponent), codec_power(exponent), (float)limit};
+    return quantize_tile(a, &scale, q, left);
+}
+
+CODEC_WIDE static void narrow_tile(const int32_t *restrict q, int8_t *restrict out)
+{
+    for (int i = 0; i < TILE; i++)
+        out[i] = (int8_t)q[i];
+}
+
+/* One message fits in 8 bits a code, or takes 32 for the small tensors. */
+pl_status shared_encode(codec_job *job)
+{
+    codec_stretch *s = &job->stretch;
+    float tile[TILE], left[TILE];
+    int32_t q[TILE];
+    int8_t codes[TILE];
+    uint8_t *at[SECTIONS_MAX];
+    uint64_t raw[SECTIONS_MAX];
+    int32_t limit = codec_limit(s->codec, job->round->n_contributors);
+    s->exponent = codec_stretch_exponent(s->codec, job->round);
+    int n_sections = codec_raw_bytes(s, 1, raw);
+    job_sections(job, raw, n_sections, true, at);
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = job_tile_length(job, i);
+        uint32_t top = shared_tile(job_tile(job, i, tile), s->exponent, limit, q, left);
+        PL_RETURN_IF(job_check_finite(job, i, top));
+        if (s->codec == PL_CODEC_I8_SHARED) {
+            narrow_tile(q, codes);
+            memcpy(at[0] + i, codes, n);
+        } else
+            memcpy(at[0] + 4 * i, q, 4 * n);
+        job_keep(job, i, left);
+    }
+    return PL_OK;
+}
+
+/* ---- decoding ---- */
+CODEC_WIDE static void widen8(const int8_t *restrict codes, int32_t *restrict q)
+{
+    for (int i = 0; i < TILE; i++)
+        q[i] = codes[i];
+}
+
+CODEC_WIDE static void widen16(const int16_t *restrict codes, int32_t *restrict q)
+{
+    for (int i = 0; i < TILE; i++)
+        q[i] = codes[i];
+}
+
+/* Sections lie at any address, so codes are copied before they are widened. */
+void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
+                 int32_t q[TILE])
+{
+    int8_t bytes[TILE] = {0};
+    int16_t halves[TILE] = {0};
+    if (width == 4) {
+        memcpy(q, raw + 4 * at, 4 * n);
+        memset(q + n, 0, (TILE - n) * sizeof *q);
+    } else if (width == 2) {
+        memcpy(halves, raw + 2 * at, 2 * n);
+        widen16(halves, q);
+    } else {
+        memcpy(bytes, raw + at, n);
+        widen8(bytes, q);
+    }
+}
+
+/* Returns whether all codes are within the limit. */
+CODEC_WIDE static bool scale_tile(const int32_t *restrict q, float step, int32_t limit,
+                                  float *restrict out)
+{
+    int32_t outside = 0;
+    for (int i = 0; i < TILE; i++) {
+        outside |= (q[i] > limit) | (q[i] < -limit);
+        out[i] = step * (float)q[i];
+    }
+    return !outside;
+}
+
+static int32_t shared_limit(const codec_task *task)
+{
+    const codec_header *h = task->header;
+    return codec_limit(task->stretch->codec, h->n_contributors) *
+           (int32_t)h->contributors;
+}
+
+static pl_status shared_excess(const codec_task *task, uint64_t at)
+{
+    return pl_fail(PL_ERR_DATA,
+                   "a code of the update near value %llu exceeds %d, the most that %u "
+                   "contributors give",
+                   (unsigned long long)(task->stretch->first + at), shared_limit(task),
+                   task->header->contributors);
+}
+
+pl_status shared_decode(const codec_task *task)
+{
+    const codec_stretch *s = task->stretch;
+    float tile[TILE], step = codec_power(s->exponent);
+    int32_t q[TILE], limit = shared_limit(task);
+    size_t width = codec_shared_width(s->codec, task->header->contributors);
+    for (uint64_t i = 0; i < s->count; i += TILE) {
+        size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
+        shared_load(task->raw[0], width, i, n, q);
+        if (!scale_tile(q, step, limit, tile))
+            return shared_excess(task, i);
+        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+    }
+    return PL_OK;
+}

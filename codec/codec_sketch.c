@@ -1,0 +1,395 @@
+/* sketch16: the largest values, summed into cells.
+ *
+ * Every element of a segment (2^20) belongs to three cells, one in each third, drawn by
+ * a hash of (seed, element). An encoder sets the bit of each element it keeps and adds
+ * the element's code, with a sign from the hash, to its cells modulo 2^16. Messages of
+ * the same seed add cell by cell, and their bitmaps are joined by OR.
+ *
+ * Decoding peels: a cell to which one element of the bitmap belongs gives that
+ * element's sum; it is taken out of its other cells; and so on. It succeeds only if
+ * every element came out and every cell is zero: there are no estimates. Whether it
+ * succeeds depends on the elements and the seed, not on values; below 0.818 elements a
+ * cell it nearly always does.
+ *
+ * A list holds the same without cells: the bitmap, and a code for each bit. */
+#include "codec/codec_sketch.h"
+
+/* ---- bitmaps ---- */
+void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end)
+{
+    *w = (bit_walk){.bitmap = bitmap, .next_byte = first / 8, .end = (end + 7) / 8};
+}
+
+bool bit_walk_next(bit_walk *w, uint64_t *index)
+{
+    while (w->word == 0) {
+        uint64_t left = w->end - w->next_byte;
+        if (left == 0)
+            return false;
+        memcpy(&w->word, w->bitmap + w->next_byte, left < 8 ? (size_t)left : 8);
+        w->base = w->next_byte * 8;
+        w->next_byte += left < 8 ? left : 8;
+    }
+    *index = w->base + (uint64_t)__builtin_ctzll(w->word);
+    w->word &= w->word - 1;
+    return true;
+}
+
+uint64_t bit_count(const uint8_t *bitmap, uint64_t count)
+{
+    uint64_t total = 0, word;
+    uint64_t bytes = (count + 7) / 8;
+    for (uint64_t i = 0; i < bytes; i += 8) {
+        word = 0;
+        memcpy(&word, bitmap + i, bytes - i < 8 ? (size_t)(bytes - i) : 8);
+        total += (uint64_t)__builtin_popcountll(word);
+    }
+    return total;
+}
+
+/* ---- building a list ---- */
+typedef struct list_out {
+    uint8_t *bitmap;
+    int16_t *codes;
+    uint64_t n;
+} list_out;
+
+/* Codes of zero are left out: nothing of theirs is sent. */
+static void list_tile(list_out *o, uint64_t at, const uint16_t *kept, size_t n_kept,
+                      const int32_t *q)
+{
+    for (size_t i = 0; i < n_kept; i++) {
+        uint64_t index = at + kept[i];
+        int32_t code = q[kept[i]];
+        if (code == 0)
+            continue;
+        o->bitmap[index / 8] |= (uint8_t)(1u << index % 8);
+        o->codes[o->n++] = (int16_t)code;
+    }
+}
+
+/* What was not kept stays whole. */
+static void restore_dropped(const float *a, const uint16_t *kept, size_t n_kept,
+                            float *left)
+{
+    float errors[TILE];
+    for (size_t i = 0; i < n_kept; i++)
+        errors[i] = left[kept[i]];
+    memcpy(left, a, TILE * sizeof *left);
+    for (size_t i = 0; i < n_kept; i++)
+        left[kept[i]] = errors[i];
+}
+
+/* The whole tile is quantised, then all but what was selected is forgotten again: both
+ * are loops without branches. */
+static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *choice,
+                                  list_out *o)
+{
+    float tile[TILE], left[TILE];
+    uint16_t kept[TILE];
+    int32_t q[TILE];
+    size_t n = job_tile_length(job, at);
+    const float *a = job_tile(job, at, tile);
+    int32_t limit = codec_limit(PL_CODEC_SKETCH16, job->round->n_contributors);
+    PL_RETURN_IF(job_check_finite(
+        job, at, shared_tile(a, job->stretch.exponent, limit, q, left)));
+    if (job->options->selector == PL_SELECT_EXACT)
+        *choice = select_tile(a, codec_budget(job->options, n));
+    size_t n_kept = select_indices(a, n, choice, kept);
+    list_tile(o, at, kept, n_kept, q);
+    restore_dropped(a, kept, n_kept, left);
+    job_keep(job, at, left);
+    return PL_OK;
+}
+
+static pl_status encode_list(codec_job *job, list_out *o)
+{
+    codec_choice choice = {0, 0};
+    if (job->options->selector != PL_SELECT_EXACT)
+        PL_RETURN_IF(select_stretch(job, &choice));
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
+        PL_RETURN_IF(encode_list_tile(job, i, &choice, o));
+    return PL_OK;
+}
+
+/* ---- from list to cells ---- */
+static void add_segment(const codec_stretch *s, uint64_t seed, uint64_t first,
+                        const uint8_t *bitmap, const int16_t **code, uint16_t *cells)
+{
+    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
+    uint32_t third = codec_segment_cells(s->cells, (size_t)(end - first));
+    bit_walk walk;
+    bit_walk_begin(&walk, bitmap, first, end);
+    while (bit_walk_next(&walk, &index)) {
+        sketch_cells p;
+        sketch_find(seed, s->first + index, third, &p);
+        int32_t value = *(*code)++;
+        for (int j = 0; j < 3; j++) {
+            uint16_t *cell = &cells[p.cell[j]];
+            *cell = (uint16_t)(*cell + sketch_signed(&p, j, value));
+        }
+    }
+}
+
+static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *list,
+                         uint16_t *cells)
+{
+    const int16_t *code = list->codes;
+    for (uint64_t first = 0; first < s->count; first += SEGMENT) {
+        add_segment(s, seed, first, list->bitmap, &code, cells);
+        cells += 3 * (size_t)s->cells; /* all but the last segment are full */
+    }
+}
+
+/* ---- peeling ---- */
+typedef struct peeling {
+    uint32_t third, n_cells;
+    uint64_t seed, base; /* base: element of the update where the segment starts */
+    uint16_t *cells;
+    uint32_t *degrees, *members; /* of a cell: how many elements, XOR of them */
+    uint32_t *ready;             /* cells with one element */
+    size_t n_ready, n_left;
+    int16_t *codes; /* [SEGMENT] by element */
+} peeling;
+
+static void peeling_free(peeling *p)
+{
+    pl_free(p->cells);
+    pl_free(p->degrees);
+    pl_free(p->members);
+    pl_free(p->ready);
+    pl_free(p->codes);
+}
+
+/* For the largest segment; the others use a part of it. */
+static void peeling_alloc(peeling *p, const codec_stretch *s)
+{
+    size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
+    size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
+    memset(p, 0, sizeof *p);
+    p->cells = pl_alloc(n * sizeof *p->cells);
+    p->degrees = pl_alloc(n * sizeof *p->degrees);
+    p->members = pl_alloc(n * sizeof *p->members);
+    p->ready = pl_alloc(n * sizeof *p->ready);
+    p->codes = pl_alloc(len * sizeof *p->codes);
+}
+
+static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
+                          uint64_t end)
+{
+    bit_walk walk;
+    uint64_t index;
+    bit_walk_begin(&walk, bitmap, first, end);
+    while (bit_walk_next(&walk, &index)) {
+        uint32_t element = (uint32_t)(index - first);
+        sketch_cells at;
+        sketch_find(p->seed, p->base + element, p->third, &at);
+        for (int j = 0; j < 3; j++) {
+            p->degrees[at.cell[j]]++;
+            p->members[at.cell[j]] ^= element;
+        }
+        p->n_left++;
+    }
+    for (uint32_t c = 0; c < p->n_cells; c++)
+        if (p->degrees[c] == 1)
+            p->ready[p->n_ready++] = c;
+}
+
+/* A cell's degree only falls: it becomes 1 once, and enters `ready` once. */
+static void take_out(peeling *p, uint32_t element, const sketch_cells *at, int32_t code)
+{
+    for (int j = 0; j < 3; j++) {
+        uint32_t c = at->cell[j];
+        p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(at, j, code));
+        p->members[c] ^= element;
+        if (--p->degrees[c] == 1)
+            p->ready[p->n_ready++] = c;
+    }
+    p->n_left--;
+}
+
+static void peel(peeling *p)
+{
+    while (p->n_ready > 0) {
+        uint32_t c = p->ready[--p->n_ready];
+        if (p->degrees[c] != 1)
+            continue;
+        uint32_t element = p->members[c];
+        sketch_cells at;
+        sketch_find(p->seed, p->base + element, p->third, &at);
+        int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
+        int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
+        p->codes[element] = code;
+        take_out(p, element, &at, code);
+    }
+}
+
+/* ERR_PEEL in words: n_left elements of the segment at value `first` of the stretch, of
+ * n_cells cells, did not come out. */
+static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
+                       uint32_t n_cells)
+{
+    return pl_fail(PL_ERR_PEEL,
+                   "the sketch of values %llu.. does not come apart: %zu elements "
+                   "are left in %u cells; use another seed or more cells a key",
+                   (unsigned long long)(s->first + first), n_left, n_cells);
+}
+
+static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
+                              const uint8_t *bitmap, const uint8_t *cells)
+{
+    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT;
+    p->third = codec_segment_cells(s->cells, (size_t)(end - first));
+    p->n_cells = 3 * p->third;
+    p->base = s->first + first;
+    p->n_ready = p->n_left = 0;
+    memcpy(p->cells, cells, p->n_cells * sizeof *p->cells);
+    memset(p->degrees, 0, p->n_cells * sizeof *p->degrees);
+    memset(p->members, 0, p->n_cells * sizeof *p->members);
+    peeling_count(p, bitmap, first, end);
+    peel(p);
+    bool clean = p->n_left == 0;
+    for (uint32_t c = 0; c < p->n_cells; c++)
+        clean &= p->cells[c] == 0;
+    return clean ? PL_OK : stuck(s, first, p->n_left, p->n_cells);
+}
+
+static void append_codes(const peeling *p, const codec_stretch *s, uint64_t first,
+                         const uint8_t *bitmap, pl_buf *codes)
+{
+    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
+    bit_walk walk;
+    bit_walk_begin(&walk, bitmap, first, end);
+    while (bit_walk_next(&walk, &index))
+        pl_buf_append(codes, &p->codes[index - first], sizeof *p->codes);
+}
+
+pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
+                      const uint8_t *cells, pl_buf *codes)
+{
+    peeling p;
+    pl_status status = PL_OK;
+    peeling_alloc(&p, s);
+    p.seed = seed;
+    for (uint64_t first = 0; first < s->count; first += SEGMENT) {
+        PL_TRY(peel_segment(&p, s, first, bitmap, cells));
+        append_codes(&p, s, first, bitmap, codes);
+        cells += 2 * p.n_cells;
+    }
+done:
+    peeling_free(&p);
+    return status;
+}
+
+/* ---- encoding ---- */
+/* Sections of a list, or of the sketch that says the same. */
+static void set_sections(codec_stretch *s, const list_out *list, const uint16_t *cells)
+{
+    uint64_t raw[SECTIONS_MAX];
+    s->codec = cells ? PL_CODEC_SKETCH16 : WIRE_LIST16;
+    s->kept = cells ? 0 : list->n;
+    s->cells = cells ? s->cells : 0;
+    s->n_sections = codec_raw_bytes(s, 1, raw);
+    for (int i = 0; i < s->n_sections; i++)
+        s->sections[i].raw_bytes = raw[i];
+    s->sections[0].data = list->bitmap;
+    s->sections[1].data = cells ? (const uint8_t *)cells : (const uint8_t *)list->codes;
+}
+
+/* Room in the job's scratch: bitmap, list, cells, each from a multiple of 8 on. */
+static uint16_t *make_room(codec_job *job, list_out *list)
+{
+    const codec_stretch *s = &job->stretch;
+    size_t bitmap = (size_t)((s->count + 63) / 64 * 8);
+    size_t codes = (codec_budget(job->options, (size_t)s->count) + 3) / 4 * 8;
+    size_t cells = 2 * (size_t)codec_sketch_cells(s->cells, s->count);
+    pl_buf_clear(&job->scratch);
+    pl_buf_reserve(&job->scratch, bitmap + codes + cells);
+    uint8_t *at = job->scratch.data;
+    memset(at, 0, bitmap + codes + cells);
+    *list = (list_out){.bitmap = at, .codes = (int16_t *)(void *)(at + bitmap)};
+    return (uint16_t *)(void *)(at + bitmap + codes);
+}
+
+/* What an encoder cannot peel, nobody can: then the list goes, and the sums that hold
+ * it are lists as well. */
+pl_status sketch_encode(codec_job *job)
+{
+    codec_stretch *s = &job->stretch;
+    list_out list;
+    pl_buf codes = {0};
+    uint64_t seed = job->round->seed;
+    s->cells = codec_cells(job->options, job->round->n_contributors);
+    s->exponent = codec_stretch_exponent(s->codec, job->round);
+    uint16_t *cells = make_room(job, &list);
+    PL_RETURN_IF(encode_list(job, &list));
+    sketch_build(s, seed, &list, cells);
+    pl_status status =
+        sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);
+    pl_buf_destroy(&codes);
+    set_sections(s, &list, status == PL_OK ? cells : NULL);
+    return PL_OK;
+}
+
+/* ---- decoding ---- */
+/* ERR_DATA: bits behind the stretch's end, or not as many as there are codes. */
+static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
+                              uint64_t n_codes)
+{
+    uint64_t bits = bit_count(bitmap, s->count);
+    bool tail = s->count % 8 && bitmap[s->count / 8] >> s->count % 8;
+    if (tail || bits != n_codes)
+        return pl_fail(PL_ERR_DATA,
+                       "the bitmap of the update's stretch at value %llu has %llu "
+                       "elements%s, its codes are %llu",
+                       (unsigned long long)s->first, (unsigned long long)bits,
+                       tail ? ", some behind its end" : "",
+                       (unsigned long long)n_codes);
+    return PL_OK;
+}
+
+pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
+                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes)
+{
+    int32_t limit = codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
+    if (s->codec == WIRE_LIST16) {
+        PL_RETURN_IF(check_bitmap(s, bitmap, s->kept));
+        pl_buf_append(codes, rest, 2 * (size_t)s->kept);
+    } else {
+        PL_RETURN_IF(check_bitmap(s, bitmap, bit_count(bitmap, s->count)));
+        PL_RETURN_IF(sketch_peel(s, h->seed, bitmap, rest, codes));
+    }
+    for (size_t i = 0; i < codes->len; i += 2) {
+        int16_t code;
+        memcpy(&code, codes->data + i, 2);
+        if (code > limit || code < -limit)
+            return pl_fail(PL_ERR_DATA,
+                           "code %d of the update's stretch at value %llu exceeds %d, "
+                           "the most that %u contributors give",
+                           code, (unsigned long long)s->first, limit, h->contributors);
+    }
+    return PL_OK;
+}
+
+pl_status sketch_decode(const codec_task *task)
+{
+    const codec_stretch *s = task->stretch;
+    const uint8_t *bitmap = task->raw[0];
+    const float step = codec_power(s->exponent);
+    pl_buf codes = {0};
+    bit_walk walk;
+    uint64_t index;
+    const uint8_t *at = NULL;
+    pl_status status = sparse_codes(task->header, s, bitmap, task->raw[1], &codes);
+    if (status == PL_OK)
+        at = codes.data;
+    bit_walk_begin(&walk, bitmap, 0, s->count);
+    while (status == PL_OK && bit_walk_next(&walk, &index)) {
+        int16_t code;
+        memcpy(&code, at, 2);
+        at += 2;
+        status = sink_value(task->sink, s->first + index, step * (float)code);
+    }
+    pl_buf_destroy(&codes);
+    return status;
+}

@@ -1,0 +1,61 @@
+/* Private to the codecs: bitmaps of kept elements, and the codes that go with them. */
+#ifndef PL_CODEC_CODEC_SKETCH_H
+#define PL_CODEC_CODEC_SKETCH_H
+#include "codec/codec_internal.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The set bits of [first, end) in rising order; first is a multiple of 8, and bits
+ * behind end in its byte are zero. */
+typedef struct bit_walk {
+    const uint8_t *bitmap;
+    uint64_t next_byte, end, base, word;
+} bit_walk;
+void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end);
+bool bit_walk_next(bit_walk *w, uint64_t *index);
+uint64_t bit_count(const uint8_t *bitmap, uint64_t count);
+
+/* The cells of an element of the update, one in each third of its segment's. */
+typedef struct sketch_cells {
+    uint32_t cell[3];
+    uint32_t signs; /* bit j: subtracted from cell j */
+} sketch_cells;
+
+static inline uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
+                               sketch_cells *out)
+{
+    uint64_t x = sketch_mix(sketch_mix(seed) + element * 0x9e3779b97f4a7c15u);
+    uint64_t y = sketch_mix(x + 0x3c6ef372fe94f82au);
+    out->cell[0] = (uint32_t)((x >> 32) * third >> 32);
+    out->cell[1] = third + (uint32_t)((x & 0xffffffffu) * third >> 32);
+    out->cell[2] = 2 * third + (uint32_t)((y >> 32) * third >> 32);
+    out->signs = (uint32_t)y & 7;
+}
+
+/* A code as cell j counts it. */
+static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
+{
+    return (uint16_t)(p->signs >> j & 1 ? -code : code);
+}
+
+/* Appends the codes (i16) of a bitmap's elements in order, peeled from cells. ERR_PEEL.
+ */
+pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
+                      const uint8_t *cells, pl_buf *codes);
+/* The same for a stretch that came: sketch or list (`rest` is its second section), with
+ * everything about it checked. */
+pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
+                       const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,212 @@
+/* topk: the largest values as gaps and codes.
+ *
+ * An index is sent as the number of values passed over since the last one kept, in
+ * bytes: 255 means 255 and more to come. Scales are bf16, for each 4096 values:
+ *
+ *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
+ *   2 bits   the sign, and which of two magnitudes: the means of those up to the mean
+ *            of all kept, and of those above it
+ */
+#include "codec/codec_internal.h"
+
+typedef struct topk_out {
+    uint8_t *scales, *gaps, *codes;
+    size_t n_gaps, n_kept;
+    uint64_t passed; /* since the last one kept */
+} topk_out;
+
+static void put_gap(topk_out *o, uint64_t gap)
+{
+    for (; gap >= 255; gap -= 255)
+        o->gaps[o->n_gaps++] = 255;
+    o->gaps[o->n_gaps++] = (uint8_t)gap;
+}
+
+static void put_gaps(topk_out *o, const uint16_t *kept, size_t n_kept, size_t n)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < n_kept; i++) {
+        put_gap(o, o->passed + kept[i] - next);
+        o->passed = 0;
+        next = kept[i] + 1u;
+    }
+    o->passed += n - next;
+}
+
+static float magnitude(float x)
+{
+    return codec_bits_float(codec_float_bits(x) & 0x7fffffffu);
+}
+
+/* ---- 8 bits ---- */
+static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t n_kept,
+                      float *left)
+{
+    float top = 0;
+    for (size_t i = 0; i < n_kept; i++)
+        top = magnitude(a[kept[i]]) > top ? magnitude(a[kept[i]]) : top;
+    uint16_t half = (uint16_t)((codec_float_bits(top / 127.0f) + 0xffffu) >> 16);
+    half = half < 0x80 ? 0 : half; /* no subnormal scales */
+    float scale = pl_bf16_to_float(half), inverse = half ? 1.0f / scale : 0.0f;
+    for (size_t i = 0; i < n_kept; i++) {
+        float x = a[kept[i]] * inverse;
+        int8_t code = (int8_t)(x + 12582912.0f - 12582912.0f); /* to nearest even */
+        left[kept[i]] = a[kept[i]] - scale * (float)code;
+        o->codes[o->n_kept++] = (uint8_t)code;
+    }
+    memcpy(o->scales, &half, 2);
+    o->scales += 2;
+}
+
+/* ---- 2 bits ---- */
+/* Means of the magnitudes up to `bound` and above it; an empty class has 0. */
+static void class_means(const float *a, const uint16_t *kept, size_t n_kept,
+                        double bound, uint16_t halves[2])
+{
+    double sums[2] = {0, 0};
+    size_t counts[2] = {0, 0};
+    for (size_t i = 0; i < n_kept; i++) {
+        float m = magnitude(a[kept[i]]);
+        int class = (double)m > bound;
+        sums[class] += (double)m;
+        counts[class]++;
+    }
+    for (int c = 0; c < 2; c++)
+        halves[c] =
+            counts[c] ? pl_bf16_from_float((float)(sums[c] / (double)counts[c])) : 0;
+}
+
+static double mean_magnitude(const float *a, const uint16_t *kept, size_t n_kept)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n_kept; i++)
+        sum += (double)magnitude(a[kept[i]]);
+    return n_kept ? sum / (double)n_kept : 0;
+}
+
+static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t n_kept,
+                      float *left)
+{
+    uint16_t halves[2];
+    double bound = mean_magnitude(a, kept, n_kept);
+    class_means(a, kept, n_kept, bound, halves);
+    for (size_t i = 0; i < n_kept; i++) {
+        float x = a[kept[i]], m = magnitude(x);
+        uint32_t class = (double)m > bound, sign = codec_float_bits(x) >> 31;
+        float sent = pl_bf16_to_float(halves[class]);
+        left[kept[i]] = x - (sign ? -sent : sent);
+        if (o->n_kept % 4 == 0)
+            o->codes[o->n_kept / 4] = 0;
+        o->codes[o->n_kept / 4] |= (uint8_t)((sign << 1 | class) << o->n_kept % 4 * 2);
+        o->n_kept++;
+    }
+    memcpy(o->scales, halves, 4);
+    o->scales += 4;
+}
+
+/* ---- encoding ---- */
+static pl_status encode_tile(codec_job *job, uint64_t at, codec_choice *choice,
+                             topk_out *o)
+{
+    float tile[TILE], left[TILE];
+    uint16_t kept[TILE];
+    size_t n = job_tile_length(job, at);
+    const float *a = job_tile(job, at, tile);
+    PL_RETURN_IF(job_check_finite(job, at, select_top(a)));
+    if (job->options->selector == PL_SELECT_EXACT)
+        *choice = select_tile(a, codec_budget(job->options, n));
+    size_t n_kept = select_indices(a, n, choice, kept);
+    memcpy(left, a, sizeof left);
+    put_gaps(o, kept, n_kept, n);
+    if (job->stretch.variant == 2)
+        put_pairs(o, a, kept, n_kept, left);
+    else
+        put_bytes(o, a, kept, n_kept, left);
+    job_keep(job, at, left);
+    return PL_OK;
+}
+
+pl_status topk_encode(codec_job *job)
+{
+    codec_stretch *s = &job->stretch;
+    uint64_t raw[SECTIONS_MAX];
+    uint8_t *at[SECTIONS_MAX];
+    codec_choice choice = {0, 0};
+    topk_out o = {0};
+    s->variant = job->options->value_bits;
+    s->kept = codec_budget(job->options, (size_t)s->count); /* at most */
+    int n = codec_raw_bytes(s, 1, raw);
+    raw[1] += s->count / 255;
+    job_sections(job, raw, n, false, at);
+    if (job->options->selector != PL_SELECT_EXACT)
+        PL_RETURN_IF(select_stretch(job, &choice));
+    o.scales = at[0];
+    o.gaps = at[1];
+    o.codes = at[2];
+    for (uint64_t i = 0; i < s->count; i += TILE)
+        PL_RETURN_IF(encode_tile(job, i, &choice, &o));
+    s->kept = o.n_kept;
+    codec_raw_bytes(s, 1, raw);
+    raw[1] = o.n_gaps;
+    for (int i = 0; i < n; i++)
+        s->sections[i].raw_bytes = raw[i];
+    return PL_OK;
+}
+
+/* ---- decoding ---- */
+/* 0 when the gaps end too early. */
+static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
+{
+    size_t used = 0;
+    *gap = 0;
+    while (used < left) {
+        uint8_t byte = gaps[used++];
+        *gap += byte;
+        if (byte < 255)
+            return used;
+    }
+    return 0;
+}
+
+/* Value i of those kept, which has this index. */
+static float get_value(const codec_task *task, uint64_t index, uint64_t i)
+{
+    const uint8_t *scales = task->raw[0], *codes = task->raw[2];
+    uint16_t half;
+    if (task->stretch->variant == 8) {
+        memcpy(&half, scales + index / TILE * 2, 2);
+        return pl_bf16_to_float(half) * (float)(int8_t)codes[i];
+    }
+    uint32_t code = (uint32_t)codes[i / 4] >> i % 4 * 2 & 3;
+    memcpy(&half, scales + index / TILE * 4 + (code & 1) * 2, 2);
+    float m = pl_bf16_to_float(half);
+    return code & 2 ? -m : m;
+}
+
+/* Only what was kept is touched: adding costs a fiftieth of a dense update. */
+pl_status topk_decode(const codec_task *task)
+{
+    const codec_stretch *s = task->stretch;
+    const uint8_t *gaps = task->raw[1];
+    size_t n_gaps = (size_t)s->sections[1].raw_bytes, at = 0;
+    uint64_t next = 0;
+    for (uint64_t i = 0; i < s->kept; i++) {
+        uint64_t gap = 0;
+        size_t used = get_gap(gaps + at, n_gaps - at, &gap);
+        if (used == 0 || gap >= s->count - next)
+            return pl_fail(PL_ERR_DATA,
+                           "value %llu of %llu that the update's stretch at %llu keeps "
+                           "lies outside it",
+                           (unsigned long long)i, (unsigned long long)s->kept,
+                           (unsigned long long)s->first);
+        at += used;
+        next += gap + 1;
+        PL_RETURN_IF(
+            sink_value(task->sink, s->first + next - 1, get_value(task, next - 1, i)));
+    }
+    if (at != n_gaps)
+        return pl_fail(PL_ERR_DATA,
+                       "the update's stretch at %llu has %zu bytes of indices left",
+                       (unsigned long long)s->first, n_gaps - at);
+    return PL_OK;
+}

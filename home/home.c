@@ -1,0 +1,660 @@
+/* The home's loop: take what has arrived, make it durable as one group, answer,
+ * then merge what has become complete. */
+#include "net/net.h"
+#include "home/home_internal.h"
+
+enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10 };
+
+pl_status home_write(home *h)
+{
+    return h->txn ? PL_OK : pl_txn_begin(h->store, &h->txn);
+}
+
+void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
+{
+    if (h->n_answers == h->cap_answers) {
+        h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
+        h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
+    }
+    h->answers[h->n_answers].peer = *peer;
+    h->answers[h->n_answers].message = *message;
+    h->n_answers++;
+    memset(message, 0, sizeof *message);
+}
+
+/* A peer that has gone away asks again when it is back. */
+pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
+{
+    pl_status status = pl_wire_give_to(h->socket, peer, message);
+    return status == PL_ERR_NET ? PL_OK : status;
+}
+
+home_arm *home_find_arm(home *h, const char *name, size_t len)
+{
+    for (int a = 0; a < h->n_arms; a++)
+        if (strlen(h->arms[a].arm.name) == len &&
+            memcmp(h->arms[a].arm.name, name, len) == 0)
+            return &h->arms[a];
+    return NULL;
+}
+
+static home_arm *arm_of_name(home *h, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return slash ? home_find_arm(h, name, (size_t)(slash - name)) : NULL;
+}
+
+pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module)
+{
+    *arm = arm_of_name(h, name);
+    *module =
+        *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
+    if (*module < 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "this home knows no module %s", name);
+    return PL_OK;
+}
+
+pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
+{
+    *arm = arm_of_name(h, name);
+    if (*arm) {
+        int n = pl_topology_n_paths((*arm)->topology) *
+                pl_topology_n_replicas((*arm)->topology);
+        for (*index = 0; *index < n; (*index)++)
+            if (strcmp((*arm)->paths[*index].name, name) == 0)
+                return PL_OK;
+    }
+    return pl_fail(PL_ERR_NOT_FOUND, "this home knows no path %s", name);
+}
+
+/* Without its transaction a group is lost, and what the home has noted of it is not. */
+static pl_status commit(home *h)
+{
+    pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
+    h->broken = h->broken || status != PL_OK;
+    return status;
+}
+
+/* ---- questions answered at once ---- */
+static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX] = "";
+    int whose = 0;
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0), total = 0;
+    if (pl_field_count(r, PL_TAG_NAME) > 0)
+        pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    /* A name may go while its bytes are being read: they go on at the next home. */
+    if (name[0] && !pl_store_has_blob(h->store, &hash) &&
+        home_is_elsewhere(h, name, &whose)) {
+        home_moved_answer(h, name, whose, a);
+        return PL_OK;
+    }
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, &hash, &total));
+    if (offset > total)
+        return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
+                       (unsigned long long)offset);
+    size_t len =
+        total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
+    pl_buf_reserve(&a->data, len);
+    PL_RETURN_IF(pl_store_copy_blob(h->store, &hash, offset, len, a->data.data));
+    a->data.len = len;
+    a->type = PL_MSG_BLOB;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, total);
+    return PL_OK;
+}
+
+static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_version version;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int64_t number = (int64_t)pl_get_u64(r, PL_TAG_VERSION, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    memset(&version, 0, sizeof version);
+    PL_RETURN_IF(number == PL_NEWEST ? pl_store_head(h->store, name, &version)
+                                     : pl_store_get_version(
+                                           h->store, name, (uint64_t)number, &version));
+    bool changes = !pl_hash_none(&version.change);
+    a->type = PL_MSG_VERSION_IS;
+    pl_put_u64(&a->body, PL_TAG_VERSION, version.number);
+    if (changes)
+        pl_put_hash(&a->body, PL_TAG_BASE, &version.parent);
+    pl_put_hash(&a->body, PL_TAG_BLOB, &version.params);
+    pl_put_f64(&a->body, PL_TAG_NORM, version.update_norm);
+    if (!pl_hash_none(&version.momentum))
+        pl_put_hash(&a->body, PL_TAG_MOMENTUM, &version.momentum);
+    if (changes)
+        pl_put_hash(&a->body, PL_TAG_CHANGE, &version.change);
+    pl_version_clear(&version);
+    return PL_OK;
+}
+
+static pl_status match_update(void *context, const char *module,
+                              const pl_contribution *c)
+{
+    home_update *s = context;
+    if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
+        c->replica == s->replica) {
+        s->found = c->update;
+        s->seed = c->seed;
+        memcpy(s->likeness, c->likeness, sizeof s->likeness);
+        pl_copy_text(s->worker, sizeof s->worker, c->worker);
+        pl_copy_text(s->device, sizeof s->device, c->device);
+    }
+    return PL_OK;
+}
+
+pl_status home_find_update(home *h, home_update *s)
+{
+    pl_version v;
+    memset(&v, 0, sizeof v);
+    PL_RETURN_IF(pl_store_each_pending(h->store, s->module, match_update, s));
+    if (pl_hash_none(&s->found) &&
+        pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
+        for (int i = 0; i < v.n_contributions; i++)
+            (void)match_update(s, s->module, &v.contributions[i]);
+    pl_version_clear(&v);
+    if (pl_hash_none(&s->found))
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "path %lld replica %lld has sent no update of %s in round %lld",
+                       (long long)s->path, (long long)s->replica, s->module,
+                       (long long)s->round);
+    return PL_OK;
+}
+
+static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    home_update s = {.module = name};
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    s.path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
+    s.replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
+    s.round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_find_update(h, &s));
+    a->type = PL_MSG_UPDATE_IS;
+    pl_put_text(&a->body, PL_TAG_NAME, s.worker);
+    pl_put_text(&a->body, PL_TAG_DEVICE, s.device);
+    pl_put_hash(&a->body, PL_TAG_BLOB, &s.found);
+    if (s.seed) {
+        pl_put_u64(&a->body, PL_TAG_SEED, s.seed);
+        pl_put_bytes(&a->body, PL_TAG_LIKENESS, s.likeness, sizeof s.likeness);
+    }
+    return PL_OK;
+}
+
+static pl_status on_get_path(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_path_state state;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    memset(&state, 0, sizeof state);
+    pl_status status = pl_store_get_path(h->store, name, &state);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status; /* a path that has not begun has phase 0 and no moments */
+    a->type = PL_MSG_PATH_IS;
+    pl_put_u64(&a->body, PL_TAG_PHASE, (uint64_t)state.phase);
+    pl_put_hash(&a->body, PL_TAG_BLOB, &state.moments);
+    pl_put_u64(&a->body, PL_TAG_SAMPLES, state.samples);
+    pl_put_u64(&a->body, PL_TAG_TOKENS, state.n_tokens);
+    pl_put_f64(&a->body, PL_TAG_LOSS, state.loss);
+    pl_put_f64(&a->body, PL_TAG_SECONDS, state.seconds);
+    return PL_OK;
+}
+
+static pl_status on_get_object(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_object object;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_store_get_object(h->store, name, &object));
+    a->type = PL_MSG_OBJECT_IS;
+    pl_put_hash(&a->body, PL_TAG_BLOB, &object.blob);
+    return PL_OK;
+}
+
+static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    home_note_addresses(h, r);
+    PL_RETURN_IF(pl_reader_status(r));
+    h->hub = *peer;
+    if (offset == 0)
+        home_snapshot(h, &h->state);
+    if (offset > h->state.len)
+        return pl_fail(PL_ERR_PROTO, "the state ends at %zu", h->state.len);
+    size_t left = h->state.len - (size_t)offset;
+    a->type = PL_MSG_STATE_IS;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, h->state.len);
+    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    if (left > 0)
+        pl_buf_append(&a->data, h->state.data + offset,
+                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
+    return PL_OK;
+}
+
+static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    home_arm *arm = NULL;
+    int index = 0;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_find_path(h, name, &arm, &index));
+    if (m->token > arm->paths[index].fence)
+        arm->paths[index].fence = m->token;
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+/* ---- small writes; answered after the commit ---- */
+/* Read and checked before it is stored: a definition is for ever. It is installed after
+ * the commit, when its modules can be seen. */
+static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
+                            bool same)
+{
+    home_arm arm;
+    const char *bare = name + strlen("arm/");
+    if (exists && !same)
+        return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
+    if (home_find_arm(h, bare, strlen(bare)))
+        return PL_OK;
+    PL_RETURN_IF(home_read_arm(h, name, hash, &arm));
+    pl_status status = same ? PL_OK : home_adopt_blob(h, hash);
+    if (status == PL_OK && !same)
+        status = pl_txn_put_object(h->txn, name, hash);
+    if (status == PL_OK)
+        status = commit(h);
+    if (status == PL_OK)
+        status = pl_failpoint("home.arm.after");
+    if (status == PL_OK)
+        status = home_install_arm(h, &arm);
+    if (status == PL_OK)
+        home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    return status;
+}
+
+static pl_status on_put_object(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_object old;
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_OK;
+    pl_status status = pl_store_get_object(h->store, name, &old);
+    bool same = status == PL_OK && pl_hash_equal(&old.blob, &hash);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status;
+    if (pl_starts_with(name, "arm/"))
+        return define_arm(h, name, &hash, status == PL_OK, same);
+    if (same)
+        return PL_OK;
+    PL_RETURN_IF(home_adopt_blob(h, &hash));
+    return pl_txn_put_object(h->txn, name, &hash);
+}
+
+static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX], target[1024];
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS) ||
+        pl_starts_with(name, PL_AUDIT_REFS) || pl_starts_with(name, PL_FENCED_REFS) ||
+        pl_starts_with(name, PLACE_REFS))
+        return pl_fail(PL_ERR_NOPERM,
+                       "names below sys/, meet/, audit/, fenced/ and at/ are the "
+                       "home's, and %s is one; give another name",
+                       name);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+/* Version 0: from the launcher, before the arm is announced. */
+static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
+{
+    pl_version v, head;
+    uint64_t bytes = 0;
+    memset(&v, 0, sizeof v);
+    memset(&head, 0, sizeof head);
+    pl_get_text(r, PL_TAG_NAME, 0, v.module, sizeof v.module);
+    v.config = pl_get_hash(r, PL_TAG_BASE, 0);
+    v.params = pl_get_hash(r, PL_TAG_BLOB, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_OK;
+    pl_status status = pl_store_get_version(h->store, v.module, 0, &head);
+    if (status == PL_OK) {
+        bool same = pl_hash_equal(&head.params, &v.params);
+        pl_version_clear(&head);
+        return same ? PL_OK
+                    : pl_fail(PL_ERR_EXISTS, "module %s has another version 0",
+                              v.module);
+    }
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    const staging_blob *u = staging_find(&h->uploads, &v.params);
+    if (u)
+        bytes = u->bytes;
+    else
+        PL_RETURN_IF(pl_store_blob_bytes(h->store, &v.params, &bytes));
+    PL_RETURN_IF(home_adopt_blob(h, &v.params));
+    pl_copy_text(v.method, sizeof v.method, "init");
+    v.n_params = bytes / sizeof(float);
+    v.wall_ms = pl_wall_ms();
+    pl_keep keep = {.updates = true, .momentum = true};
+    return pl_txn_put_version(h->txn, &v, keep);
+}
+
+static bool may_be_hub(const pl_peer *peer)
+{
+    return peer->role == PL_AS_LOCAL || peer->role == PL_AS_HUB;
+}
+
+static pl_status on_hello(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+{
+    char role[32], text[32];
+    pl_get_text(r, PL_TAG_ROLE, 0, role, sizeof role);
+    PL_RETURN_IF(pl_reader_status(r));
+    a->type = PL_MSG_WELCOME;
+    if (strcmp(role, "hub") == 0 && !may_be_hub(peer))
+        return pl_fail(PL_ERR_NOPERM, "this key is of no hub");
+    if (strcmp(role, "hub") == 0) {
+        h->hub_epoch++;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
+        PL_RETURN_IF(home_write(h));
+        PL_RETURN_IF(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
+        PL_RETURN_IF(home_agree_secret(h, r));
+        pl_put_bytes(&a->body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
+    }
+    pl_put_u64(&a->body, PL_TAG_VERSION, h->hub_epoch);
+    return PL_OK;
+}
+
+static pl_status on_status(home *h, pl_message *a)
+{
+    home_status_json(h, &a->data);
+    a->type = PL_MSG_STATUS_IS;
+    return PL_OK;
+}
+
+static pl_status on_stop(home *h, pl_message *a)
+{
+    h->stopping = true;
+    a->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+static pl_status answer_question(home *h, const pl_peer *peer, const pl_message *m,
+                                 pl_message *a)
+{
+    pl_reader r;
+    pl_reader_open(&r, "a question to the home", m->body.data, m->body.len);
+    switch (m->type) {
+    case PL_MSG_HELLO:
+        return on_hello(h, peer, &r, a);
+    case PL_MSG_GET_BLOB:
+        return on_get_blob(h, &r, a);
+    case PL_MSG_PUT_BLOB:
+        return home_put_blob(h, peer, m, a);
+    case PL_MSG_GET_VERSION:
+        return on_get_version(h, &r, a);
+    case PL_MSG_GET_UPDATE:
+        return on_get_update(h, &r, a);
+    case PL_MSG_GET_PATH:
+        return on_get_path(h, &r, a);
+    case PL_MSG_GET_OBJECT:
+        return on_get_object(h, &r, a);
+    case PL_MSG_GET_STATE:
+        return on_get_state(h, peer, &r, a);
+    case PL_MSG_FENCE:
+        return on_fence(h, m, &r, a);
+    case PL_MSG_PUT_AUDIT:
+        return home_put_audit(h, &r, a);
+    case PL_MSG_FENCE_WORKER:
+        return home_fence_worker(h, &r, a);
+    case PL_MSG_PUT_OBJECT:
+        return on_put_object(h, &r, a);
+    case PL_MSG_PUT_REF:
+        return on_put_ref(h, &r, a);
+    case PL_MSG_MEET:
+        return home_meet(h, peer, &r, a);
+    case PL_MSG_CREATE_MODULE:
+        return on_create_module(h, &r, a);
+    case PL_MSG_LIST:
+        return home_list(h, &r, a);
+    case PL_MSG_GET_ROW:
+        return home_get_row(h, &r, a);
+    case PL_MSG_PUT_ROWS:
+        return home_put_rows(h, m, &r, a);
+    case PL_MSG_HOLD:
+        return home_hold_name(h, &r, a);
+    case PL_MSG_HAND_OVER:
+        return home_hand_over(h, &r, a);
+    case PL_MSG_ADOPT:
+        return home_adopt_name(h, &r, a);
+    case PL_MSG_PUT_PLACES:
+        return home_put_places(h, &r, a);
+    case PL_MSG_GET_PLACES:
+        return home_get_places(h, a);
+    case PL_MSG_STATUS:
+        return on_status(h, a);
+    case PL_MSG_STOP:
+        return on_stop(h, a);
+    default:
+        return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",
+                       m->type);
+    }
+}
+
+/* Failures of the machine or of this program end the home; all others are the asker's
+ * to know. Only handlers are asked: a commit or merge that fails is always fatal, also
+ * one inside a handler (h->broken). */
+static bool is_askers_fault(pl_status status)
+{
+    return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
+           status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
+}
+
+static bool is_read(uint16_t type)
+{
+    return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
+           type == PL_MSG_GET_PATH || type == PL_MSG_GET_UPDATE ||
+           type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB ||
+           type == PL_MSG_LIST || type == PL_MSG_GET_ROW || type == PL_MSG_GET_PLACES ||
+           type == PL_MSG_STATUS;
+}
+
+/* Whether the question is another home's to answer, or has to wait. */
+static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
+                       pl_status *status)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_message a;
+    int whose = 0;
+    *status = PL_OK;
+    if (!home_name_of(m, name))
+        return home_waits(h, peer, m, NULL);
+    if (!home_is_elsewhere(h, name, &whose))
+        return home_waits(h, peer, m, name);
+    pl_message_init(&a, PL_MSG_MOVED);
+    a.request = m->request;
+    a.epoch = h->epoch;
+    home_moved_answer(h, name, whose, &a);
+    *status = home_answer_now(h, peer, &a);
+    pl_message_destroy(&a);
+    return true;
+}
+
+pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_message a;
+    pl_status status;
+    h->uploads.owner = h->uploads.share = 0; /* until the message shows a lease */
+    if (is_put_off(h, peer, m, &status))
+        return status;
+    pl_message_init(&a, PL_MSG_OK);
+    if (m->type == PL_MSG_SUBMIT)
+        status = home_submit(h, peer, m);
+    else if (m->type == PL_MSG_SUBMIT_PATH)
+        status = home_submit_path(h, peer, m);
+    else {
+        status = answer_question(h, peer, m, &a);
+        a.request = m->request;
+        a.epoch = h->epoch;
+        if (status == PL_OK && is_read(m->type))
+            status = home_answer_now(h, peer, &a);
+        else if (status == PL_OK)
+            home_answer_later(h, peer, &a);
+        pl_message_destroy(&a);
+    }
+    if (status == PL_OK || h->broken || !is_askers_fault(status))
+        return status;
+    pl_wire_error(&a, m->request, status, pl_last_error());
+    /* A question asked twice in one group must not hear of its double first. */
+    if (!is_read(m->type)) {
+        home_answer_later(h, peer, &a);
+        return PL_OK;
+    }
+    status = home_answer_now(h, peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* The group becomes durable; only then does anybody hear of it. */
+pl_status home_end_group(home *h)
+{
+    pl_status status = pl_failpoint("home.commit.before");
+    if (status == PL_OK)
+        status = commit(h);
+    for (size_t i = 0; i < h->n_answers; i++) {
+        if (status == PL_OK)
+            status = pl_failpoint("home.reply.before");
+        if (status == PL_OK)
+            status = home_answer_now(h, &h->answers[i].peer, &h->answers[i].message);
+        pl_message_destroy(&h->answers[i].message);
+    }
+    h->n_answers = 0;
+    h->broken = h->broken || status != PL_OK;
+    return status;
+}
+
+static pl_status take_waiting(home *h)
+{
+    pl_peer peer;
+    pl_message m;
+    pl_status status = PL_OK;
+    while (status == PL_OK && home_next_waiting(h, &peer, &m)) {
+        status = home_take(h, &peer, &m);
+        pl_message_destroy(&m);
+    }
+    return status;
+}
+
+static pl_status take_group(home *h, pl_message *m)
+{
+    pl_peer peer;
+    PL_RETURN_IF(take_waiting(h));
+    for (int i = 0; i < GROUP_MAX; i++) {
+        pl_status status = pl_wire_recv_lent(h->socket, &peer, m);
+        if (status == PL_ERR_TIMEOUT)
+            break;
+        PL_RETURN_IF(status);
+        PL_RETURN_IF(home_take(h, &peer, m));
+    }
+    PL_RETURN_IF(home_end_group(h));
+    if (home_is_still(h))
+        return PL_OK;
+    PL_RETURN_IF(pl_failpoint("home.merge.before"));
+    return home_merge_ready(h);
+}
+
+/* Little at a time: who asks meanwhile waits no longer than a commit takes. A full disk
+ * or a damaged old version ends this, not the home; a write that failed ends it at the
+ * next commit. */
+static void tidy(home *h, bool *more)
+{
+    enum { TIDY_BYTES = 2 << 20 };
+    *more = false;
+    if (!h->tidies || pl_store_recode(h->store, TIDY_BYTES, more) == PL_OK)
+        return;
+    pl_log(PL_LOG_WARN, "store.tidy", "reason=\"%s\"", pl_last_error());
+    *more = h->tidies = false;
+}
+
+/* A signal may come on any thread. */
+static bool must_stop(const home *h)
+{
+    return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
+}
+
+static pl_status serve(home *h)
+{
+    pl_status status = PL_OK;
+    pl_message m;
+    int64_t swept = pl_now_ms();
+    bool untidy = true;
+    pl_message_init(&m, 0);
+    PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
+    while (!h->stopping && !must_stop(h)) {
+        bool ready = false;
+        bool holds = h->moving.n_waiting > 0 || home_is_still(h);
+        int wait_ms = holds ? HOLD_TICK_MS : untidy ? 0 : TICK_MS;
+        pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
+        PL_TRY(take_group(h, &m));
+        untidy = true;
+        if (!ready && !home_is_still(h))
+            tidy(h, &untidy);
+        if (pl_now_ms() - swept > 10000) {
+            staging_expire(&h->uploads, false);
+            swept = pl_now_ms();
+        }
+    }
+done:
+    pl_message_destroy(&m);
+    return status;
+}
+
+pl_status pl_home_run(const pl_home_options *options)
+{
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = PL_OK;
+    home h = {.options = options,
+              .tidies = options->compress,
+              .uploads = {.keeper = "the home",
+                          .key = "store.staging",
+                          .limit = options->staging_bytes}};
+    h.counts.started_ms = pl_now_ms();
+    PL_TRY(pl_store_open(options->store, PL_STORE_CREATE, &h.store));
+    h.epoch = pl_store_epoch(h.store);
+    if (pl_store_mended(h.store))
+        pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(h.store));
+    if (pl_store_resumed(h.store))
+        pl_log(PL_LOG_INFO, "store.resumed", "rollback=\"%s\"",
+               pl_store_resumed(h.store));
+    PL_TRY(home_load(&h));
+    PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
+    if (options->ready_file && options->ready_file[0])
+        PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
+    pl_log(PL_LOG_INFO, "home.ready", "address=%s store=%s epoch=%llu arms=%d", bound,
+           options->store, (unsigned long long)h.epoch, h.n_arms);
+    PL_TRY(serve(&h));
+done:
+    pl_txn_abort(&h.txn);
+    for (size_t i = 0; i < h.n_answers; i++)
+        pl_message_destroy(&h.answers[i].message);
+    pl_free(h.answers);
+    pl_buf_destroy(&h.state);
+    staging_expire(&h.uploads, true);
+    home_free_moving(&h);
+    home_unload(&h);
+    pl_wire_close(&h.socket);
+    pl_store_close(&h.store);
+    return status;
+}

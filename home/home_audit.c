@@ -1,0 +1,318 @@
+/* Audits and fenced workers, as the home keeps them: rows that say which tasks shall be
+ * done again, what came of it, and whom nobody listens to any more. The hub decides
+ * (workers/hub_audit.c); here it becomes durable, in the log of the store. */
+#include "outer/outer.h"
+#include "home/home_internal.h"
+
+struct home_audit {
+    char name[PL_TEXT_MAX];
+    char *text; /* owned */
+    int n;      /* results in it */
+};
+
+struct home_fenced {
+    char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
+    pl_pubkey key; /* all zero: of no key */
+};
+
+void home_forget_audits(home *h)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        pl_free(h->audits[i].text);
+    pl_free(h->audits);
+    pl_free(h->fenced);
+    h->audits = NULL;
+    h->fenced = NULL;
+    h->n_audits = h->n_fenced = 0;
+}
+
+static home_audit *find_audit(home *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (strcmp(h->audits[i].name, name) == 0)
+            return &h->audits[i];
+    return NULL;
+}
+
+static void keep_open(home *h, const char *name, const char *text, int n)
+{
+    home_audit *a = find_audit(h, name);
+    if (!a) {
+        h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
+        a = &h->audits[h->n_audits++];
+        memset(a, 0, sizeof *a);
+        pl_copy_text(a->name, sizeof a->name, name);
+    }
+    pl_free(a->text);
+    a->text = pl_alloc(strlen(text) + 1);
+    memcpy(a->text, text, strlen(text) + 1);
+    a->n = n;
+}
+
+static void drop_open(home *h, home_audit *a)
+{
+    pl_free(a->text);
+    *a = h->audits[--h->n_audits];
+}
+
+/* ---- a task that is drawn ---- */
+static void audit_record(const home_audit *a, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_TEXT, a->text);
+    pl_put_u64(out, PL_TAG_AUDIT, 1);
+}
+
+static void fenced_record(const struct home_fenced *f, pl_buf *out)
+{
+    pl_pubkey none;
+    memset(&none, 0, sizeof none);
+    pl_put_text(out, PL_TAG_TEXT, f->reason);
+    pl_put_text(out, PL_TAG_NAME, f->name);
+    if (!pl_pubkey_equal(&f->key, &none))
+        pl_put_bytes(out, PL_TAG_KEY, f->key.bytes, sizeof f->key.bytes);
+    pl_put_u64(out, PL_TAG_FENCED, 1);
+}
+
+void home_audit_records(const home *h, pl_buf *out)
+{
+    pl_buf inner = {0};
+    for (size_t i = 0; i < h->n_audits; i++) {
+        pl_buf_clear(&inner);
+        audit_record(&h->audits[i], &inner);
+        pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
+    }
+    for (size_t i = 0; i < h->n_fenced; i++) {
+        pl_buf_clear(&inner);
+        fenced_record(&h->fenced[i], &inner);
+        pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
+    }
+    pl_buf_destroy(&inner);
+}
+
+static pl_status put_row(home *h, const char *name, const pl_audit *a)
+{
+    pl_buf text = {0};
+    pl_audit_write(a, &text);
+    pl_status status = home_write(h);
+    if (status == PL_OK)
+        status = pl_txn_put_ref(h->txn, name, pl_buf_text(&text));
+    if (status == PL_OK && a->verdict == PL_VERDICT_OPEN)
+        keep_open(h, name, pl_buf_text(&text), a->n);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* The state as it came, before it is moved into the store. */
+static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
+{
+    const staging_blob *u = staging_find(&h->uploads, &a->after);
+    void *data = NULL;
+    uint64_t bytes = 0;
+    if (u)
+        return pl_audit_moments(&arm->arm, arm->topology, a->seed, u->data, u->bytes,
+                                a->moments);
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, &a->after, &bytes));
+    PL_RETURN_IF(pl_try_alloc((size_t)bytes, "a path's state", &data));
+    pl_status status = pl_store_read_blob(h->store, &a->after, 0, (size_t)bytes, data);
+    if (status == PL_OK)
+        status = pl_audit_moments(&arm->arm, arm->topology, a->seed, data, bytes,
+                                  a->moments);
+    pl_free_aligned(data);
+    return status;
+}
+
+pl_status home_draw_audit(home *h, const home_arm *arm, int index,
+                          const pl_path_state *after, pl_audit *out)
+{
+    const home_path *path = &arm->paths[index];
+    int replicas = pl_topology_n_replicas(arm->topology);
+    memset(out, 0, sizeof *out);
+    if (!pl_audit_draws(&arm->arm, index / replicas, index % replicas, path->phase,
+                        h->options->audit))
+        return PL_OK;
+    pl_copy_text(out->path, sizeof out->path, path->name);
+    out->phase = path->phase;
+    out->before = path->state;
+    out->after = after->moments;
+    out->n = 1;
+    out->seed = pl_random_fresh();
+    pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
+    return pl_hash_none(&out->after) ? PL_OK : read_moments(h, arm, out);
+}
+
+pl_status home_open_audit(home *h, const pl_audit *a)
+{
+    char name[PL_TEXT_MAX];
+    pl_message event;
+    if (a->n == 0)
+        return PL_OK;
+    pl_audit_name(a, name);
+    PL_RETURN_IF(put_row(h, name, a));
+    if (!pl_hash_none(&a->before))
+        PL_RETURN_IF(pl_txn_put_object(h->txn, name, &a->before));
+    pl_message_init(&event, PL_MSG_EVENT);
+    audit_record(find_audit(h, name), &event.body);
+    home_tell(h, &event);
+    return PL_OK;
+}
+
+/* The phase whose update of this module is of the round; -1: there is none. */
+static int64_t phase_of(const home_arm *arm, int module, int64_t round)
+{
+    for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
+        if (pl_round_of(&arm->arm, arm->topology, module, phase) == round)
+            return phase;
+    return -1;
+}
+
+static pl_status note_likeness(const home_arm *arm, int module, pl_contribution *c,
+                               const void *data, uint64_t bytes)
+{
+    pl_likeness like;
+    uint64_t seed = pl_random_fresh();
+    PL_RETURN_IF(pl_audit_update(arm->topology, module, seed, data, bytes, &like));
+    c->seed = seed;
+    memcpy(c->likeness, like.cells, sizeof c->likeness);
+    return PL_OK;
+}
+
+/* Now, for a merged update's bytes are gone before anybody audits it. */
+pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
+                             const pl_hash *update, pl_contribution *c)
+{
+    int64_t phase = phase_of(arm, module, round);
+    pl_status status = PL_OK;
+    void *data = NULL;
+    uint64_t bytes = 0;
+    if (phase < 0 || !pl_audit_draws(&arm->arm, (int)c->path, (int)c->replica, phase,
+                                     h->options->audit))
+        return PL_OK;
+    const staging_blob *u = staging_find(&h->uploads, update);
+    if (u)
+        return note_likeness(arm, module, c, u->data, u->bytes);
+    PL_TRY(pl_store_blob_bytes(h->store, update, &bytes));
+    PL_TRY(pl_try_alloc(bytes ? (size_t)bytes : 1, "an update", &data));
+    PL_TRY(pl_store_read_blob(h->store, update, 0, (size_t)bytes, data));
+    PL_TRY(note_likeness(arm, module, c, data, bytes));
+done:
+    pl_free_aligned(data);
+    return status;
+}
+
+/* ---- what the hub found ---- */
+/* A row only gets more results, so what is said late changes nothing. */
+pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer)
+{
+    char text[PL_AUDIT_TEXT_MAX], name[PL_TEXT_MAX];
+    pl_audit a;
+    pl_object state;
+    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_audit_read(text, &a));
+    pl_audit_name(&a, name);
+    home_audit *open = find_audit(h, name);
+    answer->type = PL_MSG_OK;
+    if (!open || (a.verdict == PL_VERDICT_OPEN && a.n <= open->n))
+        return PL_OK;
+    PL_RETURN_IF(put_row(h, name, &a));
+    if (a.verdict == PL_VERDICT_OPEN)
+        return PL_OK;
+    drop_open(h, open);
+    h->counts.audits[a.verdict]++;
+    pl_status status = pl_store_get_object(h->store, name, &state);
+    if (status == PL_OK)
+        status = pl_txn_drop_object(h->txn, name);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* ---- fenced workers ---- */
+static void add_fenced(home *h, const char *name, const pl_pubkey *key,
+                       const char *reason)
+{
+    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
+    struct home_fenced *f = &h->fenced[h->n_fenced++];
+    memset(f, 0, sizeof *f);
+    pl_copy_text(f->name, sizeof f->name, name);
+    pl_copy_text(f->reason, sizeof f->reason, reason);
+    f->key = *key;
+}
+
+static bool is_known(const home *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_fenced; i++)
+        if (strcmp(h->fenced[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The ref's target: the key as text, or -, and the reason. */
+pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer)
+{
+    char reason[PL_FENCED_TEXT_MAX], name[PL_TEXT_MAX], row[PL_TEXT_MAX],
+        text[PL_PUBKEY_TEXT] = "-", target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
+    pl_pubkey key;
+    size_t len = 0;
+    memset(&key, 0, sizeof key);
+    pl_get_text(r, PL_TAG_TEXT, 0, reason, sizeof reason);
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    if (pl_field_count(r, PL_TAG_KEY) > 0) {
+        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
+        if (len != sizeof key.bytes)
+            return pl_fail(PL_ERR_PROTO, "a key has %zu bytes, not %zu",
+                           sizeof key.bytes, len);
+        memcpy(key.bytes, bytes, len);
+        pl_pubkey_format(&key, text);
+    }
+    PL_RETURN_IF(pl_reader_status(r));
+    answer->type = PL_MSG_OK;
+    if (is_known(h, name))
+        return PL_OK;
+    snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", name);
+    snprintf(target, sizeof target, "%s %s", text, reason);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, row, target));
+    add_fenced(h, name, &key, reason);
+    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", name, reason);
+    return PL_OK;
+}
+
+pl_status home_check_fenced(const home *h, const pl_lease *lease)
+{
+    pl_pubkey none;
+    memset(&none, 0, sizeof none);
+    bool has_key = !pl_pubkey_equal(&lease->key, &none);
+    for (size_t i = 0; i < h->n_fenced; i++) {
+        const struct home_fenced *f = &h->fenced[i];
+        if (strcmp(f->name, lease->worker) == 0 ||
+            (has_key && pl_pubkey_equal(&f->key, &lease->key)))
+            return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
+    }
+    return PL_OK;
+}
+
+/* ---- at start ---- */
+pl_status home_load_audit(void *context, const char *name, const char *target)
+{
+    pl_audit a;
+    if (pl_audit_read(target, &a) != PL_OK)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit of this store", name);
+    if (a.verdict == PL_VERDICT_OPEN)
+        keep_open(context, name, target, a.n);
+    return PL_OK;
+}
+
+pl_status home_load_fenced(void *context, const char *name, const char *target)
+{
+    char text[PL_PUBKEY_TEXT];
+    pl_pubkey key;
+    const char *blank = strchr(target, ' ');
+    size_t len = blank ? (size_t)(blank - target) : 0;
+    memset(&key, 0, sizeof key);
+    if (len == 0 || len >= sizeof text)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s names no fenced worker", name);
+    snprintf(text, sizeof text, "%.*s", (int)len, target);
+    if (strcmp(text, "-") != 0)
+        PL_RETURN_IF(pl_pubkey_parse(text, &key));
+    add_fenced(context, name + strlen(PL_FENCED_REFS), &key, blank + 1);
+    return PL_OK;
+}

@@ -1,0 +1,250 @@
+/* Taking away the last home of a job that is stopped (docs/PROTOCOL.md 2.14).
+ *
+ * It has no weight and owns nothing; what other homes know by it is made to stand
+ * without it: notes that send askers there, audits that it kept, the hub's epoch.
+ * Killed anywhere, the job has as many homes as before, and the same call goes on. */
+#include "outer/outer.h"
+#include "home/home_internal.h"
+#include "net/net.h"
+
+#include <stdlib.h>
+
+typedef struct leaving {
+    pl_writers *writers;
+    pl_store *store; /* of the home that goes */
+    int home, n;     /* its number from 0; homes that stay */
+    int part;        /* that is being written */
+    pl_txn *txn;
+    char (*names)[PL_MODULE_NAME_MAX]; /* of notes that send askers to it */
+    size_t n_names;
+    char first[PL_MODULE_NAME_MAX];
+    int n_owned;
+    uint64_t hub_epoch;
+} leaving;
+
+/* ---- what forbids it ---- */
+static pl_status count_owned(leaving *l, const char *name)
+{
+    if (pl_starts_with(name, "arm/") || pl_starts_with(name, PL_AUDIT_REFS) ||
+        pl_store_part_of(pl_writers_view(l->writers), name) != l->home)
+        return PL_OK;
+    if (l->n_owned++ == 0)
+        pl_copy_text(l->first, sizeof l->first, name);
+    return PL_OK;
+}
+
+static pl_status own_head(void *context, const pl_version *v)
+{
+    return count_owned(context, v->module);
+}
+
+static pl_status own_path(void *context, const pl_path_state *p)
+{
+    return count_owned(context, p->name);
+}
+
+static pl_status own_object(void *context, const pl_object *o)
+{
+    return count_owned(context, o->name);
+}
+
+static pl_status find_open_audit(void *context, const char *name, const char *target)
+{
+    pl_audit a;
+    const leaving *l = context;
+    if (pl_audit_read(target, &a) != PL_OK)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit of this store", name);
+    if (a.verdict != PL_VERDICT_OPEN)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "home %d waits for the audit %s; let the job go on until it is "
+                   "closed (`pathloom audit`)",
+                   l->home + 1, name + strlen(PL_AUDIT_REFS));
+}
+
+static pl_status check_owned(leaving *l)
+{
+    PL_RETURN_IF(pl_store_each_head(l->store, "", own_head, l));
+    PL_RETURN_IF(pl_store_each_path(l->store, "", own_path, l));
+    PL_RETURN_IF(pl_store_each_object(l->store, "", own_object, l));
+    if (l->n_owned == 0)
+        return pl_store_each_ref(l->store, PL_AUDIT_REFS, find_open_audit, l);
+    return pl_fail(PL_ERR_BUSY,
+                   "home %d still has %d things, %s among them; give `pathloom homes "
+                   "drain %d` first",
+                   l->home + 1, l->n_owned, l->first, l->home + 1);
+}
+
+static pl_status check_tables(const leaving *l, pl_places *table)
+{
+    pl_places next;
+    pl_store *first = pl_writers_part(l->writers, 0);
+    PL_RETURN_IF(pl_places_of_store(first, false, table));
+    PL_RETURN_IF(pl_places_of_store(first, true, &next));
+    if (table->n == l->n && next.epoch == table->epoch)
+        return PL_OK; /* killed behind the last commit */
+    if (table->n == l->home + 1 && table->weights[l->home] == 0 &&
+        next.epoch == table->epoch)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "home %d is not drained, or a change of homes was not finished; "
+                   "give `pathloom homes drain %d` first",
+                   l->home + 1, l->home + 1);
+}
+
+/* ---- notes ---- */
+static pl_status gather_note(void *context, const char *name, const char *target)
+{
+    leaving *l = context;
+    int64_t number = -1;
+    char copy[48];
+    pl_copy_text(copy, sizeof copy, target);
+    char *blank = strchr(copy, ' ');
+    if (blank)
+        *blank = '\0';
+    if (pl_parse_int(copy, &number) != PL_OK || number != l->home)
+        return PL_OK;
+    l->names = pl_grow(l->names, (l->n_names + 1) * sizeof *l->names);
+    pl_copy_text(l->names[l->n_names++], sizeof *l->names, name + strlen(PLACE_REFS));
+    return PL_OK;
+}
+
+static uint64_t stamp_in(pl_store *store, const char *ref)
+{
+    pl_buf target = {0};
+    int64_t stamp = 0;
+    if (pl_store_get_ref(store, ref, &target) == PL_OK) {
+        const char *blank = strchr(pl_buf_text(&target), ' ');
+        if (!blank || pl_parse_int(blank + 1, &stamp) != PL_OK)
+            stamp = 0;
+    }
+    pl_buf_destroy(&target);
+    return (uint64_t)stamp;
+}
+
+/* The owner's own note has the highest stamp. What nobody has is placed by the table
+ * again. */
+static pl_status mend_note(const leaving *l, const char *name)
+{
+    char ref[PL_MODULE_NAME_MAX + 8], target[48];
+    uint64_t newest = 0;
+    int owner = pl_store_part_of(pl_writers_view(l->writers), name);
+    snprintf(ref, sizeof ref, PLACE_REFS "%s", name);
+    if (owner < 0 || owner == l->home)
+        return pl_txn_drop_ref(l->txn, ref);
+    for (int i = 0; i <= l->home; i++) {
+        uint64_t stamp = stamp_in(pl_writers_part(l->writers, i), ref);
+        newest = stamp > newest ? stamp : newest;
+    }
+    snprintf(target, sizeof target, "%d %llu", owner, (unsigned long long)newest);
+    return pl_txn_put_ref(l->txn, ref, target);
+}
+
+static pl_status mend_notes(leaving *l)
+{
+    l->n_names = 0;
+    PL_RETURN_IF(pl_store_each_ref(pl_writers_part(l->writers, l->part), PLACE_REFS,
+                                   gather_note, l));
+    for (size_t i = 0; i < l->n_names; i++)
+        PL_RETURN_IF(mend_note(l, l->names[i]));
+    return PL_OK;
+}
+
+/* ---- what the first home keeps for it ---- */
+static bool is_its_own(const char *name)
+{
+    return pl_starts_with(name, "sys/") || pl_starts_with(name, PLACE_REFS) ||
+           pl_starts_with(name, MEET_REFS);
+}
+
+static pl_status keep_ref(void *context, const char *name, const char *target)
+{
+    leaving *l = context;
+    pl_buf there = {0};
+    if (strcmp(name, "sys/hub-epoch") == 0)
+        l->hub_epoch = strtoull(target, NULL, 10);
+    if (is_its_own(name))
+        return PL_OK;
+    pl_status status = pl_store_get_ref(pl_writers_part(l->writers, 0), name, &there);
+    pl_buf_destroy(&there);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    return pl_txn_put_ref(l->txn, name, target);
+}
+
+/* Tokens rise over restarts of the hub: its epoch must not fall. */
+static pl_status keep_hub_epoch(const leaving *l)
+{
+    char text[32];
+    pl_buf own = {0};
+    pl_status status =
+        pl_store_get_ref(pl_writers_part(l->writers, 0), "sys/hub-epoch", &own);
+    uint64_t epoch = status == PL_OK ? strtoull(pl_buf_text(&own), NULL, 10) : 0;
+    pl_buf_destroy(&own);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+        return status;
+    if (epoch >= l->hub_epoch)
+        return PL_OK;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)l->hub_epoch);
+    return pl_txn_put_ref(l->txn, "sys/hub-epoch", text);
+}
+
+static pl_status put_tables(const leaving *l, const pl_places *table)
+{
+    char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
+    pl_places_format(table, text);
+    snprintf(target, sizeof target, "%d %s", l->part, text);
+    PL_RETURN_IF(pl_txn_put_ref(l->txn, PLACES_NEXT_REF, target));
+    return pl_txn_put_ref(l->txn, PLACES_REF, target);
+}
+
+/* One commit a home. */
+static pl_status write_home(leaving *l, const pl_places *table)
+{
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(pl_writers_part(l->writers, l->part), &l->txn));
+    PL_TRY(mend_notes(l));
+    if (l->part == 0) {
+        PL_TRY(pl_store_each_ref(l->store, "", keep_ref, l));
+        PL_TRY(keep_hub_epoch(l));
+    }
+    PL_TRY(put_tables(l, table));
+    PL_TRY(pl_txn_commit(&l->txn));
+done:
+    pl_txn_abort(&l->txn);
+    return status;
+}
+
+static pl_status check_number(const leaving *l)
+{
+    int n = pl_writers_count(l->writers);
+    if (l->home + 1 != n)
+        return pl_fail(PL_ERR_USAGE,
+                       "homes are numbered without gaps, so only the last one, home "
+                       "%d, can be taken away; home %d may stay drained, empty",
+                       n, l->home + 1);
+    if (n < 3)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "a store in parts keeps at least two homes; the second may stay "
+                       "drained, empty, or `pathloom store push` what there is to a "
+                       "store in one piece");
+    return PL_OK;
+}
+
+pl_status pl_homes_leave(pl_writers *writers, int last)
+{
+    leaving l = {.writers = writers, .home = last, .n = last};
+    pl_places table;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(check_number(&l));
+    l.store = pl_writers_part(writers, last);
+    PL_TRY(check_tables(&l, &table));
+    PL_TRY(check_owned(&l));
+    table.n = l.n;
+    table.epoch++;
+    for (l.part = l.n - 1; l.part >= 0; l.part--)
+        PL_TRY(write_home(&l, &table));
+done:
+    pl_free(l.names);
+    return status;
+}

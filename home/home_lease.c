@@ -1,0 +1,158 @@
+/* Leases, as the home checks them: which lease a message goes under, whether what it
+ * says is of that lease's task, and how much may be uploaded for it.
+ *
+ * The secret is a ref of the store. The first HELLO of a hub makes it, or brings the
+ * one that the job's first home has, so all homes of a job open the same leases, also
+ * after any of them or the hub has started again. */
+#include "codec/codec.h"
+#include "home/home_internal.h"
+#include "outer/outer.h"
+
+#include <math.h>
+
+static void secret_of_hash(const pl_hash *hash, pl_lease_secret *out)
+{
+    memcpy(out->bytes, hash->bytes, sizeof out->bytes);
+}
+
+pl_status home_load_secret(home *h)
+{
+    pl_buf text = {0};
+    pl_hash hash;
+    pl_status status = pl_store_get_ref(h->store, SECRET_REF, &text);
+    if (status == PL_OK)
+        status = pl_hash_parse(pl_buf_text(&text), &hash);
+    else if (status == PL_ERR_NOT_FOUND)
+        hash = (pl_hash){{0}}, status = PL_OK;
+    pl_buf_destroy(&text);
+    PL_RETURN_IF(status);
+    h->has_secret = !pl_hash_none(&hash);
+    secret_of_hash(&hash, &h->secret);
+    return PL_OK;
+}
+
+/* `r`: a hub's HELLO. */
+pl_status home_agree_secret(home *h, pl_reader *r)
+{
+    char text[PL_HASH_TEXT];
+    pl_hash hash;
+    size_t len = 0;
+    pl_lease_secret secret = h->secret;
+    if (pl_field_count(r, PL_TAG_SECRET) > 0) {
+        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
+        if (len != sizeof secret.bytes)
+            return pl_fail(PL_ERR_PROTO, "the hub's secret has %zu bytes", len);
+        memcpy(secret.bytes, bytes, sizeof secret.bytes);
+    } else if (!h->has_secret) {
+        pl_lease_secret_create(&secret);
+    }
+    if (h->has_secret && memcmp(&secret, &h->secret, sizeof secret) == 0)
+        return PL_OK;
+    memcpy(hash.bytes, secret.bytes, sizeof hash.bytes);
+    pl_hash_format(&hash, text);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, SECRET_REF, text));
+    h->secret = secret;
+    h->has_secret = true;
+    return PL_OK;
+}
+
+static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease *lease)
+{
+    PL_RETURN_IF(home_check_fenced(h, lease));
+    if (peer->role == PL_AS_RELAY || pl_pubkey_equal(&lease->key, &peer->key))
+        return PL_OK;
+    return pl_fail(PL_ERR_NOPERM,
+                   "the lease of %s/p%02lld.r%lld belongs to worker %s, which has "
+                   "another key",
+                   lease->arm, (long long)lease->path, (long long)lease->replica,
+                   lease->worker);
+}
+
+pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
+                          size_t len, home_lease *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!h->has_secret)
+        return pl_fail(PL_ERR_BUSY, "no hub has spoken to this home yet");
+    PL_RETURN_IF(pl_lease_open(&h->secret, bytes, len, &out->lease));
+    PL_RETURN_IF(check_whose(h, peer, &out->lease));
+    const pl_lease *lease = &out->lease;
+    out->arm = home_find_arm(h, lease->arm, strlen(lease->arm));
+    if (!out->arm)
+        return pl_fail(PL_ERR_NOT_FOUND, "this home knows no arm %s", lease->arm);
+    int64_t n_replicas = pl_topology_n_replicas(out->arm->topology);
+    int64_t n_paths = pl_topology_n_paths(out->arm->topology);
+    if (lease->path < 0 || lease->path >= n_paths || lease->replica < 0 ||
+        lease->replica >= n_replicas || lease->phase < 0 ||
+        lease->phase > out->arm->arm.inner.phases)
+        return pl_fail(PL_ERR_STALE, "the lease is of no task of %s", lease->arm);
+    out->index = (int)(lease->path * n_replicas + lease->replica);
+    h->uploads.owner = lease->token;
+    return PL_OK;
+}
+
+pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease *out)
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &len);
+    PL_RETURN_IF(pl_reader_status(r));
+    return home_open_lease(h, peer, bytes, len, out);
+}
+
+/* ---- what a lease is for ---- */
+static bool is_time(double seconds)
+{
+    enum { SECONDS_MAX = 1000000000 };
+    return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
+}
+
+pl_status home_check_work(const home_lease *l, const home_work *w)
+{
+    const pl_arm *arm = &l->arm->arm;
+    uint64_t samples = pl_phase_samples(arm);
+    uint64_t first = (uint64_t)l->lease.phase * samples;
+    bool fewer = arm->outer.dynamic && w->n_samples > 0 && w->n_samples < samples;
+    const char *task = l->arm->paths[l->index].name;
+    if (w->first_sample != first || (w->n_samples != samples && !fewer))
+        return pl_fail(
+            PL_ERR_DATA,
+            "phase %lld of %s has the samples %llu to %llu; the message says "
+            "%llu from %llu on",
+            (long long)l->lease.phase, task, (unsigned long long)first,
+            (unsigned long long)(first + samples - 1), (unsigned long long)w->n_samples,
+            (unsigned long long)w->first_sample);
+    if (w->n_tokens > w->n_samples * (uint64_t)arm->inner.context)
+        return pl_fail(PL_ERR_DATA,
+                       "%llu tokens are more than %llu samples of %s have (%d each)",
+                       (unsigned long long)w->n_tokens,
+                       (unsigned long long)w->n_samples, task, arm->inner.context);
+    if (!isfinite(w->loss))
+        return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
+    if (!is_time(w->seconds))
+        return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
+                       w->seconds, task);
+    return PL_OK;
+}
+
+/* All updates of one phase and the state behind it, twice: of two phases that follow
+ * one another under one lease, those of the first may still lie here. */
+uint64_t home_upload_share(const home_lease *l)
+{
+    const home_arm *arm = l->arm;
+    pl_codec_part *parts = NULL;
+    uint64_t sum =
+        pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology));
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        int module =
+            pl_topology_module_of_path(arm->topology, slot, (int)l->lease.path);
+        int n = pl_codec_parts(arm->topology, module, NULL);
+        parts = pl_grow(parts, (size_t)n * sizeof *parts);
+        (void)pl_codec_parts(arm->topology, module, parts);
+        sum += (uint64_t)pl_round_vectors(&arm->arm, arm->topology, module) *
+               pl_codec_bound(&arm->arm.outer.codec, parts, n,
+                              arm->modules[module].n_contributors);
+    }
+    pl_free(parts);
+    return 2 * sum;
+}

@@ -1,0 +1,236 @@
+/* Meetings with a deadline (noloco): whether a pair meets is decided here, once.
+ *
+ * Both must do the same, however often the phase that begins with the meeting is
+ * repeated, and whoever dies. So what decides is the first wish that is on disk:
+ *
+ *   1  there is a row           what it says
+ *   2  both updates are here    met, from now on for ever: no row is needed
+ *   3  somebody wishes          his wish becomes the row
+ *   4                           open
+ *
+ * By 2 a pair is split only while an update is missing, that is, before its round is
+ * merged: so the round's version says of each contribution whether it was split, and
+ * that never changes. Of the mean of all holders, which is what versions are, neither
+ * makes a difference.
+ *
+ * A row is asked about until both have finished the phase that begins with the meeting.
+ * Version round + 3 has updates that they make two phases later.
+ */
+#include "home/home_internal.h"
+#include "outer/outer.h"
+
+enum {
+    ASKED_ROUNDS = 3, /* version - these: rounds that nobody asks about */
+    ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
+};
+
+typedef struct question {
+    home_arm *arm;
+    home_module *module;
+    int index; /* of the module */
+    int64_t round;
+    int own, mate; /* path * R + replica */
+    pl_meeting wish;
+} question;
+
+/* "meet/ARM/SLOT.Ee/ROUND/FIRST" */
+static void name_row(const home_module *m, const home_meeting *meeting,
+                     char out[ROW_NAME_MAX])
+{
+    snprintf(out, ROW_NAME_MAX, MEET_REFS "%s/%lld/%d", m->name,
+             (long long)meeting->round, meeting->first);
+}
+
+static const home_meeting *find(const home_module *m, int64_t round, int first)
+{
+    for (size_t i = 0; i < m->n_meetings; i++)
+        if (m->meetings[i].round == round && m->meetings[i].first == first)
+            return &m->meetings[i];
+    return NULL;
+}
+
+static void add(home_module *m, home_meeting meeting)
+{
+    m->meetings = pl_grow(m->meetings, (m->n_meetings + 1) * sizeof *m->meetings);
+    m->meetings[m->n_meetings++] = meeting;
+}
+
+static int first_of(const question *q)
+{
+    return q->own < q->mate ? q->own : q->mate;
+}
+
+static bool is_in(const question *q, int index)
+{
+    const home_module *m = q->module;
+    return q->round < (int64_t)m->version ||
+           (q->round < (int64_t)m->version + m->window &&
+            *home_flag(q->arm, m, q->round, index));
+}
+
+/* ---- the question ---- */
+static pl_status check_place(const question *q, int64_t path, int64_t replica)
+{
+    const home_arm *arm = q->arm;
+    if (arm->arm.outer.deadline_ms <= 0 ||
+        pl_arm_method(&arm->arm, arm->topology, q->index).method != PL_METHOD_NOLOCO)
+        return pl_fail(PL_ERR_PROTO, "pairs of %s are not split", q->module->name);
+    if (path < 0 || path >= pl_topology_n_paths(arm->topology) || replica < 0 ||
+        replica >= pl_topology_n_replicas(arm->topology) ||
+        !pl_topology_path_has(arm->topology, (int)path, q->index))
+        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld does not hold %s",
+                       (long long)path, (long long)replica, q->module->name);
+    if (q->round < 0 || q->round >= arm->arm.inner.phases)
+        return pl_fail(PL_ERR_PROTO, "%s has no round %lld", q->module->name,
+                       (long long)q->round);
+    if (q->round + ASKED_ROUNDS <= (int64_t)q->module->version)
+        return pl_fail(PL_ERR_STALE,
+                       "round %lld of %s is long over: its version is %llu",
+                       (long long)q->round, q->module->name,
+                       (unsigned long long)q->module->version);
+    return PL_OK;
+}
+
+static pl_status read_question(home *h, pl_reader *r, question *q)
+{
+    char name[PL_MODULE_NAME_MAX];
+    memset(q, 0, sizeof *q);
+    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int64_t path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
+    int64_t replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
+    q->round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    uint64_t wish = pl_get_u64(r, PL_TAG_MEETING, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (wish >= PL_MEETING_COUNT)
+        return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+                       (unsigned long long)wish);
+    q->wish = (pl_meeting)wish;
+    PL_RETURN_IF(home_find_module(h, name, &q->arm, &q->index));
+    q->module = &q->arm->modules[q->index];
+    PL_RETURN_IF(check_place(q, path, replica));
+    q->own = (int)(path * pl_topology_n_replicas(q->arm->topology) + replica);
+    PL_RETURN_IF(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own,
+                               q->round, &q->mate));
+    if (q->mate == q->own)
+        return pl_fail(PL_ERR_PROTO,
+                       "path %lld replica %lld meets nobody in round %lld",
+                       (long long)path, (long long)replica, (long long)q->round);
+    return PL_OK;
+}
+
+/* Only whoever has the lease of the phase that begins with the meeting may wish. */
+static pl_status check_wish(home *h, const pl_peer *peer, pl_reader *r,
+                            const question *q)
+{
+    home_lease under;
+    PL_RETURN_IF(home_get_lease(h, peer, r, &under));
+    if (under.arm == q->arm && under.index == q->own &&
+        under.lease.phase == q->round + 1)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOPERM,
+                   "the lease of phase %lld of %s does not decide about round %lld of "
+                   "%s in %s",
+                   (long long)under.lease.phase, under.arm->paths[under.index].name,
+                   (long long)q->round, q->module->name, q->arm->paths[q->own].name);
+}
+
+static pl_status decide(home *h, const question *q)
+{
+    char name[ROW_NAME_MAX];
+    home_meeting meeting = {q->round, first_of(q), q->wish == PL_MEETING_SPLIT};
+    name_row(q->module, &meeting, name);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
+    add(q->module, meeting);
+    if (meeting.split)
+        pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
+               q->module->name, (long long)q->round, q->arm->paths[q->own].name,
+               q->arm->paths[q->mate].name);
+    return PL_OK;
+}
+
+/* The answer leaves with the group: a decision is on disk before anybody hears of it,
+ * and so is what "both are here" rests on. */
+pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer)
+{
+    question q;
+    PL_RETURN_IF(read_question(h, r, &q));
+    if (q.wish != PL_MEETING_OPEN)
+        PL_RETURN_IF(check_wish(h, peer, r, &q));
+    const home_meeting *known = find(q.module, q.round, first_of(&q));
+    pl_meeting said = q.wish;
+    if (known)
+        said = known->split ? PL_MEETING_SPLIT : PL_MEETING_MET;
+    else if (is_in(&q, q.own) && is_in(&q, q.mate))
+        said = PL_MEETING_MET;
+    else if (q.wish != PL_MEETING_OPEN)
+        PL_RETURN_IF(decide(h, &q));
+    answer->type = PL_MSG_MEETING_IS;
+    pl_put_u64(&answer->body, PL_TAG_MEETING, (uint64_t)said);
+    return PL_OK;
+}
+
+/* ---- the record ---- */
+bool home_was_split(const home_arm *arm, int module, int64_t round, int index)
+{
+    const home_module *m = &arm->modules[module];
+    int mate = index;
+    if (m->n_meetings == 0 ||
+        pl_round_mate(&arm->arm, arm->topology, module, index, round, &mate) != PL_OK)
+        return false;
+    const home_meeting *known = find(m, round, index < mate ? index : mate);
+    return known && known->split;
+}
+
+pl_status home_forget_meetings(home *h, home_module *m, int64_t round)
+{
+    char name[ROW_NAME_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_meetings; i++) {
+        home_meeting meeting = m->meetings[i];
+        if (meeting.round + ASKED_ROUNDS > round + 1) {
+            m->meetings[n++] = meeting;
+            continue;
+        }
+        name_row(m, &meeting, name);
+        PL_RETURN_IF(pl_txn_drop_ref(h->txn, name));
+    }
+    m->n_meetings = n;
+    return PL_OK;
+}
+
+static pl_status not_a_row(const char *name)
+{
+    return pl_fail(PL_ERR_DAMAGED, "ref %s is not a meeting of this store", name);
+}
+
+pl_status home_load_meeting(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    home_arm *arm = NULL;
+    int index = 0;
+    int64_t round = 0, first = 0;
+    char module[PL_MODULE_NAME_MAX], again[ROW_NAME_MAX];
+    pl_copy_text(module, sizeof module, name + strlen(MEET_REFS));
+    char *last = strrchr(module, '/');
+    if (!last || pl_parse_int(last + 1, &first) != PL_OK)
+        return not_a_row(name);
+    *last = '\0';
+    char *middle = strrchr(module, '/');
+    if (!middle || pl_parse_int(middle + 1, &round) != PL_OK)
+        return not_a_row(name);
+    *middle = '\0';
+    PL_RETURN_IF(home_find_module(h, module, &arm, &index));
+    if (!arm->modules[index].exists) /* on its way here */
+        return PL_OK;
+    bool split = strcmp(target, "split") == 0;
+    if (first < 0 || first >= home_n_tasks(arm) ||
+        (!split && strcmp(target, "met") != 0))
+        return not_a_row(name);
+    home_meeting meeting = {round, (int)first, split};
+    name_row(&arm->modules[index], &meeting, again);
+    if (strcmp(name, again) != 0)
+        return not_a_row(name);
+    add(&arm->modules[index], meeting);
+    return PL_OK;
+}

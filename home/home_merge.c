@@ -1,0 +1,513 @@
+/* The outer step of modules whose contributors are all in. */
+#include "outer/outer.h"
+#include "home/home_internal.h"
+#include "home/home_updates.h"
+
+#include <math.h>
+
+typedef struct merge {
+    home *h;
+    home_arm *arm;
+    home_module *module;
+    int index; /* of the module */
+    pl_method_settings settings;
+    double lr;          /* of this round */
+    double velocity_lr; /* the part of it that is in the momentum; 1 but for noloco */
+    pl_outer_step step;
+    pl_contribution *contributions; /* in (path, replica) order */
+    int n;
+    double total_weight;
+    float *params;
+    float *momentum; /* [n_kept, n]: momentum, then what else is kept */
+    float *carry;    /* in it; may be NULL */
+    float *residual; /* in it, of changes; may be NULL */
+    float *before;   /* the version before, where a change is kept; else NULL */
+    float *origin;   /* version 0, where updates are relative to it; else NULL */
+    int n_kept;      /* vectors; 0: no version keeps any */
+    pl_buf change;
+    pl_version version;
+} merge;
+
+static pl_status collect(void *context, const char *module, const pl_contribution *c)
+{
+    merge *g = context;
+    if (strcmp(module, g->module->name) != 0 || c->phase != (int64_t)g->module->version)
+        return PL_OK;
+    if (g->n == g->module->n_contributors)
+        return pl_fail(PL_ERR_INTERNAL, "%s has more than %d contributions", module,
+                       g->n);
+    g->contributions[g->n++] = *c;
+    g->total_weight += c->weight;
+    return PL_OK;
+}
+
+static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
+{
+    uint64_t bytes = 0;
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, blob, &bytes));
+    if (bytes != (uint64_t)n * sizeof *out)
+        return pl_fail(PL_ERR_DAMAGED, "a blob has %llu bytes instead of %zu",
+                       (unsigned long long)bytes, n * sizeof *out);
+    return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
+}
+
+/* What else is kept lies behind the momentum, in one blob. */
+static pl_status load_head(merge *g)
+{
+    pl_version head;
+    size_t n = g->module->n_params;
+    memset(&head, 0, sizeof head);
+    PL_RETURN_IF(
+        pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
+    g->version.displacement = head.displacement;
+    g->version.arrivals = head.arrivals;
+    pl_status status = read_floats(g->h, &head.params, n, g->params);
+    if (g->before)
+        memcpy(g->before, g->params, n * sizeof *g->before);
+    if (status == PL_OK && g->n_kept > 0 && !pl_hash_none(&head.momentum))
+        status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
+    pl_version_clear(&head);
+    return status;
+}
+
+/* alpha. Mates take plain means of updates that have their shares in them already; an
+ * arrival is alone in its round. */
+static double share_of(const merge *g, const pl_contribution *c)
+{
+    const pl_arm *arm = &g->arm->arm;
+    bool counts = arm->outer.weighted || arm->outer.quorum > 0;
+    bool weighted = counts && g->settings.method != PL_METHOD_NOLOCO;
+    if (g->settings.method == PL_METHOD_DELAYED_NESTEROV)
+        return g->settings.holders *
+               pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
+    return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
+}
+
+static pl_status read_origin(merge *g)
+{
+    pl_version first;
+    size_t n = g->module->n_params;
+    pl_status status = PL_OK;
+    memset(&first, 0, sizeof first);
+    PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
+    PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
+    PL_TRY(read_floats(g->h, &first.params, n, g->origin));
+done:
+    pl_version_clear(&first);
+    return status;
+}
+
+/* The mean of noloco's holders moves as its rule without consensus does with the mean
+ * of their updates (outer/gossip.h), so the home can tell that mean without taking
+ * part. Under heavy ball velocities have the learning rate of their round in them. One
+ * vector's updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+static pl_status follow_holders(merge *g, pl_arith_merge *of)
+{
+    of->factor = (float)g->velocity_lr;
+    if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) > 1)
+        return PL_OK;
+    PL_RETURN_IF(read_origin(g));
+    of->origin = g->origin;
+    return PL_OK;
+}
+
+/* alpha_i and update_i, in the order of the list. A second vector is for mates. */
+static pl_status open_updates(const merge *g, float *weights, home_updates **out)
+{
+    const pl_arm *arm = &g->arm->arm;
+    for (int i = 0; i < g->n; i++)
+        weights[i] = (float)share_of(g, &g->contributions[i]);
+    const home_round round = {.store = g->h->store,
+                              .module = g->module->name,
+                              .n_params = g->module->n_params,
+                              .contributions = g->contributions,
+                              .n = g->n,
+                              .weights = weights,
+                              .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
+                              .n_vectors =
+                                  pl_round_vectors(arm, g->arm->topology, g->index)};
+    return home_updates_open(&round, out);
+}
+
+static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
+{
+    float *weights = pl_alloc((size_t)g->n * sizeof *weights);
+    home_updates *updates = NULL;
+    pl_arith_merge of = {
+        .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
+    pl_status status = PL_OK;
+    of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
+    of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
+    PL_TRY(open_updates(g, weights, &updates));
+    of.messages = home_updates_source(updates);
+    if (g->settings.method == PL_METHOD_NOLOCO)
+        PL_TRY(follow_holders(g, &of));
+    PL_TRY(pl_arith_step(&of, report));
+done:
+    home_updates_close(&updates);
+    pl_free(weights);
+    return status;
+}
+
+/* The version is what its change says. What co2's penalty looks at is how far the
+ * versions moved. */
+static pl_status round_change(merge *g)
+{
+    pl_version *v = &g->version;
+    double norm = 0;
+    if (!isfinite(v->params_norm)) /* the caller says so */
+        return PL_OK;
+    PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
+                                g->params, g->residual, &g->change, &norm));
+    v->params_norm = pl_l2_norm(g->params, g->module->n_params);
+    if (v->displacement > 0)
+        v->displacement = norm;
+    return PL_OK;
+}
+
+static pl_status apply(merge *g)
+{
+    pl_outer_report report;
+    pl_version *v = &g->version;
+    pl_outer_state state = {.params = g->params,
+                            .momentum = g->momentum,
+                            .carry = g->carry,
+                            .displacement = v->displacement,
+                            .arrivals = (int)v->arrivals};
+    PL_RETURN_IF(take_step(g, &state, &report));
+    v->update_norm = report.mean_norm / g->velocity_lr;
+    v->params_norm = report.params_norm;
+    v->displacement = state.displacement;
+    v->arrivals = state.arrivals;
+    if (g->residual)
+        PL_RETURN_IF(round_change(g));
+    if (!isfinite(v->params_norm))
+        return pl_fail(PL_ERR_NUMERIC,
+                       "version %llu of %s would not be finite; lower outer.lr or "
+                       "outer.momentum",
+                       (unsigned long long)v->number, g->module->name);
+    return PL_OK;
+}
+
+static void describe(merge *g)
+{
+    pl_version *v = &g->version;
+    pl_copy_text(v->module, sizeof v->module, g->module->name);
+    v->number = g->module->version + 1;
+    v->parent = g->module->params;
+    v->config = g->arm->arm.config;
+    v->lr = g->lr;
+    v->outer_momentum = g->step.momentum;
+    pl_copy_text(v->method, sizeof v->method,
+                 g->settings.holders > 1 ? pl_method_name(g->settings.method)
+                 : g->step.momentum > 0  ? "nesterov"
+                                         : "sgd");
+    v->n_params = g->module->n_params;
+    v->wall_ms = pl_wall_ms();
+    v->n_contributions = g->n;
+    v->contributions = g->contributions;
+}
+
+/* Nobody can be split any more once all updates of a round are here. */
+static void note_splits(merge *g)
+{
+    int replicas = pl_topology_n_replicas(g->arm->topology);
+    for (int i = 0; i < g->n; i++) {
+        pl_contribution *c = &g->contributions[i];
+        c->split = home_was_split(g->arm, g->index, c->phase,
+                                  (int)(c->path * replicas + c->replica));
+    }
+}
+
+static void forget_round(merge *g)
+{
+    home_module *m = g->module;
+    int64_t first = (int64_t)m->version % m->window * m->n_holders;
+    memset(m->pending + first, 0, (size_t)m->n_holders * sizeof *m->pending);
+    *home_count(m, (int64_t)m->version) = 0;
+}
+
+/* A path whose updates of a round are in may have to repeat that phase, if its state is
+ * not, while the round is merged without it. What the phase began with must still be
+ * there then: mates' updates of the round before (noloco), the mean before that one,
+ * behind the momentum of a version two below the head (eager). */
+static int lateness(const merge *g)
+{
+    if (g->settings.method == PL_METHOD_NOLOCO)
+        return 2;
+    return g->settings.method == PL_METHOD_EAGER ? 1 : 0;
+}
+
+static pl_status commit(merge *g)
+{
+    home *h = g->h;
+    size_t bytes = g->module->n_params * sizeof(float);
+    pl_keep keep = {.updates = h->options->keep_updates,
+                    .momentum = h->options->keep_momentum,
+                    .late = lateness(g)};
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
+    if (g->n_kept > 0)
+        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, (uint64_t)g->n_kept * bytes,
+                                     &g->version.momentum));
+    if (g->change.len > 0)
+        PL_RETURN_IF(
+            pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
+    PL_RETURN_IF(pl_txn_put_version(h->txn, &g->version, keep));
+    PL_RETURN_IF(home_forget_meetings(h, g->module, (int64_t)g->module->version));
+    forget_round(g);
+    g->module->version = g->version.number;
+    g->module->params = g->version.params;
+    g->module->norm = g->version.update_norm;
+    for (int i = 0; i < g->n; i++)
+        norm_gate_note(&g->module->usual, g->contributions[i].norm);
+    return PL_OK;
+}
+
+static void choose_step(merge *g)
+{
+    const pl_outer *outer = &g->arm->arm.outer;
+    pl_method_settings settings = g->settings;
+    bool gossips = settings.method == PL_METHOD_NOLOCO;
+    bool scales = gossips && settings.rule == PL_RULE_HEAVY_BALL;
+    int64_t round = (int64_t)g->module->version;
+    if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
+        round /= pl_arm_contributors(g->arm->topology, g->index);
+    bool settled = pl_method_schedule(&outer->schedule, round, &settings);
+    bool rescales = outer->rescale && !gossips && !settled;
+    g->lr = settings.lr;
+    g->velocity_lr = scales ? g->lr : 1;
+    if (gossips)
+        settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
+    g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
+}
+
+static pl_status prepare(merge *g)
+{
+    size_t n = g->module->n_params, bytes = n * sizeof(float);
+    bool carries = pl_outer_keeps_carry(&g->step);
+    bool rounds = pl_change_is_kept(&g->arm->arm, g->arm->topology, g->index);
+    int n_vectors = 1 + carries + rounds;
+    PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
+    PL_RETURN_IF(pl_try_alloc((size_t)n_vectors * bytes, "an outer step",
+                              (void **)&g->momentum));
+    if (carries)
+        g->carry = g->momentum + n;
+    if (rounds) {
+        g->residual = g->momentum + (size_t)(n_vectors - 1) * n;
+        PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->before));
+    }
+    if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
+        g->n_kept = n_vectors;
+    return PL_OK;
+}
+
+static void release(merge *g)
+{
+    pl_free(g->contributions);
+    pl_free_aligned(g->params);
+    pl_free_aligned(g->momentum);
+    pl_free_aligned(g->origin);
+    pl_free_aligned(g->before);
+    pl_buf_destroy(&g->change);
+}
+
+/* |x_t - x_base|, where base is the version that the updates of this round are relative
+ * to. */
+static pl_status distance_from(merge *g, uint64_t base, double *out)
+{
+    pl_version v;
+    size_t n = g->module->n_params;
+    float *values = NULL;
+    pl_status status = PL_OK;
+    PL_RETURN_IF(pl_store_get_version(g->h->store, g->module->name, base, &v));
+    if (v.params_gone)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the step after %s@%llu needs the parameters of version %llu, "
+                       "which were collected (co2 with outer.delay above 1)",
+                       g->module->name, (unsigned long long)g->module->version,
+                       (unsigned long long)base));
+    PL_TRY(pl_try_alloc(n * sizeof *values, "a version", (void **)&values));
+    PL_TRY(read_floats(g->h, &v.params, n, values));
+    for (size_t i = 0; i < n; i++)
+        values[i] = g->params[i] - values[i];
+    *out = pl_l2_norm(values, n);
+done:
+    pl_free_aligned(values);
+    pl_version_clear(&v);
+    return status;
+}
+
+/* What co2's penalty looks at. Of a base one version back it is the norm of the last
+ * step, which the head's record has; older bases are read. */
+static pl_status find_displacement(merge *g)
+{
+    uint64_t round = g->module->version;
+    uint64_t base =
+        pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
+    if (!pl_outer_depends_on_gap(&g->step) || round - base < 2)
+        return PL_OK;
+    return distance_from(g, base, &g->version.displacement);
+}
+
+/* From contributions to the version that they make. */
+static pl_status make_version(merge *g)
+{
+    PL_RETURN_IF(load_head(g));
+    PL_RETURN_IF(find_displacement(g));
+    describe(g);
+    return apply(g);
+}
+
+static pl_status merge_module(home *h, home_arm *arm, int index)
+{
+    pl_status status = PL_OK;
+    home_module *module = &arm->modules[index];
+    merge g = {.h = h, .arm = arm, .module = module, .index = index};
+    g.settings = pl_arm_method(&arm->arm, arm->topology, index);
+    g.contributions =
+        pl_alloc((size_t)module->n_contributors * sizeof *g.contributions);
+    PL_TRY(pl_store_each_pending(h->store, module->name, collect, &g));
+    if (g.n != *home_count(module, (int64_t)module->version))
+        PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
+                       module->name, g.n,
+                       *home_count(module, (int64_t)module->version)));
+    choose_step(&g);
+    PL_TRY(prepare(&g));
+    PL_TRY(make_version(&g));
+    note_splits(&g);
+    PL_TRY(commit(&g));
+    h->counts.n_by_quorum += g.n < module->n_contributors;
+    module->quorum_ms = 0;
+    pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
+           module->name, (unsigned long long)module->version, g.n);
+    home_tell_version(h, module);
+done:
+    release(&g);
+    return status;
+}
+
+/* All are in; or, where the arm has a quorum, enough of them for long enough. */
+static bool is_ready(const home_arm *arm, home_module *m)
+{
+    int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
+    if (n == 0 || n < m->quorum)
+        return false;
+    if (n == m->n_contributors)
+        return true;
+    if (m->quorum_ms == 0)
+        m->quorum_ms = pl_now_ms();
+    return pl_now_ms() - m->quorum_ms >= arm->arm.outer.deadline_ms;
+}
+
+/* Of a module that is behind, several rounds may be whole. */
+pl_status home_merge_ready(home *h)
+{
+    for (int a = 0; a < h->n_arms; a++) {
+        home_arm *arm = &h->arms[a];
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+            home_module *module = &arm->modules[m];
+            while (is_ready(arm, module)) {
+                double start = pl_now();
+                PL_RETURN_IF(merge_module(h, arm, m));
+                PL_RETURN_IF(home_end_group(h)); /* one version, one commit */
+                h->counts.merge_s += pl_now() - start;
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- once more ---- */
+/* What the version before must still have for its successor to be made of it. */
+static pl_status check_sources(const merge *g, const pl_version *before,
+                               const pl_version *made)
+{
+    const char *gone = made->updates == PL_UPDATES_DROPPED ? "the updates that made it"
+                       : before->params_gone               ? "the parameters before it"
+                                                           : NULL;
+    bool began = before->number == 0 || pl_starts_with(before->method, "rollback");
+    if (!gone && g->n_kept > 0 && pl_hash_none(&before->momentum) && !began)
+        gone = "the momentum before it";
+    for (int i = 0; !gone && i < made->n_contributions; i++)
+        if (!pl_store_has_blob(g->h->store, &made->contributions[i].update))
+            gone = "an update that made it";
+    if (!gone)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s@%llu cannot be recomputed without %s, gone by now; train with "
+                   "store.keep_updates and store.keep_momentum",
+                   made->module, (unsigned long long)made->number, gone);
+}
+
+static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
+{
+    pl_version before;
+    pl_status status = PL_OK;
+    size_t bytes = g->module->n_params * sizeof(float);
+    PL_RETURN_IF(
+        pl_store_get_version(g->h->store, made->module, made->number - 1, &before));
+    g->module->version = before.number;
+    g->module->params = before.params;
+    choose_step(g);
+    PL_TRY(prepare(g));
+    PL_TRY(check_sources(g, &before, made));
+    PL_TRY(make_version(g));
+    pl_blob_hash(g->params, bytes, &out->params);
+    if (g->n_kept > 0)
+        pl_blob_hash(g->momentum, (uint64_t)g->n_kept * bytes, &out->momentum);
+done:
+    pl_version_clear(&before);
+    return status;
+}
+
+static void take_contributions(merge *g, const pl_version *made)
+{
+    g->n = made->n_contributions;
+    g->contributions = pl_alloc((size_t)(g->n + 1) * sizeof *g->contributions);
+    for (int i = 0; i < g->n; i++) {
+        g->contributions[i] = made->contributions[i];
+        g->total_weight += made->contributions[i].weight;
+    }
+}
+
+static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
+                           pl_replay *out)
+{
+    const char *name = strchr(made->module, '/') + 1;
+    home_module module = {.exists = true};
+    merge g = {.h = h, .arm = arm, .module = &module};
+    g.index = pl_topology_find_module(arm->topology, name);
+    if (g.index < 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm->arm.name,
+                       name);
+    pl_copy_text(module.name, sizeof module.name, made->module);
+    module.n_params =
+        pl_topology_slot(arm->topology, pl_topology_module_slot(arm->topology, g.index))
+            ->n_params;
+    g.settings = pl_arm_method(&arm->arm, arm->topology, g.index);
+    take_contributions(&g, made);
+    pl_status status = replay(&g, made, out);
+    release(&g);
+    return status;
+}
+
+pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out)
+{
+    char object[PL_MODULE_NAME_MAX + 8];
+    const char *slash = strchr(made->module, '/');
+    home h = {.store = store};
+    home_arm arm;
+    pl_object definition;
+    *out = (pl_replay){{{0}}, {{0}}};
+    if (made->number == 0 || made->n_contributions == 0 || !slash)
+        return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by updates: %s",
+                       made->module, (unsigned long long)made->number, made->method);
+    snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
+             made->module);
+    PL_RETURN_IF(pl_store_get_object(store, object, &definition));
+    PL_RETURN_IF(home_read_arm(&h, object, &definition.blob, &arm));
+    pl_status status = replay_in(&h, &arm, made, out);
+    home_clear_arm(&arm);
+    return status;
+}

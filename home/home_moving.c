@@ -1,0 +1,468 @@
+/* A name goes to another home, row by row, while it is used (docs/PROTOCOL.md 2.14).
+ *
+ * Whoever moves it compares the rows of both homes and carries over what differs, first
+ * while updates arrive, then once more while the owner holds back what would change
+ * them. HAND_OVER names what the next home has; the owner compares it with what it has
+ * itself, and in one commit drops its rows and notes the next owner. If anything
+ * differs, nothing happens. So the next home has every row, and with it the key of
+ * every update that was ever acknowledged, before the one commit that decides. */
+#include "home/home_internal.h"
+
+enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
+
+typedef struct home_waiting {
+    pl_peer peer;
+    pl_message message;
+    char name[PL_MODULE_NAME_MAX];
+} home_waiting;
+
+static void refs_of(const char *name, char out[2 * PL_MODULE_NAME_MAX])
+{
+    snprintf(out, 2 * PL_MODULE_NAME_MAX, MEET_REFS "%s/", name);
+}
+
+static pl_status get_name(pl_reader *r, char out[PL_MODULE_NAME_MAX])
+{
+    pl_get_text(r, PL_TAG_NAME, 0, out, PL_MODULE_NAME_MAX);
+    return pl_reader_status(r);
+}
+
+/* ---- what there is ---- */
+static pl_status list_row(void *context, const pl_row *row)
+{
+    pl_buf *out = context, inner = {0};
+    pl_put_hash(&inner, PL_TAG_BLOB, &row->digest);
+    pl_put_u64(&inner, PL_TAG_FAMILY, (uint64_t)row->family);
+    pl_put_bytes(&inner, PL_TAG_ROW_KEY, row->key, row->key_len);
+    pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
+    pl_buf_destroy(&inner);
+    return PL_OK;
+}
+
+/* The digests in their order: two homes that have the same rows have the same mark. */
+static pl_status mark_row(void *context, const pl_row *row)
+{
+    pl_buf_append(context, row->digest.bytes, sizeof row->digest.bytes);
+    return PL_OK;
+}
+
+static pl_status mark_of(home *h, const char *name, pl_hash *out)
+{
+    pl_buf digests = {0};
+    char refs[2 * PL_MODULE_NAME_MAX];
+    refs_of(name, refs);
+    pl_status status = pl_store_each_row(h->store, name, refs, mark_row, &digests);
+    pl_hash_of("mark", digests.data, digests.len, out);
+    pl_buf_destroy(&digests);
+    return status;
+}
+
+static pl_status list_name(home *h, const char *name)
+{
+    pl_buf inner = {0};
+    int whose = 0;
+    if (home_is_elsewhere(h, name, &whose))
+        return PL_OK;
+    pl_put_text(&inner, PL_TAG_NAME, name);
+    pl_put_bytes(&h->moving.listing, PL_TAG_RECORD, inner.data, inner.len);
+    pl_buf_destroy(&inner);
+    return PL_OK;
+}
+
+static pl_status list_head(void *context, const pl_version *v)
+{
+    return list_name(context, v->module);
+}
+
+static pl_status list_path(void *context, const pl_path_state *p)
+{
+    return list_name(context, p->name);
+}
+
+static pl_status list_object(void *context, const pl_object *o)
+{
+    return list_name(context, o->name);
+}
+
+static pl_status make_listing(home *h, const char *name)
+{
+    char refs[2 * PL_MODULE_NAME_MAX];
+    pl_buf_clear(&h->moving.listing);
+    refs_of(name, refs);
+    if (name[0])
+        return pl_store_each_row(h->store, name, refs, list_row, &h->moving.listing);
+    home_tell_places(h, &h->moving.listing);
+    PL_RETURN_IF(pl_store_each_head(h->store, "", list_head, h));
+    PL_RETURN_IF(pl_store_each_path(h->store, "", list_path, h));
+    return pl_store_each_object(h->store, "", list_object, h);
+}
+
+/* Without a name: what is known of names that moved, and the names that this home owns.
+ * Read in pieces, like the state. */
+pl_status home_list(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX] = "";
+    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
+    if (pl_field_count(r, PL_TAG_NAME) > 0)
+        pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (offset == 0)
+        PL_RETURN_IF(make_listing(h, name));
+    const pl_buf *all = &h->moving.listing;
+    if (offset > all->len)
+        return pl_fail(PL_ERR_PROTO, "the list ends at %zu", all->len);
+    size_t left = all->len - (size_t)offset;
+    a->type = PL_MSG_LIST_IS;
+    pl_put_u64(&a->body, PL_TAG_TOTAL, all->len);
+    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    if (left > 0)
+        pl_buf_append(&a->data, all->data + offset,
+                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
+    return PL_OK;
+}
+
+/* ---- one row ---- */
+typedef struct row_search {
+    int family;
+    const uint8_t *key;
+    size_t key_len;
+    pl_message *answer;
+    bool found;
+} row_search;
+
+static pl_status put_blob_name(void *context, const pl_hash *blob)
+{
+    pl_put_hash(context, PL_TAG_BLOB, blob);
+    return PL_OK;
+}
+
+static pl_status match_row(void *context, const pl_row *row)
+{
+    row_search *s = context;
+    if (row->family != s->family || row->key_len != s->key_len ||
+        memcmp(row->key, s->key, s->key_len) != 0)
+        return PL_OK;
+    if (row->value_len > PL_WIRE_DATA_MAX / 2)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "a record of %zu bytes is too long to be moved (at most %d)",
+                       row->value_len, PL_WIRE_DATA_MAX / 2);
+    s->found = true;
+    pl_buf_append(&s->answer->data, row->value, row->value_len);
+    return pl_row_each_blob(row, put_blob_name, &s->answer->body);
+}
+
+/* With the blobs that it names. */
+pl_status home_get_row(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX], refs[2 * PL_MODULE_NAME_MAX];
+    row_search s = {.answer = a};
+    s.family = (int)pl_get_u64(r, PL_TAG_FAMILY, 0);
+    s.key = pl_get_bytes(r, PL_TAG_ROW_KEY, 0, &s.key_len);
+    PL_RETURN_IF(get_name(r, name));
+    refs_of(name, refs);
+    PL_RETURN_IF(pl_store_each_row(h->store, name, refs, match_row, &s));
+    a->type = PL_MSG_ROW_IS;
+    return s.found ? PL_OK
+                   : pl_fail(PL_ERR_NOT_FOUND, "that row of %s is gone by now", name);
+}
+
+/* ---- into the next home ---- */
+static pl_status adopt_blob(void *context, const pl_hash *blob)
+{
+    home *h = context;
+    return staging_find(&h->uploads, blob) ? home_adopt_blob(h, blob) : PL_OK;
+}
+
+static pl_status put_row(home *h, const char *name, const uint8_t *record, size_t len)
+{
+    pl_reader r;
+    char refs[2 * PL_MODULE_NAME_MAX];
+    pl_row row = {0};
+    refs_of(name, refs);
+    pl_reader_open(&r, "a row", record, len);
+    row.family = (int)pl_get_u64(&r, PL_TAG_FAMILY, 0);
+    row.key = pl_get_bytes(&r, PL_TAG_ROW_KEY, 0, &row.key_len);
+    if (pl_field_count(&r, PL_TAG_ROW) > 0)
+        row.value = pl_get_bytes(&r, PL_TAG_ROW, 0, &row.value_len);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (!row.value)
+        return pl_txn_drop_row(h->txn, name, refs, &row);
+    PL_RETURN_IF(pl_row_each_blob(&row, adopt_blob, h));
+    return pl_txn_put_row(h->txn, name, refs, &row);
+}
+
+/* A row of a name that this home owns is never replaced from outside. */
+static pl_status check_arriving(home *h, const char *name, int64_t owner,
+                                uint64_t stamp)
+{
+    const home_place *place = home_find_place(h, name);
+    if (owner < 0 || owner >= PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)owner);
+    if (place && place->home != HOME_HERE && place->stamp <= stamp)
+        return PL_OK;
+    if (!place && !pl_store_has_name(h->store, name))
+        return PL_OK;
+    return pl_fail(PL_ERR_STALE,
+                   "%s is this home's, or went through it since (stamp %llu); rows of "
+                   "stamp %llu are refused",
+                   name, (unsigned long long)(place ? place->stamp : 0),
+                   (unsigned long long)stamp);
+}
+
+/* The first rows bring the note that the name is still another's. */
+pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_reader rows;
+    pl_status status = PL_OK;
+    int64_t owner = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
+    uint64_t stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
+    PL_RETURN_IF(get_name(r, name));
+    PL_RETURN_IF(check_arriving(h, name, owner, stamp));
+    PL_RETURN_IF(home_end_group(h)); /* a row that is refused takes nothing along */
+    PL_TRY(home_note_place(h, name, (int)owner, stamp));
+    pl_reader_open(&rows, "rows", m->data.data, m->data.len);
+    size_t n = pl_field_count(&rows, PL_TAG_RECORD);
+    for (size_t i = 0; i < n; i++) {
+        size_t len = 0;
+        const uint8_t *record = pl_get_bytes(&rows, PL_TAG_RECORD, i, &len);
+        PL_TRY(put_row(h, name, record, len));
+    }
+    PL_TRY(pl_reader_status(&rows));
+    PL_RETURN_IF(home_end_group(h));
+    a->type = PL_MSG_OK;
+done:
+    pl_txn_abort(&h->txn);
+    return status;
+}
+
+/* ---- standing still ---- */
+static home_hold *find_hold(home_moving *m, const char *name)
+{
+    for (int i = 0; i < m->n_holds; i++)
+        if (strcmp(m->holds[i].name, name) == 0)
+            return &m->holds[i];
+    return NULL;
+}
+
+static bool is_held(home_moving *m, const char *name)
+{
+    const home_hold *hold = find_hold(m, name);
+    return hold && pl_now_ms() < hold->until_ms;
+}
+
+static bool changes(uint16_t type)
+{
+    return type == PL_MSG_SUBMIT || type == PL_MSG_SUBMIT_PATH || type == PL_MSG_MEET ||
+           type == PL_MSG_PUT_OBJECT || type == PL_MSG_CREATE_MODULE;
+}
+
+bool home_is_still(const home *h)
+{
+    return h->moving.still_until_ms != 0 && pl_now_ms() < h->moving.still_until_ms;
+}
+
+/* What ends in a commit. */
+static bool writes(uint16_t type)
+{
+    return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
+           type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
+           type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
+           type == PL_MSG_ADOPT || type == PL_MSG_PUT_PLACES;
+}
+
+static bool must_wait(home *h, uint16_t type, const char *name)
+{
+    if (home_is_still(h))
+        return writes(type);
+    return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
+}
+
+/* Where there is no room, the asker asks again. */
+bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
+{
+    home_moving *moving = &h->moving;
+    if (!must_wait(h, m->type, name))
+        return false;
+    if (moving->n_waiting == WAITING_MAX)
+        return true;
+    moving->waiting = pl_grow(moving->waiting, (size_t)(moving->n_waiting + 1) *
+                                                   sizeof *moving->waiting);
+    home_waiting *w = &moving->waiting[moving->n_waiting++];
+    w->peer = *peer;
+    pl_copy_text(w->name, sizeof w->name, name ? name : "");
+    pl_message_init(&w->message, m->type);
+    w->message.request = m->request;
+    w->message.token = m->token;
+    pl_buf_append(&w->message.body, m->body.data, m->body.len);
+    pl_buf_append(&w->message.data, m->data.data, m->data.len);
+    return true;
+}
+
+bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
+{
+    home_moving *m = &h->moving;
+    for (int i = 0; i < m->n_waiting && !home_is_still(h); i++) {
+        if (is_held(m, m->waiting[i].name))
+            continue;
+        *peer = m->waiting[i].peer;
+        *out = m->waiting[i].message;
+        m->n_waiting--;
+        memmove(&m->waiting[i], &m->waiting[i + 1],
+                (size_t)(m->n_waiting - i) * sizeof *m->waiting);
+        return true;
+    }
+    return false;
+}
+
+static void expire_holds(home_moving *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_holds; i++)
+        if (pl_now_ms() < m->holds[i].until_ms)
+            m->holds[n++] = m->holds[i];
+    m->n_holds = n;
+}
+
+/* Everything: this home writes nothing for a while, and says which commit is its
+ * newest, so that somebody can see all homes of a job as they were at one moment. */
+static pl_status hold_all(home *h, pl_reader *r, pl_message *a)
+{
+    uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(home_end_group(h));
+    h->moving.still_until_ms =
+        ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
+    a->type = PL_MSG_OK;
+    pl_put_u64(&a->body, PL_TAG_SEQUENCE, pl_store_sequence(h->store));
+    return PL_OK;
+}
+
+/* Answers with the stamp; what was taken before is on disk then. */
+pl_status home_hold_name(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    int whose = 0;
+    home_moving *m = &h->moving;
+    if (pl_field_count(r, PL_TAG_NAME) == 0)
+        return hold_all(h, r, a);
+    PL_RETURN_IF(get_name(r, name));
+    uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    if (home_is_elsewhere(h, name, &whose)) {
+        home_moved_answer(h, name, whose, a);
+        return PL_OK;
+    }
+    expire_holds(m);
+    home_hold *hold = find_hold(m, name);
+    if (!hold && m->n_holds == HOLDS_MAX)
+        return pl_fail(PL_ERR_BUSY, "%d names are held already", HOLDS_MAX);
+    if (!hold) {
+        m->holds = pl_grow(m->holds, (size_t)(m->n_holds + 1) * sizeof *m->holds);
+        hold = &m->holds[m->n_holds++];
+        pl_copy_text(hold->name, sizeof hold->name, name);
+    }
+    hold->until_ms = pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS);
+    const home_place *place = home_find_place(h, name);
+    a->type = PL_MSG_OK;
+    pl_put_u64(&a->body, PL_TAG_STAMP, place ? place->stamp : 0);
+    return PL_OK;
+}
+
+static void end_hold(home_moving *m, const char *name)
+{
+    home_hold *hold = find_hold(m, name);
+    if (hold)
+        *hold = m->holds[--m->n_holds];
+}
+
+/* ---- the change of owners ---- */
+static pl_status reload(home *h, const char *name)
+{
+    home_arm *arm = NULL;
+    int index = 0;
+    if (home_find_module(h, name, &arm, &index) == PL_OK)
+        return home_reload_module(h, arm, index);
+    if (home_find_path(h, name, &arm, &index) == PL_OK)
+        return home_reload_path(h, arm, index);
+    return PL_OK; /* an object: nothing of it is kept in memory */
+}
+
+static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
+{
+    char refs[2 * PL_MODULE_NAME_MAX];
+    refs_of(name, refs);
+    PL_RETURN_IF(pl_failpoint("home.handover.before"));
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_drop_name(h->txn, name, refs));
+    PL_RETURN_IF(home_note_place(h, name, to, stamp));
+    PL_RETURN_IF(home_end_group(h));
+    PL_RETURN_IF(pl_failpoint("home.handover.after"));
+    end_hold(&h->moving, name);
+    return reload(h, name);
+}
+
+/* Decided here and nowhere else: from this commit on the name is the next home's. A
+ * failure of the commit ends the home, as any does; the next one reads what was
+ * decided.
+ */
+pl_status home_hand_over(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_hash mark;
+    int whose = 0;
+    PL_RETURN_IF(get_name(r, name));
+    pl_hash expected = pl_get_hash(r, PL_TAG_BLOB, 0);
+    int64_t to = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    const home_place *place = home_find_place(h, name);
+    uint64_t stamp = place ? place->stamp : 0;
+    if (to < 0 || to >= PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to);
+    if (home_is_elsewhere(h, name, &whose)) {
+        home_moved_answer(h, name, whose, a);
+        return PL_OK;
+    }
+    PL_RETURN_IF(home_end_group(h)); /* all that was acknowledged is in the store */
+    PL_RETURN_IF(mark_of(h, name, &mark));
+    if (!pl_hash_equal(&mark, &expected))
+        return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
+    PL_RETURN_IF(give_away(h, name, (int)to, stamp + 1));
+    pl_log(PL_LOG_INFO, "name.given", "name=%s home=%lld stamp=%llu", name,
+           (long long)to + 1, (unsigned long long)stamp + 1);
+    a->type = PL_MSG_OK;
+    pl_put_u64(&a->body, PL_TAG_STAMP, stamp + 1);
+    return PL_OK;
+}
+
+/* Told by whoever has seen the owner's note, as often as he likes. */
+pl_status home_adopt_name(home *h, pl_reader *r, pl_message *a)
+{
+    char name[PL_MODULE_NAME_MAX];
+    PL_RETURN_IF(get_name(r, name));
+    uint64_t stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
+    PL_RETURN_IF(pl_reader_status(r));
+    const home_place *place = home_find_place(h, name);
+    a->type = PL_MSG_OK;
+    if (place && place->stamp >= stamp)
+        return PL_OK;
+    if (!place || place->stamp + 1 != stamp)
+        return pl_fail(PL_ERR_STALE, "no rows of %s with stamp %llu were brought here",
+                       name, (unsigned long long)stamp - 1);
+    PL_RETURN_IF(home_note_place(h, name, HOME_HERE, stamp));
+    PL_RETURN_IF(home_end_group(h));
+    pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", name,
+           (unsigned long long)stamp);
+    return reload(h, name);
+}
+
+void home_free_moving(home *h)
+{
+    home_moving *m = &h->moving;
+    for (int i = 0; i < m->n_waiting; i++)
+        pl_message_destroy(&m->waiting[i].message);
+    pl_free(m->waiting);
+    pl_free(m->holds);
+    pl_buf_destroy(&m->listing);
+    home_unload_places(h);
+}

@@ -1,0 +1,245 @@
+/* Which names are this home's, once names move (docs/PROTOCOL.md 2.14).
+ *
+ * A name that has changed its home has a row "J STAMP" in every home that took part:
+ * home J owns it since its STAMP-th change; "here STAMP": this one does. Only the
+ * owner's own commit makes a higher stamp, when it gives the name away, so of all rows
+ * about a name the one with the highest stamp tells the truth. Who is asked first
+ * follows from the table, and homes that are asked wrongly say whom to ask. */
+#include "home/home_internal.h"
+
+static const char HERE[] = "here";
+
+const home_place *home_find_place(const home *h, const char *name)
+{
+    int at = h->moving.index ? pl_name_table_get(h->moving.index, name) : -1;
+    return at < 0 ? NULL : &h->moving.places[at];
+}
+
+static void remember(home_moving *m, const home_place *place)
+{
+    int at = pl_name_table_get(m->index, place->name);
+    if (at < 0) {
+        if (m->n_places == m->cap_places) {
+            m->cap_places = m->cap_places ? 2 * m->cap_places : 16;
+            m->places = pl_grow(m->places, (size_t)m->cap_places * sizeof *m->places);
+        }
+        at = m->n_places++;
+        pl_name_table_put(m->index, place->name, at);
+    }
+    m->places[at] = *place;
+}
+
+pl_status home_note_place(home *h, const char *name, int number, uint64_t stamp)
+{
+    char ref[PL_MODULE_NAME_MAX + 8], target[48];
+    home_place place = {.home = number, .stamp = stamp};
+    pl_copy_text(place.name, sizeof place.name, name);
+    snprintf(ref, sizeof ref, PLACE_REFS "%s", name);
+    if (number == HOME_HERE)
+        snprintf(target, sizeof target, "%s %llu", HERE, (unsigned long long)stamp);
+    else
+        snprintf(target, sizeof target, "%d %llu", number, (unsigned long long)stamp);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, ref, target));
+    remember(&h->moving, &place);
+    return PL_OK;
+}
+
+/* ---- from the store ---- */
+static pl_status load_place(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    char copy[48];
+    int64_t number = HOME_HERE, stamp = 0;
+    home_place place;
+    pl_copy_text(copy, sizeof copy, target);
+    pl_copy_text(place.name, sizeof place.name, name + strlen(PLACE_REFS));
+    char *blank = strchr(copy, ' ');
+    if (blank)
+        *blank = '\0';
+    bool here = strcmp(copy, HERE) == 0;
+    if (!blank || pl_parse_int(blank + 1, &stamp) != PL_OK || stamp < 0 ||
+        (!here && (pl_parse_int(copy, &number) != PL_OK || number < 0 ||
+                   number >= PL_HOMES_MAX)))
+        return pl_fail(PL_ERR_DAMAGED, "ref %s does not say whose a name is: `%s`",
+                       name, target);
+    place.home = here ? HOME_HERE : (int)number;
+    place.stamp = (uint64_t)stamp;
+    remember(&h->moving, &place);
+    return PL_OK;
+}
+
+/* "SELF TABLE" */
+static pl_status load_table(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    char number[16];
+    int64_t self = 0;
+    size_t len = strcspn(target, " ");
+    bool next = strcmp(name, PLACES_NEXT_REF) == 0;
+    if (!next && strcmp(name, PLACES_REF) != 0)
+        return PL_OK;
+    snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 0, target);
+    if (!target[len] || pl_parse_int(number, &self) != PL_OK || self < 0)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s is no placement: `%s`", name, target);
+    h->moving.self = (int)self;
+    return pl_places_parse(target + len + 1, next ? &h->moving.next : &h->moving.table);
+}
+
+pl_status home_load_places(home *h)
+{
+    h->moving.index = pl_name_table_create();
+    PL_RETURN_IF(pl_store_each_ref(h->store, PLACE_REFS, load_place, h));
+    return pl_store_each_ref(h->store, PLACES_REF, load_table, h);
+}
+
+void home_unload_places(home *h)
+{
+    pl_name_table_destroy(&h->moving.index);
+    pl_free(h->moving.places);
+    h->moving.places = NULL;
+    h->moving.n_places = 0;
+}
+
+/* ---- whose a name is ---- */
+/* Definitions of arms are in every home, refs of the system in each its own. */
+static bool is_everywhere(const char *name)
+{
+    return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
+}
+
+/* First what is known of the name, then whether it is here; what exists nowhere yet is
+ * placed by the newest table. */
+bool home_is_elsewhere(home *h, const char *name, int *whose)
+{
+    const home_place *place = home_find_place(h, name);
+    *whose = h->moving.self;
+    if (place) {
+        *whose = place->home;
+        return place->home != HOME_HERE;
+    }
+    if (h->moving.next.n == 0 || is_everywhere(name))
+        return false;
+    *whose = pl_places_home(&h->moving.next, name);
+    return *whose != h->moving.self && !pl_store_has_name(h->store, name);
+}
+
+bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX])
+{
+    static const uint16_t named[] = {
+        PL_MSG_SUBMIT_PATH,   PL_MSG_PUT_OBJECT,  PL_MSG_GET_OBJECT,
+        PL_MSG_CREATE_MODULE, PL_MSG_GET_VERSION, PL_MSG_GET_PATH,
+        PL_MSG_GET_UPDATE,    PL_MSG_MEET,        PL_MSG_PUT_REF};
+    uint16_t tag = m->type == PL_MSG_SUBMIT ? PL_TAG_MODULE : 0;
+    pl_reader r;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (m->type == named[i])
+            tag = PL_TAG_NAME;
+    if (tag == 0)
+        return false;
+    pl_reader_open(&r, "a name", m->body.data, m->body.len);
+    if (pl_field_count(&r, tag) == 0)
+        return false;
+    pl_get_text(&r, tag, 0, out, PL_MODULE_NAME_MAX);
+    return pl_reader_status(&r) == PL_OK; /* else the handler says what is wrong */
+}
+
+void home_moved_answer(home *h, const char *name, int whose, pl_message *answer)
+{
+    const home_place *place = home_find_place(h, name);
+    const char *address = h->moving.addresses[whose];
+    pl_buf_clear(&answer->body);
+    pl_buf_clear(&answer->data);
+    answer->type = PL_MSG_MOVED;
+    pl_put_text(&answer->body, PL_TAG_NAME, name);
+    if (address[0])
+        pl_put_text(&answer->body, PL_TAG_ADDRESS, address);
+    pl_put_u64(&answer->body, PL_TAG_HOME, (uint64_t)whose);
+    pl_put_u64(&answer->body, PL_TAG_STAMP, place ? place->stamp : 0);
+}
+
+/* ---- the tables ---- */
+static pl_status check_table(const home *h, const pl_places *fresh,
+                             const pl_places *old, int64_t self)
+{
+    if (self < 0 || self >= fresh->n)
+        return pl_fail(PL_ERR_DATA, "home %lld is not one of %d", (long long)self,
+                       fresh->n);
+    if (h->moving.next.n > 0 && self != h->moving.self)
+        return pl_fail(PL_ERR_DATA,
+                       "this is home %d, not %lld; give the homes in their order",
+                       h->moving.self + 1, (long long)self + 1);
+    if (fresh->epoch < old->epoch)
+        return pl_fail(PL_ERR_STALE, "placement %llu is older than %llu",
+                       (unsigned long long)fresh->epoch,
+                       (unsigned long long)old->epoch);
+    return PL_OK;
+}
+
+pl_status home_put_places(home *h, pl_reader *r, pl_message *answer)
+{
+    char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
+    pl_places fresh;
+    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    int64_t self = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
+    bool next = pl_get_u64_or(r, PL_TAG_NEXT, 0) != 0;
+    pl_places *table = next ? &h->moving.next : &h->moving.table;
+    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(pl_places_parse(text, &fresh));
+    PL_RETURN_IF(check_table(h, &fresh, table, self));
+    snprintf(target, sizeof target, "%lld %s", (long long)self, text);
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, next ? PLACES_NEXT_REF : PLACES_REF, target));
+    *table = fresh;
+    h->moving.self = (int)self;
+    answer->type = PL_MSG_OK;
+    return PL_OK;
+}
+
+static void put_table(const pl_places *table, pl_buf *out)
+{
+    char text[PL_PLACES_TEXT] = "";
+    if (table->n > 0)
+        pl_places_format(table, text);
+    pl_put_text(out, PL_TAG_TEXT, text);
+}
+
+/* Twice TEXT: for clients, and for new names. */
+pl_status home_get_places(home *h, pl_message *answer)
+{
+    answer->type = PL_MSG_PLACES_ARE;
+    put_table(&h->moving.table, &answer->body);
+    put_table(&h->moving.next, &answer->body);
+    return PL_OK;
+}
+
+void home_note_addresses(home *h, pl_reader *r)
+{
+    size_t n = pl_field_count(r, PL_TAG_ADDRESS);
+    for (size_t i = 0; i < n && i < PL_HOMES_MAX; i++)
+        pl_get_text(r, PL_TAG_ADDRESS, i, h->moving.addresses[i], PL_ADDRESS_MAX);
+}
+
+/* ---- what the hub is told ---- */
+static void nest(pl_buf *inner, pl_buf *out)
+{
+    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
+    pl_buf_clear(inner);
+}
+
+void home_tell_places(home *h, pl_buf *state)
+{
+    pl_buf inner = {0};
+    if (h->moving.table.n > 0) {
+        put_table(&h->moving.table, &inner);
+        nest(&inner, state);
+    }
+    for (int i = 0; i < h->moving.n_places; i++) {
+        const home_place *p = &h->moving.places[i];
+        pl_put_text(&inner, PL_TAG_NAME, p->name);
+        pl_put_u64(&inner, PL_TAG_HOME, (uint64_t)(int64_t)p->home);
+        pl_put_u64(&inner, PL_TAG_STAMP, p->stamp);
+        nest(&inner, state);
+    }
+    pl_buf_destroy(&inner);
+}

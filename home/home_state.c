@@ -1,0 +1,419 @@
+/* What the home keeps in memory, built from the store at start, and told to the
+ * hub: whole on request (STATE_IS), then one EVENT a change. */
+#include "home/home_internal.h"
+#include "outer/outer.h"
+
+int home_n_tasks(const home_arm *arm)
+{
+    return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
+}
+
+/* Where (path, replica) stands in what a module keeps for each of its own holders.
+ * Kept for each path of the arm, it would grow with the square of the paths. */
+static int place_of(const home_arm *arm, const home_module *m, int index)
+{
+    int replicas = pl_topology_n_replicas(arm->topology);
+    int module = (int)(m - arm->modules);
+    return pl_topology_path_place(arm->topology, module, index / replicas) * replicas +
+           index % replicas;
+}
+
+bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index)
+{
+    return m->pending + (round % m->window) * m->n_holders + place_of(arm, m, index);
+}
+
+uint64_t *home_samples(const home_arm *arm, const home_module *m, int index)
+{
+    uint64_t *samples = m->cursor ? m->cursor : m->counted;
+    return samples ? samples + place_of(arm, m, index) : NULL;
+}
+
+int *home_count(const home_module *m, int64_t round)
+{
+    return m->n_pending + round % m->window;
+}
+
+static bool counts_arrivals(const home_arm *arm, int module)
+{
+    return pl_arm_method(&arm->arm, arm->topology, module).method ==
+           PL_METHOD_DELAYED_NESTEROV;
+}
+
+/* What a path has contributed to a module that counts arrivals: its versions know. */
+typedef struct cursor_scan {
+    const home_arm *arm;
+    home_module *module;
+} cursor_scan;
+
+static bool is_holder(const home_arm *arm, const home_module *m,
+                      const pl_contribution *c)
+{
+    return c->path >= 0 && c->path < pl_topology_n_paths(arm->topology) &&
+           c->replica >= 0 && c->replica < pl_topology_n_replicas(arm->topology) &&
+           pl_topology_path_has(arm->topology, (int)c->path, (int)(m - arm->modules));
+}
+
+void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
+{
+    int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
+    uint64_t phase = pl_phase_samples(&arm->arm);
+    uint64_t end = (c->first_sample / phase + 1) * phase;
+    uint64_t *samples = is_holder(arm, m, c) ? home_samples(arm, m, index) : NULL;
+    if (samples && *samples < end)
+        *samples = end;
+}
+
+static pl_status on_version(void *context, const pl_version *v)
+{
+    cursor_scan *scan = context;
+    for (int i = 0; i < v->n_contributions; i++)
+        home_note_samples(scan->arm, scan->module, &v->contributions[i]);
+    return PL_OK;
+}
+
+/* As merges noted them. */
+static pl_status load_norms(home *h, home_module *m)
+{
+    uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
+    for (; number <= m->version; number++) {
+        pl_version v;
+        memset(&v, 0, sizeof v);
+        pl_status status = pl_store_get_version(h->store, m->name, number, &v);
+        for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
+            norm_gate_note(&m->usual, v.contributions[i].norm);
+        pl_version_clear(&v);
+        if (status != PL_ERR_NOT_FOUND) /* old versions may have been taken away */
+            PL_RETURN_IF(status);
+    }
+    return PL_OK;
+}
+
+static pl_status load_module(home *h, home_arm *arm, int index)
+{
+    pl_version head;
+    home_module *m = &arm->modules[index];
+    int slot = pl_topology_module_slot(arm->topology, index), whose = 0;
+    memset(&head, 0, sizeof head);
+    pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
+    m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
+    m->n_holders = pl_arm_contributors(arm->topology, index);
+    size_t n_holders = (size_t)m->n_holders;
+    m->n_contributors = pl_round_contributors(&arm->arm, arm->topology, index);
+    m->window = pl_round_window(&arm->arm, arm->topology, index);
+    m->pending = pl_alloc((size_t)m->window * n_holders * sizeof *m->pending);
+    m->n_pending = pl_alloc((size_t)m->window * sizeof *m->n_pending);
+    m->quorum = pl_round_quorum(&arm->arm, arm->topology, index);
+    if (counts_arrivals(arm, index))
+        m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
+    else if (m->quorum < m->n_contributors)
+        m->counted = pl_alloc(n_holders * sizeof *m->counted);
+    if (home_is_elsewhere(h, m->name, &whose)) /* some of its rows may be here */
+        return PL_OK;
+    pl_status status = pl_store_head(h->store, m->name, &head);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_RETURN_IF(status);
+    m->exists = true;
+    m->version = head.number;
+    m->params = head.params;
+    m->norm = head.update_norm;
+    pl_version_clear(&head);
+    PL_RETURN_IF(load_norms(h, m));
+    cursor_scan scan = {arm, m};
+    return m->cursor || m->counted
+               ? pl_store_each_version(h->store, m->name, on_version, &scan)
+               : PL_OK;
+}
+
+static pl_status load_path(home *h, home_arm *arm, int index)
+{
+    pl_path_state state;
+    home_path *p = &arm->paths[index];
+    int replicas = pl_topology_n_replicas(arm->topology), whose = 0;
+    pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
+                     p->name);
+    if (home_is_elsewhere(h, p->name, &whose))
+        return PL_OK;
+    pl_status status = pl_store_get_path(h->store, p->name, &state);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_RETURN_IF(status);
+    p->phase = state.phase;
+    p->n_tokens = state.n_tokens;
+    p->loss = state.loss;
+    p->state = state.moments;
+    p->seconds = state.seconds;
+    return PL_OK;
+}
+
+static void clear_module(home_module *m)
+{
+    pl_free(m->pending);
+    pl_free(m->n_pending);
+    pl_free(m->cursor);
+    pl_free(m->counted);
+    pl_free(m->meetings);
+    memset(m, 0, sizeof *m);
+}
+
+void home_clear_arm(home_arm *arm)
+{
+    int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
+    for (int m = 0; arm->modules && m < n_modules; m++)
+        clear_module(&arm->modules[m]);
+    pl_free(arm->modules);
+    pl_free(arm->paths);
+    pl_topology_destroy(&arm->topology);
+    pl_arm_clear(&arm->arm);
+}
+
+static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
+{
+    uint64_t size = 0;
+    const staging_blob *u = staging_find(&h->uploads, blob);
+    if (u) {
+        pl_buf_append(out, u->data, (size_t)u->bytes);
+        return PL_OK;
+    }
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, blob, &size));
+    pl_buf_reserve(out, (size_t)size);
+    PL_RETURN_IF(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data));
+    out->len = (size_t)size;
+    return PL_OK;
+}
+
+pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
+                        home_arm *out)
+{
+    pl_status status = PL_OK;
+    pl_buf bytes = {0};
+    memset(out, 0, sizeof *out);
+    out->blob = *blob;
+    PL_TRY(arm_bytes(h, blob, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &out->arm));
+    if (strcmp(object_name + strlen("arm/"), out->arm.name) != 0)
+        PL_TRY(pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s",
+                       object_name, out->arm.name));
+    PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
+done:
+    pl_buf_destroy(&bytes);
+    if (status != PL_OK)
+        home_clear_arm(out);
+    return status;
+}
+
+pl_status home_install_arm(home *h, home_arm *arm)
+{
+    pl_status status = PL_OK;
+    int n_modules = pl_topology_n_modules(arm->topology);
+    arm->modules = pl_alloc((size_t)n_modules * sizeof *arm->modules);
+    arm->paths = pl_alloc((size_t)home_n_tasks(arm) * sizeof *arm->paths);
+    for (int m = 0; m < n_modules; m++)
+        PL_TRY(load_module(h, arm, m));
+    for (int i = 0; i < home_n_tasks(arm); i++)
+        PL_TRY(load_path(h, arm, i));
+    h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
+    h->arms[h->n_arms++] = *arm;
+done:
+    if (status != PL_OK)
+        home_clear_arm(arm);
+    return status;
+}
+
+static pl_status on_arm_object(void *context, const pl_object *object)
+{
+    home_arm arm;
+    PL_RETURN_IF(home_read_arm(context, object->name, &object->blob, &arm));
+    return home_install_arm(context, &arm);
+}
+
+static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+{
+    home *h = context;
+    home_arm *arm = NULL;
+    int index = 0;
+    PL_RETURN_IF(home_find_module(h, module, &arm, &index));
+    home_module *m = &arm->modules[index];
+    if (!m->exists) /* on its way here, or an arm's that is not complete */
+        return PL_OK;
+    int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
+    int64_t ahead = c->phase - (int64_t)m->version;
+    if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->window)
+        return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place",
+                       module);
+    *home_flag(arm, m, c->phase, slot) = true;
+    ++*home_count(m, c->phase);
+    home_note_samples(arm, m, c);
+    return PL_OK;
+}
+
+typedef struct one_module {
+    home *h;
+    const char *name;
+} one_module;
+
+/* A prefix finds longer names too. */
+static pl_status on_pending_of(void *context, const char *module,
+                               const pl_contribution *c)
+{
+    const one_module *one = context;
+    return strcmp(module, one->name) == 0 ? on_pending(one->h, module, c) : PL_OK;
+}
+
+static pl_status on_ref(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    int64_t value = 0;
+    if (strcmp(name, "sys/hub-epoch") != 0)
+        return PL_OK;
+    PL_RETURN_IF(pl_parse_int(target, &value));
+    h->hub_epoch = (uint64_t)value;
+    return PL_OK;
+}
+
+pl_status home_load(home *h)
+{
+    PL_RETURN_IF(home_load_places(h));
+    PL_RETURN_IF(home_load_secret(h));
+    PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
+    PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
+    PL_RETURN_IF(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
+    return pl_store_each_ref(h->store, "sys/", on_ref, h);
+}
+
+void home_unload(home *h)
+{
+    home_forget_audits(h);
+    for (int a = 0; a < h->n_arms; a++)
+        home_clear_arm(&h->arms[a]);
+    pl_free(h->arms);
+    h->arms = NULL;
+    h->n_arms = 0;
+}
+
+/* ---- what the hub is told ---- */
+static void arm_record(const home_arm *arm, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_ARM, arm->arm.name);
+    pl_put_hash(out, PL_TAG_ARM_BLOB, &arm->blob);
+}
+
+static void module_record(const home_module *m, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_MODULE, m->name);
+    pl_put_u64(out, PL_TAG_VERSION, m->version);
+}
+
+static void path_record(const home_path *p, pl_buf *out)
+{
+    pl_put_text(out, PL_TAG_NAME, p->name);
+    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)p->phase);
+    pl_put_u64(out, PL_TAG_TOKENS, p->n_tokens);
+    pl_put_f64(out, PL_TAG_LOSS, p->loss);
+    pl_put_f64(out, PL_TAG_SECONDS, p->seconds);
+}
+
+static void nest(pl_buf *inner, pl_buf *out)
+{
+    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
+    pl_buf_clear(inner);
+}
+
+void home_snapshot(home *h, pl_buf *out)
+{
+    pl_buf inner = {0};
+    pl_buf_clear(out);
+    home_tell_places(h, out);
+    for (int a = 0; a < h->n_arms; a++) {
+        const home_arm *arm = &h->arms[a];
+        arm_record(arm, &inner);
+        nest(&inner, out);
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+            if (!arm->modules[m].exists)
+                continue;
+            module_record(&arm->modules[m], &inner);
+            nest(&inner, out);
+        }
+        for (int i = 0; i < home_n_tasks(arm); i++) {
+            if (arm->paths[i].phase == 0)
+                continue;
+            path_record(&arm->paths[i], &inner);
+            nest(&inner, out);
+        }
+    }
+    pl_buf_destroy(&inner);
+    home_audit_records(h, out);
+}
+
+/* Events leave with the answers of their group: after the commit. */
+void home_tell(home *h, pl_message *event)
+{
+    if (h->hub.len > 0)
+        home_answer_later(h, &h->hub, event);
+    else
+        pl_message_destroy(event);
+}
+
+static void tell_module(home *h, const home_module *module)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    module_record(module, &event.body);
+    home_tell(h, &event);
+}
+
+void home_tell_version(home *h, const home_module *module)
+{
+    h->counts.n_versions++;
+    tell_module(h, module);
+}
+
+void home_tell_path(home *h, const home_path *path, uint64_t token)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    event.token = token;
+    path_record(path, &event.body);
+    home_tell(h, &event);
+}
+
+void home_tell_arm(home *h, const home_arm *arm)
+{
+    pl_message event;
+    pl_message_init(&event, PL_MSG_EVENT);
+    arm_record(arm, &event.body);
+    home_tell(h, &event);
+}
+
+/* ---- one name anew ---- */
+pl_status home_reload_module(home *h, home_arm *arm, int index)
+{
+    char name[PL_MODULE_NAME_MAX], meetings[2 * PL_MODULE_NAME_MAX];
+    home_module *m = &arm->modules[index];
+    pl_copy_text(name, sizeof name, m->name);
+    clear_module(m);
+    PL_RETURN_IF(load_module(h, arm, index));
+    if (!m->exists)
+        return PL_OK;
+    snprintf(meetings, sizeof meetings, MEET_REFS "%s/", name);
+    one_module one = {h, name};
+    PL_RETURN_IF(pl_store_each_pending(h->store, name, on_pending_of, &one));
+    PL_RETURN_IF(pl_store_each_ref(h->store, meetings, home_load_meeting, h));
+    tell_module(h, m);
+    return PL_OK;
+}
+
+pl_status home_reload_path(home *h, home_arm *arm, int index)
+{
+    home_path *p = &arm->paths[index];
+    uint64_t fence = p->fence;
+    memset(p, 0, sizeof *p);
+    PL_RETURN_IF(load_path(h, arm, index));
+    p->fence = fence;
+    if (p->phase > 0)
+        home_tell_path(h, p, 0);
+    return PL_OK;
+}

@@ -1,0 +1,588 @@
+/* Submissions: checked, made durable, acknowledged, in that order.
+ *
+ * The key of an update is (module, round, path, replica). The first one accepted
+ * wins; any later one with that key is a duplicate, also after a restart, also when
+ * the phase has been merged. So an update counts exactly once however often it was
+ * sent. */
+#include "codec/codec.h"
+#include "home/home_internal.h"
+#include "outer/outer.h"
+#include "net/net.h"
+
+#include <math.h>
+
+static void answer_result(home *h, const pl_peer *peer, uint64_t request,
+                          pl_submit_result result, const char *text)
+{
+    pl_message a;
+    pl_message_init(&a, PL_MSG_SUBMITTED);
+    a.request = request;
+    if (text)
+        pl_put_text(&a.body, PL_TAG_TEXT, text);
+    pl_put_u64(&a.body, PL_TAG_RESULT, (uint64_t)result);
+    h->counts.results[result]++;
+    if (result == PL_SUBMIT_REJECTED && text)
+        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, text);
+    home_answer_later(h, peer, &a);
+}
+
+/* Where an update belongs, and what it was made from. */
+typedef struct place {
+    home_arm *arm;
+    home_module *module;
+    int index; /* of the module */
+    double base_norm;
+    int64_t behind;    /* rounds by which an update is late */
+    pl_status trouble; /* of the home itself, which says nothing of the update */
+} place;
+
+static int task_of(const place *p, const pl_contribution *c)
+{
+    return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
+}
+
+/* What contributors of a round share must be shared, or the sum has no meaning; and it
+ * must be of as many as are named. */
+static pl_status check_shared(const place *p, const pl_submit_message *s,
+                              const void *data, uint64_t bytes)
+{
+    const pl_arm *arm = &p->arm->arm;
+    pl_codec_info info;
+    PL_RETURN_IF(pl_codec_inspect(data, bytes, p->module->n_params, &info));
+    bool wanted = pl_codec_is_homomorphic(&arm->outer.codec);
+    if (info.homomorphic != wanted)
+        return pl_fail(PL_ERR_DATA, "the update of %s is %s, its arm's are %s",
+                       s->module, wanted ? "not homomorphic" : "homomorphic",
+                       wanted ? "homomorphic" : "not");
+    if (info.contributors != s->n)
+        return pl_fail(PL_ERR_DATA, "the update of %s is a sum of %d, not of %d",
+                       s->module, info.contributors, s->n);
+    if (!wanted)
+        return PL_OK;
+    pl_codec_round round =
+        pl_round_codec(arm, p->arm->topology, p->index, (int)s->contributors[0].path,
+                       s->round, p->base_norm);
+    if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
+        info.n_contributors != round.n_contributors)
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s was encoded for another round or scale",
+                       s->module);
+    return PL_OK;
+}
+
+/* Size and norm of a sum stand with each of its contributors. Of two vectors the first
+ * is the update. */
+static pl_status check_bytes(const place *p, pl_submit_message *s, const void *data,
+                             uint64_t bytes)
+{
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    double norm = 0, other = 0;
+    int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
+    PL_RETURN_IF(pl_codec_split(data, bytes, n_vectors, messages));
+    for (int v = 0; v < n_vectors; v++) {
+        PL_RETURN_IF(check_shared(p, s, messages[v].data, messages[v].bytes));
+        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes,
+                                  p->module->n_params, 1.0f, NULL,
+                                  v == 0 ? &norm : &other));
+    }
+    for (int i = 0; i < s->n; i++) {
+        s->contributors[i].update_bytes = bytes;
+        s->contributors[i].norm = norm;
+    }
+    return PL_OK;
+}
+
+/* Length, finiteness and norm of the staged bytes. */
+static pl_status check_update(home *h, const place *p, pl_submit_message *s)
+{
+    const staging_blob *u = staging_find(&h->uploads, &s->update);
+    pl_status status = PL_OK;
+    void *bytes = NULL;
+    uint64_t size = 0;
+    if (u)
+        return check_bytes(p, s, u->data, u->bytes);
+    PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
+    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
+    PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
+    PL_TRY(check_bytes(p, s, bytes, size));
+done:
+    pl_free_aligned(bytes);
+    return status;
+}
+
+static pl_status check_place(const place *p, const pl_submit_message *s,
+                             const pl_contribution *c)
+{
+    const home_arm *arm = p->arm;
+    int n_paths = pl_topology_n_paths(arm->topology);
+    int n_replicas = pl_topology_n_replicas(arm->topology);
+    if (c->path < 0 || c->path >= n_paths || c->replica < 0 || c->replica >= n_replicas)
+        return pl_fail(PL_ERR_DATA, "there is no path %lld replica %lld in %s",
+                       (long long)c->path, (long long)c->replica, arm->arm.name);
+    if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
+        return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
+                       (long long)c->path, s->module);
+    return PL_OK;
+}
+
+/* Mates of noloco read one another's updates, and arrivals count one by one. */
+static pl_status check_places(const place *p, const pl_submit_message *s)
+{
+    for (int i = 0; i < s->n; i++)
+        PL_RETURN_IF(check_place(p, s, &s->contributors[i]));
+    if (s->n > 1 && p->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+        return pl_fail(PL_ERR_DATA, "updates of noloco are not summed on their way");
+    if (s->n > 1 && p->module->cursor)
+        return pl_fail(PL_ERR_DATA, "arrivals at %s are not summed on their way",
+                       s->module);
+    return PL_OK;
+}
+
+static pl_status check_number(const place *p, const pl_submit_message *s)
+{
+    uint64_t head = p->module->version;
+    uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
+    if (p->module->cursor && s->base_version <= head)
+        return PL_OK; /* whatever was newest when the path began */
+    if (s->base_version == want && want <= head)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "an update of %s in round %lld is relative to version %llu, not "
+                   "%llu; the head is %llu",
+                   s->module, (long long)s->round, (unsigned long long)want,
+                   (unsigned long long)s->base_version, (unsigned long long)head);
+}
+
+static pl_status check_base(home *h, place *p, const pl_submit_message *s)
+{
+    pl_version v;
+    pl_hash params = p->module->params;
+    p->base_norm = p->module->norm;
+    PL_RETURN_IF(check_number(p, s));
+    if (s->base_version != p->module->version) {
+        memset(&v, 0, sizeof v);
+        PL_RETURN_IF(pl_store_get_version(h->store, s->module, s->base_version, &v));
+        params = v.params;
+        p->base_norm = v.update_norm;
+        pl_version_clear(&v);
+    }
+    if (!pl_hash_equal(&s->base, &params))
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s was made from another version %llu", s->module,
+                       (unsigned long long)s->base_version);
+    return PL_OK;
+}
+
+static pl_status check_round(const place *p, const pl_submit_message *s)
+{
+    if (s->round < (int64_t)p->module->version + p->module->window)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
+                   (long long)s->round, s->module,
+                   (unsigned long long)p->module->version);
+}
+
+/* Arrivals are numbered as they come. */
+static void number_arrival(const place *p, pl_submit_message *s)
+{
+    const home_module *m = p->module;
+    s->round = (int64_t)m->version;
+    while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
+        s->round++;
+    s->contributors[0].phase = s->round;
+}
+
+/* A path's samples tell whether an arrival came before. */
+static bool is_in_round(const place *p, const pl_submit_message *s,
+                        const pl_contribution *c)
+{
+    const home_module *m = p->module;
+    if (m->cursor || (m->counted && s->round >= 0))
+        return c->first_sample < *home_samples(p->arm, m, task_of(p, c));
+    return s->round < (int64_t)m->version ||
+           (s->round < (int64_t)m->version + m->window &&
+            *home_flag(p->arm, m, s->round, task_of(p, c)));
+}
+
+/* Far from all that the module has seen: whoever sent it is broken, or training is. */
+static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
+{
+    double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
+    double gate = h->options->norm_gate;
+    if (gate <= 0 || usual <= 0 || norm <= gate * usual)
+        return PL_OK;
+    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "the update of %s has norm %.4g, usual is %.4g: more than "
+                   "store.norm_gate = %g times that; look at that worker's machine, or "
+                   "go on with a higher gate",
+                   s->module, norm, usual, gate);
+}
+
+static bool misses_its_round(const place *p, const pl_submit_message *s)
+{
+    const home_module *m = p->module;
+    if (!m->counted || s->round > (int64_t)m->version)
+        return false;
+    return s->round < (int64_t)m->version ||
+           *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
+}
+
+/* Its round was merged by a quorum without it. What it has not added to there it may
+ * add to the round that is open, unless its path is in that one. */
+static pl_submit_result judge_late(place *p, const pl_submit_message *s)
+{
+    const home_module *m = p->module;
+    const pl_outer *outer = &p->arm->arm.outer;
+    int64_t open = (int64_t)m->version;
+    p->behind = open - s->round;
+    if (p->behind == 0)
+        (void)pl_fail(PL_ERR_STALE,
+                      "round %lld of %s has an earlier update of this path, which came "
+                      "late: this one is dropped",
+                      (long long)s->round, s->module);
+    else if (outer->late_weight > 0 &&
+             m->version < pl_round_count(&p->arm->arm, p->arm->topology, p->index) &&
+             !*home_flag(p->arm, m, open, task_of(p, &s->contributors[0])))
+        return PL_SUBMIT_ACCEPTED;
+    else
+        (void)pl_fail(
+            PL_ERR_STALE,
+            "round %lld of %s was merged without it (outer.quorum): the update is "
+            "dropped, the path goes on with version %llu",
+            (long long)s->round, s->module, (unsigned long long)m->version);
+    return PL_SUBMIT_DROPPED;
+}
+
+static int n_duplicates(const place *p, const pl_submit_message *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += is_in_round(p, s, &s->contributors[i]);
+    return n;
+}
+
+static bool is_fenced(const place *p, const pl_submit_message *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->contributors[i].token <
+            p->arm->paths[task_of(p, &s->contributors[i])].fence)
+            return true;
+    return false;
+}
+
+/* A worker that had the lease before may have sent something else, or less than all.
+ * Whoever repeats the task must know, for it goes on from what it made itself. What the
+ * store does not have any more is long merged: nobody goes on from there. Of updates
+ * that relays add, the store has the sum's bytes, which are other than any part's. */
+static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
+{
+    home_update taken = {.module = s->module,
+                         .round = s->round,
+                         .path = s->contributors[0].path,
+                         .replica = s->contributors[0].replica};
+    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
+        home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
+        return false;
+    (void)pl_fail(PL_ERR_DATA,
+                  "worker %s sent another update of %s in round %lld before, and that "
+                  "one counts",
+                  taken.worker, s->module, (long long)s->round);
+    return true;
+}
+
+/* The first rule that matches; the last error is the reason for 3 and 4. Of a sum all
+ * or nothing is taken: what cannot be, its relay sends part by part. */
+static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
+{
+    if (check_places(p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    if (p->module->cursor)
+        number_arrival(p, s);
+    int n_in = n_duplicates(p, s);
+    if (n_in == s->n)
+        return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
+    if (is_fenced(p, s)) {
+        (void)pl_fail(PL_ERR_STALE, "the lease was given to another");
+        return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
+    }
+    if (n_in > 0) {
+        (void)pl_fail(PL_ERR_DATA, "%d of the %d updates in the sum are here already",
+                      n_in, s->n);
+        return PL_SUBMIT_REJECTED;
+    }
+    if (misses_its_round(p, s) && judge_late(p, s) == PL_SUBMIT_DROPPED)
+        return PL_SUBMIT_DROPPED;
+    if (!staging_find(&h->uploads, &s->update) &&
+        !pl_store_has_blob(h->store, &s->update))
+        return PL_SUBMIT_UNKNOWN_BLOB;
+    if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    pl_status status = check_update(h, p, s);
+    if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO)
+        p->trouble = status;
+    if (status != PL_OK || check_norm(h, p, s) != PL_OK)
+        return PL_SUBMIT_REJECTED;
+    s->round += p->behind; /* from here on it is one of the round that is open */
+    s->contributors[0].phase = s->round;
+    return PL_SUBMIT_ACCEPTED;
+}
+
+/* With a quorum means are always weighted, for late ones weigh less. */
+static double weight_of(const place *p, const pl_contribution *c)
+{
+    const pl_outer *outer = &p->arm->arm.outer;
+    bool counts = p->module->counted && !outer->weighted;
+    double weight = counts ? 1 : p->arm->arm.weights[c->path];
+    return p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
+}
+
+static pl_status accept_contributor(home *h, const place *p, const pl_submit_message *s,
+                                    pl_contribution *c)
+{
+    home_module *module = p->module;
+    c->weight = weight_of(p, c);
+    PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, c));
+    *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
+    int n = ++*home_count(module, s->round);
+    home_note_samples(p->arm, module, c);
+    pl_log(PL_LOG_DEBUG, "update.accepted",
+           "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
+           (long long)s->round, n, module->n_contributors);
+    return PL_OK;
+}
+
+static pl_status accept_update(home *h, const place *p, pl_submit_message *s)
+{
+    if (s->n == 1)
+        PL_RETURN_IF(home_note_likeness(h, p->arm, p->index, s->round, &s->update,
+                                        &s->contributors[0]));
+    PL_RETURN_IF(home_adopt_blob(h, &s->update));
+    for (int i = 0; i < s->n; i++)
+        PL_RETURN_IF(accept_contributor(h, p, s, &s->contributors[i]));
+    return PL_OK;
+}
+
+/* A refusal is logged and told; nothing is written. That of a sum is no news: its parts
+ * follow. */
+static void log_refusal(const pl_submit_message *s)
+{
+    pl_log(s->n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
+           "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s->module,
+           s->contributors[0].worker, s->n, (long long)s->round, pl_last_error());
+}
+
+/* Each contributor's lease must be of the task and of the phase that the update is of;
+ * who it is stands there. */
+static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
+                             const pl_submit_message *s, int i)
+{
+    pl_contribution *c = &s->contributors[i];
+    home_lease under;
+    PL_RETURN_IF(
+        home_open_lease(h, peer, s->leases[i].bytes, s->leases[i].len, &under));
+    const pl_lease *l = &under.lease;
+    if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the lease of %s is not of path %lld replica %lld",
+                       under.arm->paths[under.index].name, (long long)c->path,
+                       (long long)c->replica);
+    int64_t round = pl_round_of(&p->arm->arm, p->arm->topology, p->index, l->phase);
+    if (!p->module->cursor && round != s->round)
+        return pl_fail(PL_ERR_DATA,
+                       "phase %lld of %s sends no update of %s in round %lld",
+                       (long long)l->phase, under.arm->paths[under.index].name,
+                       s->module, (long long)s->round);
+    pl_copy_text(c->worker, sizeof c->worker, l->worker);
+    pl_copy_text(c->device, sizeof c->device, l->device);
+    c->token = l->token;
+    return home_check_work(&under, &(home_work){.first_sample = c->first_sample,
+                                                .n_samples = c->n_samples,
+                                                .n_tokens = c->n_tokens,
+                                                .loss = c->loss,
+                                                .seconds = c->seconds});
+}
+
+pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_status status = PL_OK;
+    pl_submit_message s;
+    place p = {0};
+    char reason[256];
+    PL_TRY(pl_submission_read(m, &s));
+    PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
+    p.module = &p.arm->modules[p.index];
+    for (int i = 0; i < s.n; i++)
+        PL_TRY(check_lease(h, peer, &p, &s, i));
+    if (s.n > 1) /* a relay uploaded the sum */
+        h->uploads.owner = 0;
+    pl_submit_result result = judge(h, &p, &s);
+    PL_TRY(p.trouble);
+    bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
+                   result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
+    pl_copy_text(reason, sizeof reason, pl_last_error());
+    if (result == PL_SUBMIT_REJECTED)
+        log_refusal(&s);
+    if (result == PL_SUBMIT_ACCEPTED)
+        PL_TRY(accept_update(h, &p, &s));
+    else if (result != PL_SUBMIT_UNKNOWN_BLOB)
+        staging_drop(&h->uploads, &s.update);
+    answer_result(h, peer, m->request, result, refused ? reason : NULL);
+done:
+    pl_submission_clear(&s);
+    return status;
+}
+
+/* ---- the end of a task: inner optimizer state and data cursor ---- */
+static pl_status read_path(pl_reader *r, pl_path_state *state, bool *together)
+{
+    memset(state, 0, sizeof *state);
+    pl_get_text(r, PL_TAG_NAME, 0, state->name, sizeof state->name);
+    state->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
+    state->moments = pl_get_hash(r, PL_TAG_BLOB, 0);
+    state->samples = pl_get_u64(r, PL_TAG_SAMPLES, 0);
+    state->n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
+    state->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
+    state->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
+    *together = pl_get_u64_or(r, PL_TAG_TOGETHER, 0) != 0;
+    return pl_reader_status(r);
+}
+
+/* What the phase added to the path's sums must be what a phase can add. */
+static pl_status check_sums(const home_lease *under, const pl_path_state *state)
+{
+    const home_path *path = &under->arm->paths[under->index];
+    uint64_t first = (uint64_t)under->lease.phase * pl_phase_samples(&under->arm->arm);
+    if (state->samples < first || state->n_tokens < path->n_tokens ||
+        !(state->seconds >= path->seconds))
+        return pl_fail(PL_ERR_DATA,
+                       "the sums of %s fell: %llu samples, %llu tokens and %g s after "
+                       "%llu, %llu and %g",
+                       path->name, (unsigned long long)state->samples,
+                       (unsigned long long)state->n_tokens, state->seconds,
+                       (unsigned long long)first, (unsigned long long)path->n_tokens,
+                       path->seconds);
+    return home_check_work(under,
+                           &(home_work){.first_sample = first,
+                                        .n_samples = state->samples - first,
+                                        .n_tokens = state->n_tokens - path->n_tokens,
+                                        .loss = state->loss,
+                                        .seconds = state->seconds - path->seconds});
+}
+
+static bool is_in(const home_arm *arm, int module, int index,
+                  const pl_path_state *state, bool together)
+{
+    const home_module *m = &arm->modules[module];
+    int64_t round =
+        pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
+    if (round < 0) /* nothing to send */
+        return true;
+    if (!m->exists) /* another home's: its sender waits for that one, unless it was
+                       sent here */
+        return !together;
+    if (m->cursor)
+        return *home_samples(arm, m, index) >=
+               (uint64_t)state->phase * pl_phase_samples(&arm->arm);
+    return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
+                                           *home_flag(arm, m, round, index));
+}
+
+/* A task is done only when every update of it that belongs here is in. */
+static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
+                           bool together)
+{
+    int path = index / pl_topology_n_replicas(arm->topology);
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
+        if (!is_in(arm, pl_topology_module_of_path(arm->topology, slot, path), index,
+                   state, together))
+            return false;
+    return true;
+}
+
+static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *state)
+{
+    uint64_t want =
+                 pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology)),
+             bytes = 0;
+    const staging_blob *u = staging_find(&h->uploads, &state->moments);
+    if (u)
+        bytes = u->bytes;
+    else if (!pl_hash_none(&state->moments))
+        PL_RETURN_IF(pl_store_blob_bytes(h->store, &state->moments, &bytes));
+    if (bytes != want)
+        return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
+                       state->name, (unsigned long long)bytes,
+                       (unsigned long long)want);
+    return PL_OK;
+}
+
+/* An audit is drawn before the state moves into the store, and is written with it. */
+static pl_status end_phase(home *h, const home_arm *arm, int index,
+                           const pl_path_state *state, uint64_t token)
+{
+    home_path *path = &arm->paths[index];
+    pl_audit audit;
+    PL_RETURN_IF(home_draw_audit(h, arm, index, state, &audit));
+    PL_RETURN_IF(pl_hash_none(&state->moments) ? home_write(h)
+                                               : home_adopt_blob(h, &state->moments));
+    PL_RETURN_IF(home_open_audit(h, &audit));
+    PL_RETURN_IF(pl_txn_put_path(h->txn, state));
+    path->phase = state->phase;
+    path->state = state->moments;
+    path->n_tokens = state->n_tokens;
+    path->loss = state->loss;
+    path->seconds = state->seconds;
+    home_tell_path(h, path, token);
+    return PL_OK;
+}
+
+pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
+{
+    pl_path_state state;
+    pl_reader r;
+    home_lease under;
+    bool together = false;
+    pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
+    PL_RETURN_IF(read_path(&r, &state, &together));
+    PL_RETURN_IF(home_get_lease(h, peer, &r, &under));
+    home_arm *arm = under.arm;
+    int index = under.index;
+    home_path *path = &arm->paths[index];
+    if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the lease of phase %lld of %s does not end phase "
+                       "%lld of %s",
+                       (long long)under.lease.phase, path->name,
+                       (long long)state.phase - 1, state.name);
+    pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
+    if (state.phase <= path->phase) {
+        staging_drop(&h->uploads, &state.moments);
+        answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
+        return PL_OK;
+    }
+    if (under.lease.token < path->fence) {
+        staging_drop(&h->uploads, &state.moments);
+        answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
+                      "the lease was given to another");
+        return PL_OK;
+    }
+    if (state.phase != path->phase + 1 ||
+        !updates_are_in(arm, index, &state, together)) {
+        answer_result(h, peer, m->request, PL_SUBMIT_REJECTED,
+                      "updates of this task are missing, or phases were skipped");
+        return PL_OK;
+    }
+    PL_RETURN_IF(check_sums(&under, &state));
+    bool is_empty = pl_hash_none(&state.moments);
+    if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
+        !pl_store_has_blob(h->store, &state.moments)) {
+        answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
+        return PL_OK;
+    }
+    PL_RETURN_IF(check_state(h, arm, &state));
+    PL_RETURN_IF(end_phase(h, arm, index, &state, under.lease.token));
+    answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
+    return PL_OK;
+}

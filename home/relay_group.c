@@ -1,0 +1,113 @@
+/* Which updates are added, and for how long one waits for others. */
+#include "codec/codec.h"
+#include "home/relay_internal.h"
+
+/* ---- which belong together ---- */
+static bool same_round(const pl_submit_message *a, const pl_submit_message *b)
+{
+    return strcmp(a->module, b->module) == 0 && a->round == b->round &&
+           a->base_version == b->base_version && pl_hash_equal(&a->base, &b->base);
+}
+
+static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++)
+            if (pl_submission_order(&a->contributors[i], &b->contributors[k]) == 0)
+                return true;
+    return false;
+}
+
+/* Two workers that did the same task may both be here: never in one sum. */
+static bool fits(const relay_group *g, const pl_submit_message *s)
+{
+    if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
+        return false;
+    for (int i = 0; i < g->n_parts; i++)
+        if (overlap(&g->parts[i]->submit, s))
+            return false;
+    return true;
+}
+
+/* What cannot be added has a group of its own, which is whole: the home will say what
+ * is wrong with it. */
+static int limit_of(const relay_part *part)
+{
+    pl_codec_info info;
+    uint64_t n = 0;
+    const staging_blob *b = part->blob;
+    if (!pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) ||
+        pl_codec_inspect(b->data, b->bytes, (size_t)n, &info) != PL_OK ||
+        info.contributors != part->submit.n)
+        return part->submit.n;
+    return info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors
+                                                   : PL_SUBMISSION_MAX;
+}
+
+static void append(relay_group *g, relay_part *part)
+{
+    g->parts[g->n_parts++] = part;
+    g->n_contributors += part->submit.n;
+}
+
+void relay_groups_add(relay_groups *all, relay_part *part)
+{
+    relay_group **at = &all->first;
+    int limit = limit_of(part);
+    for (; *at; at = &(*at)->next)
+        if (limit == (*at)->limit && fits(*at, &part->submit)) {
+            append(*at, part);
+            return;
+        }
+    relay_group *g = pl_alloc(sizeof *g);
+    g->limit = limit;
+    g->since_ms = pl_now_ms();
+    append(g, part);
+    *at = g;
+}
+
+/* ---- how long they wait ---- */
+static bool is_whole(const relay_group *g, const pl_relay_options *o)
+{
+    return g->n_contributors >= g->limit ||
+           (o->expect > 0 && g->n_parts >= o->expect) ||
+           pl_now_ms() - g->since_ms >= o->wait_ms;
+}
+
+relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
+                               bool everybody_waits)
+{
+    for (relay_group **at = &all->first; *at; at = &(*at)->next) {
+        relay_group *g = *at;
+        if (!everybody_waits && !is_whole(g, options))
+            continue;
+        *at = g->next;
+        g->next = NULL;
+        return g;
+    }
+    return NULL;
+}
+
+int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most)
+{
+    if (!all->first)
+        return most;
+    int64_t left = all->first->since_ms + wait_ms - pl_now_ms();
+    if (left < 0)
+        return 0;
+    return left < most ? (int)left : most;
+}
+
+void relay_group_destroy(relay_group **group, staging *uploads)
+{
+    relay_group *g = *group;
+    if (!g)
+        return;
+    for (int i = 0; i < g->n_parts; i++) {
+        staging_free(uploads, g->parts[i]->blob);
+        pl_submission_clear(&g->parts[i]->submit);
+        pl_free(g->parts[i]);
+    }
+    pl_free(g);
+    *group = NULL;
+}

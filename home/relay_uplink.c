@@ -1,0 +1,253 @@
+/* The uplink's thread: adds a group's updates, sends the sum, and where that is not
+ * taken, each update as it came. It waits for the home, so that the loop need not. */
+#include "net/net.h"
+#include "codec/codec.h"
+#include "home/relay_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct relay_uplink {
+    pl_client *home;
+    pl_queue *groups, *lifted;
+    pl_thread *thread;
+    atomic_int stopping;
+};
+
+/* ---- adding ---- */
+static int by_contributor(const void *a, const void *b)
+{
+    relay_part *const *x = a, *const *y = b;
+    return pl_submission_order((*x)->submit.contributors, (*y)->submit.contributors);
+}
+
+static bool comes_apart(const pl_codec_message *sum)
+{
+    uint64_t n = 0;
+    double norm = 0;
+    return pl_codec_claims_homomorphic(sum->data, (size_t)sum->bytes, &n) &&
+           pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
+}
+
+/* The sum of the parts that can be added to the first, in turn in one of two buffers.
+ * Returns how many there are. A sketch that is too full to come apart would be refused
+ * by the home after all its bytes: it is tried here. */
+static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
+                     pl_codec_message *sum)
+{
+    int n = 1;
+    taken[0] = true;
+    *sum = (pl_codec_message){g->parts[0]->blob->data, g->parts[0]->blob->bytes};
+    for (int i = 1; i < g->n_parts; i++) {
+        const staging_blob *b = g->parts[i]->blob;
+        pl_buf *next = &sums[n % 2];
+        pl_buf_clear(next);
+        taken[i] =
+            pl_codec_combine(sum->data, sum->bytes, b->data, b->bytes, next) == PL_OK;
+        if (!taken[i])
+            continue;
+        *sum = (pl_codec_message){next->data, next->len};
+        n++;
+    }
+    return n > 1 && comes_apart(sum) ? n : 0;
+}
+
+typedef struct joined {
+    pl_contribution contributor;
+    pl_submission_lease lease;
+} joined;
+
+static int joined_order(const void *a, const void *b)
+{
+    const joined *x = a, *y = b;
+    return pl_submission_order(&x->contributor, &y->contributor);
+}
+
+/* Everything but the contributors is the same in all parts. */
+static void join_submissions(const relay_group *g, const bool *taken,
+                             pl_submit_message *out)
+{
+    int n = 0;
+    joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
+    for (int i = 0; i < g->n_parts; i++) {
+        const pl_submit_message *s = &g->parts[i]->submit;
+        for (int k = 0; taken[i] && k < s->n; k++)
+            all[n++] = (joined){s->contributors[k], s->leases[k]};
+    }
+    qsort(all, (size_t)n, sizeof *all, joined_order);
+    *out = g->parts[0]->submit;
+    out->n = n;
+    out->contributors = pl_alloc((size_t)n * sizeof *out->contributors);
+    out->leases = pl_alloc((size_t)n * sizeof *out->leases);
+    for (int i = 0; i < n; i++) {
+        out->contributors[i] = all[i].contributor;
+        out->leases[i] = all[i].lease;
+    }
+    pl_free(all);
+}
+
+/* ---- sending ---- */
+static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
+                             const pl_codec_message *update, pl_submit_result *result,
+                             char text[256])
+{
+    pl_message q;
+    if (atomic_load(&u->stopping))
+        return pl_fail(PL_ERR_CANCELLED, "the relay ends");
+    pl_message_init(&q, PL_MSG_SUBMIT);
+    pl_submission_write(s, &q);
+    pl_status status = pl_client_submit_as(u->home, s->module, &q, update->data,
+                                           update->bytes, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+static bool is_in(pl_submit_result result)
+{
+    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
+           result == PL_SUBMIT_OTHER;
+}
+
+/* All or nothing. The failures of a home that is away are those of the parts, too. */
+static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
+                          const pl_codec_message *sum, bool *in)
+{
+    pl_submit_message s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    char text[256];
+    join_submissions(g, taken, &s);
+    pl_blob_hash(sum->data, sum->bytes, &s.update);
+    pl_status status = send_update(u, &s, sum, &result, text);
+    pl_submission_clear(&s);
+    if (status == PL_ERR_TIMEOUT || status == PL_ERR_CANCELLED)
+        return status;
+    *in = status == PL_OK && is_in(result);
+    for (int i = 0; *in && i < g->n_parts; i++) {
+        g->n_summed += taken[i];
+        if (taken[i])
+            g->parts[i]->result = result;
+    }
+    return PL_OK;
+}
+
+static void send_part(relay_uplink *u, relay_part *part)
+{
+    pl_codec_message update = {part->blob->data, part->blob->bytes};
+    part->status = send_update(u, &part->submit, &update, &part->result, part->text);
+    if (part->status != PL_OK)
+        pl_copy_text(part->text, sizeof part->text, pl_last_error());
+}
+
+static void fail_parts(relay_group *g, pl_status why)
+{
+    for (int i = 0; i < g->n_parts; i++) {
+        g->parts[i]->status = why;
+        pl_copy_text(g->parts[i]->text, sizeof g->parts[i]->text, pl_last_error());
+    }
+}
+
+static void lift(relay_uplink *u, relay_group *g)
+{
+    bool taken[PL_SUBMISSION_MAX] = {false}, in = false;
+    pl_buf sums[2] = {{0}};
+    pl_codec_message sum;
+    pl_status status = PL_OK;
+    /* In an order that is not the one of arrival: equal parts give an equal sum. */
+    qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
+    if (add_parts(g, taken, sums, &sum) > 1)
+        status = send_sum(u, g, taken, &sum, &in);
+    pl_buf_destroy(&sums[0]);
+    pl_buf_destroy(&sums[1]);
+    if (status != PL_OK) {
+        fail_parts(g, status);
+        return;
+    }
+    for (int i = 0; i < g->n_parts; i++)
+        if (!in || !taken[i])
+            send_part(u, g->parts[i]);
+}
+
+/* ---- the thread ---- */
+static void run(void *context)
+{
+    relay_uplink *u = context;
+    for (;;) {
+        void *item = pl_queue_pop(u->groups, -1);
+        if (item == (void *)u) /* the mark of stop */
+            return;
+        if (!item)
+            continue;
+        lift(u, item);
+        pl_queue_push(u->lifted, item);
+    }
+}
+
+static pl_status on_wait(void *context)
+{
+    relay_uplink *u = context;
+    return atomic_load(&u->stopping) ? pl_fail(PL_ERR_CANCELLED, "the relay ends")
+                                     : PL_OK;
+}
+
+pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out)
+{
+    pl_status status = PL_OK;
+    relay_uplink *u = pl_alloc(sizeof *u);
+    pl_client_options client = {.homes = &options->home,
+                                .n_homes = 1,
+                                .patience_ms = options->patience_ms,
+                                .idle = on_wait,
+                                .idle_context = u};
+    *out = NULL;
+    PL_TRY(pl_client_create(&client, &u->home));
+    PL_TRY(pl_queue_create(&u->groups));
+    PL_TRY(pl_queue_create(&u->lifted));
+    PL_TRY(pl_thread_start("uplink", run, u, &u->thread));
+    *out = u;
+    u = NULL;
+done:
+    relay_uplink_destroy(&u);
+    return status;
+}
+
+void relay_uplink_push(relay_uplink *u, relay_group *group)
+{
+    pl_queue_push(u->groups, group);
+}
+
+relay_group *relay_uplink_take(relay_uplink *u)
+{
+    return pl_queue_pop(u->lifted, 0);
+}
+
+int relay_uplink_fd(const relay_uplink *u)
+{
+    return pl_queue_fd(u->lifted);
+}
+
+void relay_uplink_stop(relay_uplink *u)
+{
+    if (!u->thread)
+        return;
+    atomic_store(&u->stopping, 1);
+    pl_queue_push(u->groups, u);
+    pl_thread_join(&u->thread);
+}
+
+uint64_t relay_uplink_bytes_sent(const relay_uplink *u)
+{
+    return pl_client_bytes_sent(u->home);
+}
+
+void relay_uplink_destroy(relay_uplink **uplink)
+{
+    relay_uplink *u = *uplink;
+    if (!u)
+        return;
+    relay_uplink_stop(u);
+    pl_client_destroy(&u->home);
+    pl_queue_destroy(&u->groups);
+    pl_queue_destroy(&u->lifted);
+    pl_free(u);
+    *uplink = NULL;
+}

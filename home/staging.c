@@ -1,0 +1,273 @@
+/* Uploads: pieces of blobs that no record names yet. */
+#include "home/staging.h"
+#include "net/net.h"
+
+enum { EXPIRE_MS = 120000, KEPT_MS = 30000, KEEP_FROM = 4 << 20, KEEP_TO = 256 << 20 };
+
+static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
+{
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b->owner == owner && pl_hash_equal(&b->hash, hash))
+            return b;
+    return NULL;
+}
+
+static staging_blob *find(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_of(s, s->owner, hash);
+    return b ? b : find_of(s, 0, hash);
+}
+
+static uint64_t owned_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (const staging_blob *b = s->first; b; b = b->next)
+        sum += b->owner == s->owner ? b->bytes : 0;
+    return sum;
+}
+
+static size_t n_pieces(uint64_t bytes)
+{
+    return bytes == 0 ? 1 : (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
+}
+
+static bool all_pieces(const staging_blob *b)
+{
+    for (size_t i = 0; i < n_pieces(b->bytes); i++)
+        if (!b->pieces[i])
+            return false;
+    return true;
+}
+
+pl_status staging_read(const pl_message *m, staging_piece *out)
+{
+    pl_reader r;
+    pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
+    out->hash = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    out->total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
+    out->offset = pl_get_u64(&r, PL_TAG_OFFSET, 0);
+    out->data = &m->data;
+    PL_RETURN_IF(pl_reader_status(&r));
+    uint64_t left = out->total - out->offset;
+    uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
+    if (out->offset > out->total || (out->total > 0 && left == 0) ||
+        out->offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
+        return pl_fail(PL_ERR_PROTO,
+                       "a piece of %zu bytes at %llu does not fit a blob of %llu",
+                       m->data.len, (unsigned long long)out->offset,
+                       (unsigned long long)out->total);
+    return PL_OK;
+}
+
+/* ---- blocks ---- */
+uint64_t staging_kept_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        sum += s->kept[i].room;
+    return sum;
+}
+
+static void free_kept(staging *s, int i)
+{
+    pl_free_aligned(s->kept[i].data);
+    s->kept[i].data = NULL;
+    s->kept[i].room = 0;
+}
+
+static int oldest_kept(const staging *s)
+{
+    int oldest = -1;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data &&
+            (oldest < 0 || s->kept[i].since_ms < s->kept[oldest].since_ms))
+            oldest = i;
+    return oldest;
+}
+
+/* So that `bytes` more are within `limit`. */
+static void make_room(staging *s, uint64_t bytes, uint64_t limit)
+{
+    for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
+        if (bytes <= limit && s->bytes + staging_kept_bytes(s) <= limit - bytes)
+            return;
+        free_kept(s, i);
+    }
+}
+
+static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
+{
+    for (int i = 0; i < STAGING_KEPT; i++) {
+        uint64_t room = s->kept[i].room;
+        if (!s->kept[i].data || room < bytes || room - bytes > room / 8)
+            continue;
+        b->data = s->kept[i].data;
+        b->room = room;
+        s->kept[i].data = NULL;
+        s->kept[i].room = 0;
+        return true;
+    }
+    return false;
+}
+
+static void free_all_kept(staging *s)
+{
+    while (staging_kept_bytes(s) > 0)
+        free_kept(s, oldest_kept(s));
+}
+
+/* What is kept gives way where the machine has no more. */
+static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
+{
+    void *data = NULL;
+    if (take_kept(s, bytes, b))
+        return PL_OK;
+    make_room(s, bytes, s->limit);
+    pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
+        free_all_kept(s);
+        status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    }
+    PL_RETURN_IF(status);
+    b->data = data;
+    b->room = bytes;
+    return PL_OK;
+}
+
+/* The newest stay. */
+static void put_block(staging *s, uint8_t *data, uint64_t room)
+{
+    int at = 0;
+    if (room < KEEP_FROM || room > KEEP_TO) {
+        pl_free_aligned(data);
+        return;
+    }
+    while (staging_kept_bytes(s) > KEEP_TO - room)
+        free_kept(s, oldest_kept(s));
+    while (at < STAGING_KEPT && s->kept[at].data)
+        at++;
+    if (at == STAGING_KEPT)
+        free_kept(s, at = oldest_kept(s));
+    s->kept[at].data = data;
+    s->kept[at].room = room;
+    s->kept[at].since_ms = pl_now_ms();
+}
+
+/* ---- pieces ---- */
+static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
+{
+    if (p->total > s->limit)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a blob of %llu bytes is more than %s takes (%llu); raise %s",
+                       (unsigned long long)p->total, s->keeper,
+                       (unsigned long long)s->limit, s->key);
+    if (s->share > 0 && p->total + owned_bytes(s) > s->share)
+        return pl_fail(PL_ERR_PROTO,
+                       "a blob of %llu bytes is more than this lease may upload: its "
+                       "task needs at most %llu bytes, and %llu are uploaded",
+                       (unsigned long long)p->total, (unsigned long long)s->share,
+                       (unsigned long long)owned_bytes(s));
+    if (p->total > s->limit - s->bytes)
+        return pl_fail(PL_ERR_BUSY,
+                       "%s holds %llu bytes of uploads and takes at most %llu; send "
+                       "this one later or raise %s",
+                       s->keeper, (unsigned long long)s->bytes,
+                       (unsigned long long)s->limit, s->key);
+    staging_blob *b = pl_alloc(sizeof *b);
+    pl_status status = get_block(s, p->total, b);
+    if (status != PL_OK) {
+        pl_free(b);
+        return status;
+    }
+    b->hash = p->hash;
+    b->owner = s->owner;
+    b->bytes = p->total;
+    b->pieces = pl_alloc(n_pieces(p->total));
+    b->next = s->first;
+    s->first = b;
+    s->bytes += b->room;
+    *out = b;
+    return PL_OK;
+}
+
+pl_status staging_put(staging *s, const staging_piece *p)
+{
+    staging_blob *b = find_of(s, s->owner, &p->hash);
+    if (!b)
+        PL_RETURN_IF(open_blob(s, p, &b));
+    if (b->bytes != p->total)
+        return pl_fail(PL_ERR_PROTO, "two sizes were given for one blob: %llu and %llu",
+                       (unsigned long long)b->bytes, (unsigned long long)p->total);
+    b->touched_ms = pl_now_ms();
+    size_t piece = (size_t)(p->offset / PL_WIRE_DATA_MAX);
+    if (b->pieces[piece])
+        return PL_OK;
+    if (p->data->len > 0)
+        memcpy(b->data + p->offset, p->data->data, p->data->len);
+    b->pieces[piece] = true;
+    b->complete = all_pieces(b);
+    return PL_OK;
+}
+
+bool staging_has(const staging *s, const pl_hash *hash)
+{
+    return find(s, hash) != NULL;
+}
+
+staging_blob *staging_find(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find(s, hash);
+    return b && b->complete ? b : NULL;
+}
+
+static void unlink_blob(staging *s, const staging_blob *victim)
+{
+    staging_blob **at = &s->first;
+    while (*at != victim)
+        at = &(*at)->next;
+    *at = victim->next;
+}
+
+staging_blob *staging_take(staging *s, const pl_hash *hash)
+{
+    staging_blob *b = staging_find(s, hash);
+    if (b)
+        unlink_blob(s, b);
+    return b;
+}
+
+void staging_free(staging *s, staging_blob *b)
+{
+    if (!b)
+        return;
+    s->bytes -= b->room;
+    put_block(s, b->data, b->room);
+    pl_free(b->pieces);
+    pl_free(b);
+}
+
+void staging_drop(staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find(s, hash);
+    if (!b)
+        return;
+    unlink_blob(s, b);
+    staging_free(s, b);
+}
+
+void staging_expire(staging *s, bool all)
+{
+    int64_t now = pl_now_ms();
+    staging_blob *b = s->first;
+    while (b) {
+        staging_blob *next = b->next;
+        if (all || now - b->touched_ms > EXPIRE_MS) {
+            unlink_blob(s, b);
+            staging_free(s, b);
+        }
+        b = next;
+    }
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data && (all || now - s->kept[i].since_ms > KEPT_MS))
+            free_kept(s, i);
+}

@@ -1,0 +1,184 @@
+/* The arms of a run: the base model, the mixture, and what it is compared with.
+ *
+ * All share the mixture's slots, so that one layout of parameters serves all; a dense
+ * arm is the same slots with one module each. Its only contributor's update is taken
+ * as it is (outer learning rate 1, no momentum): plain training, by the same code. */
+#include "job/run.h"
+
+#include <math.h>
+
+static pl_status make_dense(pl_arm *arm)
+{
+    for (int l = 0; l < arm->spec.n_levels; l++)
+        arm->spec.experts[l] = 1;
+    arm->spec.replicas = 1;
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 1;
+        arm->outer.momentum[c] = 0;
+    }
+    arm->outer.rescale = arm->outer.present = arm->outer.dynamic = false;
+    arm->outer.quorum = arm->outer.late_weight = 0;
+    arm->outer.deadline_ms = 0;
+    arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    arm->outer.feedback = false;
+    arm->outer.state = arm->outer.residual = arm->outer.own = PL_STATE_F32;
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
+    return pl_codec_options_default("f32", &arm->outer.codec);
+}
+
+/* This baseline is always DiLoCo as published, whatever outer.method the mixture uses;
+ * so its mean is not rescaled. */
+static void make_diloco(pl_arm *arm)
+{
+    pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
+    arm->outer.rescale = false;
+    if (arm->outer.method.method == PL_METHOD_DILOCO)
+        return;
+    arm->outer.method = defaults;
+    arm->outer.present = false;
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+        arm->outer.lr[k] = defaults.lr;
+        arm->outer.momentum[k] = defaults.momentum;
+    }
+}
+
+/* A phase of streaming ends where a fragment is sent: there are F in one of tau steps.
+ */
+static void cut_phases(pl_arm *arm)
+{
+    int fragments = arm->outer.method.fragments;
+    if (arm->outer.method.method != PL_METHOD_STREAMING)
+        return;
+    arm->inner.tau /= fragments;
+    arm->inner.phases *= fragments;
+}
+
+static void common_inner(const pl_run *r, pl_inner *in)
+{
+    const config *c = &r->cfg;
+    in->batch = (int)c->batch;
+    in->micro_batch = config_pass(c);
+    in->context = (int)c->context;
+    in->tau = (int)c->tau;
+    in->phases = (int)c->phases;
+    in->lr = c->lr;
+    in->lr_floor = c->lr_floor;
+    in->warmup = (int)c->warmup;
+    in->schedule =
+        strcmp(c->schedule, "wsd") == 0 ? PL_SCHEDULE_WSD : PL_SCHEDULE_COSINE;
+    in->beta1 = c->beta1;
+    in->beta2 = c->beta2;
+    in->eps = c->adam_eps;
+    in->weight_decay = c->weight_decay;
+    in->clip = c->clip;
+    in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
+}
+
+/* Nothing is merged in a dense arm, so its tasks are only as short as what a death may
+ * cost: up to four phases in one, whichever number of them divides all. */
+static void lengthen(pl_inner *in)
+{
+    int factor = 4;
+    while (in->phases % factor != 0)
+        factor--;
+    in->tau *= factor;
+    in->phases /= factor;
+}
+
+bool run_may_have_arm(const char *name)
+{
+    return config_is_baseline(name) || strcmp(name, "base") == 0 ||
+           strcmp(name, "mix") == 0;
+}
+
+int run_arm_names(const pl_run *r, const char *names[ARMS_MAX])
+{
+    int n = 0;
+    names[n++] = "mix";
+    for (int i = 0; i < CONFIG_BASELINES; i++)
+        if (config_wants(&r->cfg, config_baselines[i]))
+            names[n++] = config_baselines[i];
+    return n;
+}
+
+/* Inner steps of one replica of the base model: its part of train.base_steps, rounded
+ * up to whole phases. */
+static int base_steps(const config *c)
+{
+    int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
+    return (int)((share + c->tau - 1) / c->tau * c->tau);
+}
+
+/* Under wsd the arm's schedule begins at the base model's last step, and the outer step
+ * becomes the plain mean in the round in which the learning rate begins to decay. */
+static void continue_base(const config *c, pl_arm *arm)
+{
+    pl_inner *in = &arm->inner;
+    int64_t steps = (int64_t)in->tau * in->phases;
+    if (in->schedule != PL_SCHEDULE_WSD)
+        return;
+    in->decay = (int)((double)steps * c->decay_share + 0.5);
+    in->first_step = base_steps(c);
+    if (in->first_step > 0)
+        in->warmup = (int)c->base_warmup;
+    if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
+        arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
+}
+
+static void make_base(const config *c, pl_arm *arm)
+{
+    arm->spec.replicas = (int)c->base_replicas;
+    arm->inner.lr = c->base_lr;
+    arm->inner.warmup = (int)c->base_warmup;
+    arm->inner.phases = base_steps(c) / arm->inner.tau;
+    arm->outer.schedule.phases = arm->inner.phases;
+}
+
+/* The baseline of machines that exchange gradients at every step: as many steps as one
+ * path, each with the batches of all. */
+static void make_dense_batch(const config *c, int trainings, pl_arm *arm)
+{
+    arm->inner.batch *= trainings;
+    arm->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
+}
+
+pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
+{
+    const config *c = &r->cfg;
+    int trainings =
+        pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    bool is_base = strcmp(name, "base") == 0, is_mix = strcmp(name, "mix") == 0;
+    bool is_diloco = strcmp(name, "diloco") == 0;
+    memset(out, 0, sizeof *out);
+    pl_copy_text(out->name, sizeof out->name, name);
+    PL_RETURN_IF(config_shape(c, &out->shape));
+    PL_RETURN_IF(config_spec(c, &out->spec));
+    PL_RETURN_IF(config_outer(c, &out->outer));
+    common_inner(r, &out->inner);
+    out->seed = (uint64_t)c->seed;
+    out->config = r->hash;
+    if (!is_mix)
+        PL_RETURN_IF(make_dense(out));
+    if (strcmp(name, "dense-eq") == 0)
+        out->inner.phases *= trainings;
+    if (strcmp(name, "dense-batch") == 0)
+        make_dense_batch(c, trainings, out);
+    if (is_diloco) {
+        PL_RETURN_IF(config_outer(c, &out->outer));
+        make_diloco(out);
+        out->spec.replicas = trainings;
+    }
+    out->outer.schedule.phases = out->inner.phases; /* rounds of a module */
+    if (is_base)
+        make_base(c, out);
+    else
+        continue_base(c, out);
+    cut_phases(out);
+    if (!is_mix && !is_diloco && out->spec.replicas == 1)
+        lengthen(&out->inner);
+    out->n_shards = is_mix ? pl_topology_n_paths(r->topology) : 1;
+    out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
+    out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);
+    return PL_OK;
+}

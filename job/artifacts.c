@@ -1,0 +1,59 @@
+/* What answers from a run's folder need, also while its job runs. */
+#include "job/run.h"
+
+pl_status store_open_run(const char *dir, pl_store **out)
+{
+    char path[PL_PATH_MAX];
+    return pl_store_open(pl_join(path, dir, "store"), PL_STORE_READ, out);
+}
+
+pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_data_check_tokenizer(run_file(r, "data", path)));
+    return pl_read_file(run_file(r, "data/tokenizer.model", path), bytes);
+}
+
+pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
+{
+    pl_buf bytes = {0};
+    pl_status status = run_read_tokenizer(r, &bytes);
+    if (status == PL_OK)
+        status = pl_tokenizer_load_bytes(bytes.data, bytes.len, out);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+void run_answer_settings(const pl_run *r, pl_answer_settings *out)
+{
+    pl_copy_text(out->backend, sizeof out->backend, r->cfg.backend);
+    pl_copy_text(out->precision, sizeof out->precision, r->cfg.precision);
+    pl_copy_text(out->rule, sizeof out->rule, r->cfg.answer);
+    out->prefix = (int)r->cfg.prefix;
+}
+
+static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
+{
+    pl_copy_text(mix->dir, sizeof mix->dir, r->dir);
+    run_answer_settings(r, &mix->settings);
+    PL_RETURN_IF(run_load_tokenizer(r, &mix->tokenizer));
+    PL_RETURN_IF(store_open_run(r->dir, &mix->store));
+    pl_status status = pl_read_arm(mix->store, "mix", &mix->arm, &mix->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "the run in %s has no mixture yet: its base model is still "
+                       "training",
+                       r->dir);
+    return status;
+}
+
+pl_status mixture_open(const char *dir, pl_mixture *mix)
+{
+    pl_run r;
+    memset(mix, 0, sizeof *mix);
+    pl_status status = run_look(dir, &r);
+    if (status == PL_OK)
+        status = read_mixture(&r, mix);
+    run_close(&r);
+    return status;
+}

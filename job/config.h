@@ -1,0 +1,117 @@
+/* The configuration of a run: one struct, one table row a key (config.c). */
+#ifndef PL_JOB_CONFIG_H
+#define PL_JOB_CONFIG_H
+#include "base/base.h"
+#include "modules/modules.h"
+#include "codec/codec.h"
+#include "outer/outer.h"
+#include "net/net.h"
+#include "router/router.h"
+
+typedef char config_text[PL_KEY_TEXT_MAX];
+
+typedef struct config {
+    config_text preset, out;
+    int64_t seed;
+
+    config_text corpus, valid, tokenizer;
+    double valid_share;
+    int64_t cut, max_bytes, vocab;
+
+    int64_t width, heads, kv_heads, head_size, ffn, blocks, context;
+    bool tied;
+    double rope_theta, norm_eps;
+    config_text import;
+
+    config_text levels, level_blocks, private_blocks, embed, head;
+    int64_t replicas;
+
+    int64_t batch, micro_batch, tau, phases, base_steps, base_replicas, warmup,
+        base_warmup;
+    config_text schedule;
+    double decay_share, batch_lr;
+    double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
+    bool skip_prefix;
+    config_text state;
+
+    config_text router_kind, answer;
+    int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
+    double balance;
+    bool standardize, unit;
+
+    config_text weighting, mean, method, rule, gap, decay;
+    double quorum, late_weight;
+    double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
+        curvature;
+    int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
+    config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
+        selector, feedback, residual, own;
+    int64_t codec_k, value_bits;
+    double ef_beta, cells;
+    bool entropy, dynamic_steps;
+    double outer_lr, outer_momentum;
+    double lr_of[PL_CLASS_COUNT],
+        momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
+    bool rescale, settle;
+    double norm_gate;
+
+    config_text baselines;
+    int64_t eval_tokens, sample_tokens;
+
+    int64_t workers, relays, homes, threads, worker_cache, ttl_ms, patience_s;
+    config_text backend, precision;
+    bool keep_updates, keep_momentum;
+    char compress[PL_KEY_TEXT_MAX]; /* auto or off */
+    int64_t staging;
+    config_text backup;
+    double audit, audit_tolerance;
+    config_text hub_bind, home_bind, encrypt, advertise, metrics, engine;
+    bool attach, local_workers, recompute;
+} config;
+
+extern const pl_table config_table;
+
+/* Defaults, then the preset, then the file, then the --set pairs, in this order of
+ * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
+pl_status config_build(const char *file, const char *const *sets, int n_sets,
+                       config *out);
+/* Sets shape, topology and training settings to those of the preset that c->preset
+ * names (config_preset.c). Does nothing if it is empty. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_apply_preset(config *c);
+/* Lays the file (or NULL) and the --set pairs over what is there. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
+                                   int n_sets);
+/* Derived values, and paths by another name of the same file, become those of `own`:
+ * after config_lay over a copy of it, what still differs was really asked for. */
+void config_keep_own(const config *own, config *c);
+pl_status config_check(const config *c);
+/* For a file that people edit: keys that follow from others (head_size from width and
+ * heads) get their 0 back, so that they still do after a change. */
+void config_leave_derived(config *c);
+/* Whether the key of KEY=VALUE may differ between the starts of one run. */
+bool config_pair_is_local(const char *pair);
+
+/* What follows from it. */
+pl_status config_shape(const config *c, pl_shape *out);
+pl_status config_spec(const config *c, pl_topology_spec *out);
+/* ERR_CONFIG: what no outer method or codec can do (config_outer.c). */
+pl_status config_outer(const config *c, pl_outer *out);
+/* Whether the processes of the job speak CURVE: net.encrypt, or an address that other
+ * machines reach. */
+bool config_encrypts(const config *c);
+void config_hash(const config *c, pl_hash *out);
+/* Sequences of one pass: train.micro_batch, at most train.batch. */
+int config_pass(const config *c);
+/* Arms that a run may train beside the mixture. */
+enum { CONFIG_BASELINES = 4 };
+extern const char *const config_baselines[CONFIG_BASELINES];
+bool config_is_baseline(const char *name);
+bool config_wants(const config *c, const char *baseline);
+/* Resolves router.answer for a run with n_paths paths: true if the path under which the
+ * prompt is likeliest answers, false if the router's does. */
+bool config_answers_by_likelihood(const config *c, int n_paths);
+/* For an option that overrides router.answer: ERR_USAGE unless it is one of its values.
+ */
+PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
+
+#endif

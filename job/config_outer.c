@@ -1,0 +1,214 @@
+/* Outer method and codec from their keys. */
+#include "job/config.h"
+
+#include <math.h>
+
+static double chosen(double value, double otherwise)
+{
+    return value < 0 ? otherwise : value;
+}
+
+static pl_status read_method(const config *c, pl_outer *out)
+{
+    pl_method method;
+    PL_RETURN_IF(pl_method_parse(c->method, &method));
+    pl_method_settings *m = &out->method;
+    *m = pl_method_defaults(method);
+    m->lr = chosen(c->outer_lr, m->lr);
+    m->momentum = chosen(c->outer_momentum, m->momentum);
+    m->curvature = c->curvature;
+    bool either = method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER;
+    if (either && strcmp(c->rule, "auto") != 0)
+        PL_RETURN_IF(pl_rule_parse(c->rule, &m->rule));
+    if (method == PL_METHOD_NOLOCO) {
+        m->consensus = chosen(c->consensus, m->lr);
+        out->own_consensus = m->consensus != m->lr;
+    }
+    if (method != PL_METHOD_NOLOCO && c->deadline_s > 0 && c->quorum >= 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer.deadline_s is noloco's, and that of a quorum "
+                       "(outer.quorum); %s waits for all that it needs",
+                       pl_method_name(method));
+    if (c->quorum < 1) {
+        if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
+            method != PL_METHOD_HEAVY_BALL)
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "outer.quorum is for diloco, fedavg and heavy-ball; rounds of "
+                "%s are not merged without some of their updates",
+                pl_method_name(method));
+        out->quorum = c->quorum;
+        out->late_weight = c->late_weight;
+    }
+    out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
+    if (method == PL_METHOD_CO2) {
+        m->delay = (int)c->delay;
+        PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));
+        m->gap_constant = c->gap_constant;
+        m->clip = c->outer_clip;
+    }
+    m->inner_steps = (int)c->tau;
+    if (method == PL_METHOD_STREAMING) {
+        m->fragments = (int)c->fragments;
+        m->overlap = (int)c->outer_overlap;
+        m->mix = c->mix;
+    } else {
+        m->fragments = 1;
+    }
+    m->buffer = (int)c->buffer;
+    m->spread = c->spread;
+    out->staleness = (int)c->staleness;
+    out->dynamic = c->dynamic_steps;
+    return pl_method_check(m);
+}
+
+static void read_classes(const config *c, pl_outer *out)
+{
+    for (int k = 0; k < PL_CLASS_COUNT; k++) {
+        out->lr[k] = chosen(c->lr_of[k], out->method.lr);
+        out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
+    }
+}
+
+/* What is said of one class holds for the modules that are in it. */
+static pl_status check_classes(const pl_outer *out)
+{
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+        pl_method_settings m = out->method;
+        m.lr = out->lr[k];
+        m.momentum = out->momentum[k];
+        m.consensus = out->own_consensus ? out->method.consensus : m.lr;
+        PL_RETURN_IF(pl_method_check(&m));
+    }
+    pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
+    alone.lr = out->lr[PL_CLASS_PRIVATE];
+    alone.momentum = out->momentum[PL_CLASS_PRIVATE];
+    alone.curvature = out->method.curvature;
+    return pl_method_check(&alone);
+}
+
+static pl_status set_role(const char *name, pl_codec_options *out, int first, int last)
+{
+    pl_codec_options of;
+    if (!name[0])
+        return PL_OK;
+    PL_RETURN_IF(pl_codec_options_default(name, &of));
+    for (int role = first; role <= last; role++)
+        out->codec[role] = of.codec[role];
+    return PL_OK;
+}
+
+/* Beside what is large, what has been left out for long would round to zero. */
+static pl_status check_residual(const pl_outer *out)
+{
+    for (int role = 0; role < PL_ROLE_COUNT; role++) {
+        int codec = out->codec.codec[role];
+        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
+        if (few && out->residual == PL_STATE_I8)
+            return pl_fail(PL_ERR_CONFIG,
+                           "codec.residual=i8 loses the small values that %s leaves "
+                           "for later; use bf16 or f32",
+                           pl_codec_name((pl_codec)codec));
+    }
+    return PL_OK;
+}
+
+/* A mate's offer is whole: nothing of it may be left for later. */
+static pl_status check_gossip_codec(const pl_outer *out)
+{
+    bool partial = pl_codec_is_homomorphic(&out->codec);
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
+    if (out->method.method == PL_METHOD_NOLOCO && partial)
+        return pl_fail(PL_ERR_CONFIG,
+                       "noloco's mates exchange whole parameters, which codec %s does "
+                       "not carry; use f32, bf16, i8, i4 or e3m0",
+                       out->codec_name);
+    return PL_OK;
+}
+
+static pl_status read_codec(const config *c, pl_outer *out)
+{
+    pl_codec_options *o = &out->codec;
+    PL_RETURN_IF(pl_codec_options_default(c->codec, o));
+    PL_RETURN_IF(
+        set_role(c->codec_attention, o, PL_ROLE_ATTENTION_IN, PL_ROLE_ATTENTION_OUT));
+    PL_RETURN_IF(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
+    PL_RETURN_IF(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
+    PL_RETURN_IF(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
+    if (strcmp(c->selector, "exact") != 0)
+        PL_RETURN_IF(pl_codec_selector(c->selector, &o->selector));
+    if (c->codec_k > 0)
+        o->k = (int32_t)c->codec_k;
+    o->value_bits = (uint8_t)c->value_bits;
+    o->entropy = c->entropy;
+    o->beta = chosen(c->ef_beta, o->beta);
+    o->cells = c->cells;
+    pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
+    PL_RETURN_IF(pl_codec_options_default(c->codec_down, &out->down));
+    out->down.entropy = c->entropy;
+    PL_RETURN_IF(pl_change_check(out));
+    bool wanted = strcmp(c->feedback, "on") == 0;
+    if (strcmp(c->feedback, "auto") == 0)
+        wanted = pl_codec_drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
+    out->feedback = wanted;
+    PL_RETURN_IF(pl_codec_options_check(o));
+    PL_RETURN_IF(pl_quorum_check(out));
+    PL_RETURN_IF(pl_mean_check(out));
+    PL_RETURN_IF(check_residual(out));
+    return check_gossip_codec(out);
+}
+
+static pl_status check_audit(const config *c)
+{
+    if (c->audit > 0 && c->quorum < 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "fleet.audit = %g would check nothing with outer.quorum = %g, "
+                       "under which updates may be dropped; set fleet.audit = 0 or "
+                       "outer.quorum = 1",
+                       c->audit, c->quorum);
+    return PL_OK;
+}
+
+static pl_state_kind state_kind(const char *name)
+{
+    return strcmp(name, "bf16") == 0    ? PL_STATE_BF16
+           : strcmp(name, "f24") == 0   ? PL_STATE_F24
+           : strcmp(name, "i8") == 0    ? PL_STATE_I8
+           : strcmp(name, "local") == 0 ? PL_STATE_LOCAL
+                                        : PL_STATE_F32;
+}
+
+static pl_status check_own(const pl_outer *out)
+{
+    pl_method method = out->method.method;
+    if (out->own == PL_STATE_F32 ||
+        (method != PL_METHOD_NOLOCO && method != PL_METHOD_EAGER))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "outer.own rounds parameters that others have seen of %s unrounded; it "
+        "goes with streaming",
+        pl_method_name(method));
+}
+
+pl_status config_outer(const config *c, pl_outer *out)
+{
+    memset(out, 0, sizeof *out);
+    PL_RETURN_IF(check_audit(c));
+    PL_RETURN_IF(read_method(c, out));
+    read_classes(c, out);
+    PL_RETURN_IF(check_classes(out));
+    out->weighted = strcmp(c->weighting, "tokens") == 0;
+    out->rescale = c->rescale;
+    out->present = strcmp(c->mean, "present") == 0;
+    out->schedule.warmup = c->outer_warmup;
+    out->schedule.phases = c->phases;
+    out->schedule.floor = c->outer_floor;
+    out->state = state_kind(c->state);
+    out->residual = state_kind(c->residual);
+    out->own = state_kind(c->own);
+    PL_RETURN_IF(check_own(out));
+    PL_RETURN_IF(pl_decay_parse(c->decay, &out->schedule.decay));
+    return read_codec(c, out);
+}

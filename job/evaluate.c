@@ -1,0 +1,389 @@
+/* Scores a run's arms on its held-out text. */
+#include "job/evaluate.h"
+
+#include <math.h>
+
+/* Rows of one arm stand beside each other. */
+static const struct {
+    const char *arm, *name, *title, *brief;
+} kinds[ROW_COUNT] = {
+    [ROW_ROUTER] = {"mix", "mix", "mixture, by the router", "router"},
+    [ROW_LIKELIHOOD] = {"mix", "mix-likelihood", "mixture, by likelihood", "likely"},
+    [ROW_WINDOWS] = {"mix", "mix-windows", "mixture, re-routed", "rerouted"},
+    [ROW_DENSE] = {"dense", "dense", "one machine, same time", "dense"},
+    [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
+    [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
+    [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
+                   "dense-eq"}, /* name_rows adds how many times */
+    [ROW_BASE] = {"base", "base", "base model, before", "base"}};
+
+static void name_rows(evaluation *e, int trainings)
+{
+    for (int i = 0; i < ROW_COUNT; i++) {
+        evaluation_row *w = &e->rows[i];
+        w->arm = kinds[i].arm;
+        w->name = kinds[i].name;
+        w->brief = kinds[i].brief;
+        if (kinds[i].title)
+            pl_copy_text(w->title, sizeof w->title, kinds[i].title);
+        else
+            snprintf(w->title, sizeof w->title, "one machine, %d x the time",
+                     trainings);
+    }
+}
+
+void evaluation_clear(evaluation *e)
+{
+    for (int i = 0; i < ROW_COUNT; i++) {
+        pl_free(e->rows[i].by_domain);
+        pl_free(e->rows[i].scores);
+    }
+    pl_free(e->docs);
+    pl_free(e->path_of);
+    pl_free(e->likeliest);
+    memset(e, 0, sizeof *e);
+}
+
+double evaluation_bits(const evaluation *e, const pl_score *score)
+{
+    return e->n_bytes > 0 ? score->nats / log(2) / (double)e->n_bytes : NAN;
+}
+
+/* ---- what was spent ---- */
+typedef struct spent {
+    uint64_t tokens, longest; /* of all trainings, of the one that had most */
+    double seconds;
+    int n;
+    int64_t least_phase;
+} spent;
+
+static pl_status add_path(void *context, const pl_path_state *state)
+{
+    spent *s = context;
+    s->tokens += state->n_tokens;
+    s->seconds += state->seconds;
+    s->longest = state->n_tokens > s->longest ? state->n_tokens : s->longest;
+    s->least_phase =
+        s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
+    s->n++;
+    return PL_OK;
+}
+
+static pl_status count_spent(pl_store *store, const char *arm, spent *out)
+{
+    char prefix[PL_ARM_NAME_MAX + 2];
+    memset(out, 0, sizeof *out);
+    snprintf(prefix, sizeof prefix, "%s/", arm);
+    return pl_store_each_path(store, prefix, add_path, out);
+}
+
+/* ---- scores ---- */
+typedef struct job {
+    pl_run *r;
+    pl_store *store;
+    evaluation *e;
+    pl_scorer *scorer;
+    float *params;
+    spent spent[ROW_COUNT]; /* of the arm of each row */
+} job;
+
+typedef struct arm_source {
+    pl_store *store;
+    const pl_arm *arm;
+    const pl_topology *topology;
+} arm_source;
+
+static pl_status load_path(void *context, int path, float *params)
+{
+    const arm_source *s = context;
+    return pl_read_path(s->store, s->arm, s->topology, path, UINT64_MAX, params);
+}
+
+static pl_score *scores_of(evaluation *e, row_kind kind)
+{
+    evaluation_row *w = &e->rows[kind];
+    if (!w->scores)
+        w->scores = pl_alloc((e->n_docs ? e->n_docs : 1) * sizeof *w->scores);
+    w->present = true;
+    return w->scores;
+}
+
+/* Scores every document with every path, and fills the mixture's three rows. */
+static pl_status score_ways(job *j, arm_source *source)
+{
+    static const int kind_of[PL_ROUTE_COUNT] = {[PL_ROUTE_ROUTER] = ROW_ROUTER,
+                                                [PL_ROUTE_LIKELIHOOD] = ROW_LIKELIHOOD,
+                                                [PL_ROUTE_WINDOWS] = ROW_WINDOWS,
+                                                [PL_ROUTE_BEST] = -1,
+                                                [PL_ROUTE_BEST_WINDOWS] = -1};
+    evaluation *e = j->e;
+    size_t n = e->n_docs;
+    e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
+    const pl_routes routes = {
+        .scores = pl_alloc(PL_ROUTE_COUNT * (n ? n : 1) * sizeof(pl_score)),
+        .by_likelihood = e->likeliest};
+    const pl_route_job all = {.scorer = j->scorer,
+                              .tokens = j->r->valid,
+                              .docs = e->docs,
+                              .path_of = e->path_of,
+                              .n = n,
+                              .prefix = (int)j->r->cfg.prefix,
+                              .params = load_path,
+                              .context = source,
+                              .most_bytes = EVALUATION_LOSSES_BYTES};
+    pl_status status = pl_score_routes(&all, &routes);
+    for (int route = 0; status == PL_OK && route < PL_ROUTE_COUNT; route++)
+        if (kind_of[route] >= 0)
+            memcpy(scores_of(e, (row_kind)kind_of[route]),
+                   routes.scores + (size_t)route * n, n * sizeof(pl_score));
+    e->best = pl_score_sum(routes.scores + PL_ROUTE_BEST * n, n);
+    e->best_windows = pl_score_sum(routes.scores + PL_ROUTE_BEST_WINDOWS * n, n);
+    pl_free(routes.scores);
+    return status;
+}
+
+static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
+                           const pl_topology *t)
+{
+    arm_source source = {j->store, arm, t};
+    evaluation *e = j->e;
+    int n_paths = pl_topology_n_paths(t);
+    bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
+    if (kind == ROW_ROUTER && n_paths > 1 && answers) {
+        e->answer = ROW_LIKELIHOOD;
+        return score_ways(j, &source);
+    }
+    if (n_paths > 1)
+        return pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
+                               load_path, &source, scores_of(e, kind));
+    PL_RETURN_IF(load_path(&source, 0, j->params));
+    PL_RETURN_IF(pl_scorer_load(j->scorer, j->params));
+    return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
+                              scores_of(e, kind));
+}
+
+/* Training time in seconds, if each path or replica had a machine of its own. Computed
+ * from tokens at the run's mean rate per machine, because measured times depend on
+ * which arms happened to run at the same time. */
+static double training_seconds(const job *j, const evaluation_row *w, const spent *s,
+                               int trainings)
+{
+    double tokens = (double)s->longest;
+    if (w == &j->e->rows[ROW_BATCH])
+        tokens /= trainings;
+    if (w != &j->e->rows[ROW_BASE])
+        tokens += (double)j->spent[ROW_BASE].longest;
+    return j->e->rate > 0 ? tokens / j->e->rate : NAN;
+}
+
+static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
+                       const pl_topology *t)
+{
+    const spent *s = &j->spent[w - j->e->rows];
+    bool is_base = strcmp(w->arm, "base") == 0;
+    uint64_t before = is_base ? 0 : j->spent[ROW_BASE].tokens;
+    int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+    int trainings =
+        pl_topology_n_paths(j->r->topology) * pl_topology_n_replicas(j->r->topology);
+    w->tokens_total = before + s->tokens;
+    w->tokens_per_path = before + s->tokens / (uint64_t)(n && !is_base ? n : 1);
+    w->flops = (double)w->tokens_total *
+               pl_topology_flops_per_token(t, arm->inner.context, true);
+    w->seconds = training_seconds(j, w, s, trainings);
+    w->finished =
+        arm->inner.phases == 0 || (s->n == n && s->least_phase >= arm->inner.phases);
+}
+
+static void fill_scores(job *j, evaluation_row *w)
+{
+    size_t n_domains = pl_tokens_n_domains(j->r->valid);
+    w->score = pl_score_sum(w->scores, j->e->n_docs);
+    w->ppl = pl_perplexity(&w->score);
+    w->bits = evaluation_bits(j->e, &w->score);
+    w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
+    pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs, w->by_domain);
+}
+
+/* Fills all rows of one arm; `kind` is its first. */
+static pl_status fill_rows(job *j, row_kind kind)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    const char *name = j->e->rows[kind].arm;
+    pl_status status = pl_read_arm(j->store, name, &arm, &t);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_TRY(status);
+    PL_TRY(score_arm(j, kind, &arm, t));
+    for (int i = kind; i < ROW_COUNT && strcmp(j->e->rows[i].arm, name) == 0; i++) {
+        if (!j->e->rows[i].present)
+            continue;
+        fill_scores(j, &j->e->rows[i]);
+        fill_spent(j, &j->e->rows[i], &arm, t);
+    }
+done:
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* ---- routing of the held-out documents ---- */
+static pl_status read_base(job *j)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = pl_read_arm(j->store, "base", &arm, &t);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no base model yet; train it first",
+                       j->r->dir);
+    if (status == PL_OK)
+        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+static pl_status route_valid(job *j)
+{
+    pl_run *r = j->r;
+    pl_buf bytes = {0};
+    pl_router *router = NULL;
+    float *features = NULL;
+    size_t n = pl_tokens_n_docs(r->valid), dim = (size_t)r->cfg.width;
+    pl_feature_job features_job = {.topology = r->topology,
+                                   .params = j->params,
+                                   .precision = r->cfg.precision,
+                                   .backend = r->cfg.backend,
+                                   .prefix = (int)r->cfg.prefix,
+                                   .n_threads = pl_cpu_count()};
+    pl_status status = pl_read_object(j->store, "router/mix", &bytes);
+    if (status == PL_ERR_NOT_FOUND)
+        status = pl_fail(status,
+                         "the run in %s has no router yet: its base model is still "
+                         "training",
+                         r->dir);
+    PL_TRY(status);
+    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
+    PL_TRY(
+        pl_try_alloc(n * dim * sizeof(float), "routing features", (void **)&features));
+    PL_TRY(pl_router_features(&features_job, r->valid, features));
+    for (size_t i = 0; i < j->e->n_docs; i++)
+        pl_router_route(router, features + (size_t)j->e->docs[i] * dim, 1,
+                        &j->e->path_of[i]);
+done:
+    pl_free_aligned(features);
+    pl_router_destroy(&router);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void read_router_report(const pl_run *r, evaluation *e)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *o = NULL;
+    double domains = 0;
+    e->purity = e->nmi = e->purity_k8 = NAN;
+    if (pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
+        pl_json_parse((const char *)text.data, text.len, &o) == PL_OK &&
+        pl_json_number(pl_json_get(o, "domains"), &domains) && domains > 1) {
+        pl_json_number(pl_json_get(o, "purity"), &e->purity);
+        pl_json_number(pl_json_get(o, "nmi"), &e->nmi);
+        pl_json_number(pl_json_get(o, "purity_k8"), &e->purity_k8);
+    }
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+}
+
+static void pick(const pl_run *r, evaluation *e)
+{
+    size_t n = pl_tokens_n_docs(r->valid);
+    e->docs = pl_alloc((n ? n : 1) * sizeof *e->docs);
+    e->path_of = pl_alloc((n ? n : 1) * sizeof *e->path_of);
+    for (size_t i = 0; i < n; i++)
+        e->docs[i] = (uint32_t)i;
+    e->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
+                                  (uint64_t)r->cfg.eval_tokens, e->docs, n);
+    for (size_t i = 0; i < e->n_docs; i++)
+        e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
+}
+
+static pl_status count_bytes(const pl_run *r, evaluation *e)
+{
+    pl_tokenizer *tokenizer = NULL;
+    uint64_t bytes;
+    pl_status status = PL_OK;
+    PL_TRY(run_load_tokenizer(r, &tokenizer));
+    for (size_t i = 0; i < e->n_docs; i++) {
+        PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
+                                &bytes));
+        e->n_bytes += bytes;
+    }
+done:
+    pl_tokenizer_destroy(&tokenizer);
+    return status;
+}
+
+/* Reads the tokens and seconds that each arm was trained for, and the mean rate. */
+static pl_status read_spent(job *j)
+{
+    uint64_t tokens = 0;
+    double seconds = 0;
+    for (int i = 0; i < ROW_COUNT; i++) {
+        if (i > 0 && strcmp(kinds[i].arm, kinds[i - 1].arm) == 0) {
+            j->spent[i] = j->spent[i - 1];
+            continue;
+        }
+        PL_RETURN_IF(count_spent(j->store, kinds[i].arm, &j->spent[i]));
+        tokens += j->spent[i].tokens;
+        seconds += j->spent[i].seconds;
+    }
+    j->e->rate = seconds > 0 ? (double)tokens / seconds : 0;
+    return PL_OK;
+}
+
+static pl_status open_job(job *j)
+{
+    const pl_run *r = j->r;
+    pl_scorer_options options = {.topology = r->topology,
+                                 .backend = r->cfg.backend,
+                                 .precision = r->cfg.precision,
+                                 .n_threads = pl_cpu_count(),
+                                 .prefix = (int)r->cfg.prefix};
+    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                              "a path", (void **)&j->params));
+    PL_RETURN_IF(pl_scorer_create(&options, &j->scorer));
+    PL_RETURN_IF(read_base(j));
+    return read_spent(j);
+}
+
+pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
+{
+    pl_status status = PL_OK;
+    double start = pl_now();
+    job j = {.r = r, .store = store, .e = out};
+    memset(out, 0, sizeof *out);
+    pick(r, out);
+    if (out->n_docs == 0)
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "no held-out document is longer than the prefix of %lld tokens; give "
+            "more held-out text",
+            (long long)r->cfg.prefix));
+    PL_TRY(count_bytes(r, out));
+    name_rows(out,
+              pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology));
+    read_router_report(r, out);
+    PL_TRY(open_job(&j));
+    PL_TRY(route_valid(&j));
+    PL_TRY(fill_rows(&j, ROW_ROUTER));
+    for (int kind = ROW_DENSE; kind < ROW_COUNT; kind++)
+        PL_TRY(fill_rows(&j, (row_kind)kind));
+    PL_TRY(pl_tokens_check(r->valid));
+    out->seconds = pl_now() - start;
+done:
+    pl_scorer_destroy(&j.scorer);
+    pl_free_aligned(j.params);
+    return status;
+}

@@ -1,0 +1,294 @@
+/* How far the arms are: one block that redraws itself on a terminal, one line every
+ * ten seconds elsewhere. */
+#include "job/run.h"
+
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250, ASK_MS = 2000 };
+enum { PATHS_SHOWN = 16, WORKERS_SHOWN = 8 };
+
+typedef struct progress {
+    pl_run *r;
+    const char *const *arms;
+    int n_arms;
+    bool tty;
+    int columns, rows; /* of the terminal; it may be resized at any time */
+    int drawn_lines;
+    int64_t drawn_ms;
+    double started;
+    double first_done;  /* steps done when the wait began */
+    double done, total; /* inner steps of these arms */
+    double tokens_per_second;
+    bool finished;
+    char failure[1200];
+    pl_status failure_status;
+} progress;
+
+static double number(const pl_json *o, const char *key)
+{
+    double value = 0;
+    const pl_json *v = pl_json_get(o, key);
+    return v && pl_json_number(v, &value) ? value : 0;
+}
+
+static const char *text(const pl_json *o, const char *key)
+{
+    const pl_json *v = pl_json_get(o, key);
+    const char *t = v ? pl_json_text(v, NULL) : NULL;
+    return t ? t : "";
+}
+
+static bool is_mine(const progress *p, const char *arm)
+{
+    for (int i = 0; i < p->n_arms; i++)
+        if (strcmp(p->arms[i], arm) == 0)
+            return true;
+    return false;
+}
+
+/* Sums over the arms that are waited for; finished when every one is there and done. */
+static void measure(progress *p, const pl_json *status)
+{
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
+    int seen = 0, complete = 0;
+    p->done = p->total = p->tokens_per_second = 0;
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        if (!is_mine(p, text(a, "arm")))
+            continue;
+        double tau = number(a, "tau");
+        seen++;
+        p->done += number(a, "tasks_done") * tau;
+        p->total += number(a, "tasks") * tau;
+        for (size_t k = 0; k < pl_json_count(paths); k++)
+            p->done += number(pl_json_at(paths, k), "step");
+        bool audits = false; /* somebody will do some of its tasks again */
+        pl_json_bool(pl_json_get(a, "audits_wait"), &audits);
+        if (number(a, "tasks_done") >= number(a, "tasks") && !audits)
+            complete++;
+    }
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        if (strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0)
+            p->tokens_per_second += number(pl_json_at(workers, i), "tokens_per_second");
+    p->finished = seen == p->n_arms && complete == seen;
+    pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
+    double why = number(status, "failure_status");
+    p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
+}
+
+/* Seconds; negative as long as nothing can be said. */
+static double eta(const progress *p)
+{
+    double rate = (p->done - p->first_done) / (pl_now() - p->started);
+    return rate > 0 ? (p->total - p->done) / rate : -1;
+}
+
+/* A path's name without its replica where there is only one. */
+static void put_path(const pl_json *paths, size_t i, pl_buf *out)
+{
+    const char *name = text(pl_json_at(paths, i), "path");
+    bool replicas = false;
+    for (size_t k = 0; k < pl_json_count(paths); k++)
+        replicas |= !pl_ends_with(text(pl_json_at(paths, k), "path"), ".r0");
+    pl_buf_printf(out, "%.*s", (int)(replicas ? strlen(name) : strcspn(name, ".")),
+                  name);
+}
+
+/* The phase that the slowest path is in, and each path's last loss. */
+static void arm_line(const pl_json *a, pl_buf *out)
+{
+    const pl_json *paths = pl_json_get(a, "paths");
+    size_t n = pl_json_count(paths), shown = n < PATHS_SHOWN ? n : PATHS_SHOWN;
+    double least = number(a, "phases");
+    for (size_t i = 0; i < n; i++) {
+        double phase = number(pl_json_at(paths, i), "phase");
+        least = phase < least ? phase : least;
+    }
+    pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", text(a, "arm"), least,
+                  number(a, "phases"));
+    for (size_t i = 0; i < shown; i++) {
+        double loss = number(pl_json_at(paths, i), "loss");
+        pl_buf_printf(out, "  ");
+        put_path(paths, i, out);
+        if (loss > 0)
+            pl_buf_printf(out, " %.3f", loss);
+        else
+            pl_buf_printf(out, " -");
+    }
+    if (n > shown)
+        pl_buf_printf(out, "  ... %zu more", n - shown);
+}
+
+static void worker_line(const pl_json *w, pl_buf *out)
+{
+    pl_buf_printf(out, "  %-9s %s", text(w, "worker"), text(w, "state"));
+    if (text(w, "task")[0])
+        pl_buf_printf(out, "  %s phase %.0f step %.0f", text(w, "task"),
+                      number(w, "phase"), number(w, "step"));
+}
+
+static void head_line(const progress *p, pl_buf *out)
+{
+    char rate[16], left[16] = "-";
+    double share = p->total > 0 ? p->done / p->total : 0;
+    if (p->finished) {
+        pl_buf_printf(out, "train    100 %%  in %s",
+                      pl_human_seconds(pl_now() - p->started, left));
+        return;
+    }
+    if (eta(p) >= 0)
+        pl_human_seconds(eta(p), left);
+    pl_buf_printf(out, "train    %3.0f %%  %s tokens/s  ETA %s", 100 * share,
+                  pl_human_count(p->tokens_per_second, rate), left);
+}
+
+/* ---- the block on a terminal ---- */
+
+/* 80x24 where the terminal does not tell. */
+static void measure_terminal(progress *p)
+{
+    struct winsize size;
+    bool known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    p->columns = known ? size.ws_col : 80;
+    p->rows = known ? size.ws_row : 24;
+}
+
+/* A line that wraps, or one below the last row, would scroll: the cursor would not
+ * come back to where the block began. All that is shown here is ASCII. */
+static void put_line(progress *p, pl_buf *line, pl_buf *out)
+{
+    pl_buf shown = {0};
+    pl_buf_printable(&shown, pl_buf_text(line), line->len, false);
+    if (p->drawn_lines < p->rows - 1) {
+        pl_buf_printf(out, "%.*s\033[K\n", p->columns - 1, pl_buf_text(&shown));
+        p->drawn_lines++;
+    }
+    pl_buf_clear(line);
+    pl_buf_destroy(&shown);
+}
+
+static void draw_block(progress *p, const pl_json *status)
+{
+    pl_buf out = {0}, line = {0};
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
+    if (p->drawn_lines > 0)
+        pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
+    p->drawn_lines = 0;
+    measure_terminal(p);
+    head_line(p, &line);
+    put_line(p, &line, &out);
+    for (size_t i = 0; i < pl_json_count(arms); i++)
+        if (is_mine(p, text(pl_json_at(arms, i), "arm"))) {
+            arm_line(pl_json_at(arms, i), &line);
+            put_line(p, &line, &out);
+        }
+    size_t n = p->finished ? 0 : pl_json_count(workers);
+    for (size_t i = 0; i < n && i < WORKERS_SHOWN; i++) {
+        worker_line(pl_json_at(workers, i), &line);
+        put_line(p, &line, &out);
+    }
+    pl_buf_printf(&out, "\033[J");
+    fputs(pl_buf_text(&out), stdout);
+    fflush(stdout);
+    pl_buf_destroy(&line);
+    pl_buf_destroy(&out);
+}
+
+/* Not a terminal: the head, each arm's progress, and who works. */
+static void draw_line(const progress *p, const pl_json *status)
+{
+    pl_buf out = {0};
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
+    int busy = 0;
+    head_line(p, &out);
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        double loss = 0;
+        size_t n = pl_json_count(paths);
+        if (!is_mine(p, text(a, "arm")))
+            continue;
+        for (size_t k = 0; k < n; k++)
+            loss += number(pl_json_at(paths, k), "loss") / (double)n;
+        pl_buf_printf(&out, "  %s %.0f/%.0f loss %.3f", text(a, "arm"),
+                      number(a, "tasks_done"), number(a, "tasks"), loss);
+    }
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
+    if (!p->finished)
+        pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
+    say("%s", pl_buf_text(&out));
+    pl_buf_destroy(&out);
+}
+
+static void draw(progress *p, const pl_json *status, bool last)
+{
+    int64_t now = pl_now_ms();
+    int64_t every = p->tty ? DRAW_MS : LINE_MS;
+    if (!last && now - p->drawn_ms < every)
+        return;
+    p->drawn_ms = now;
+    if (p->tty)
+        draw_block(p, status);
+    else
+        draw_line(p, status);
+}
+
+/* Whether cursor movement is understood. */
+static bool is_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
+static pl_status poll_once(progress *p, bool *first)
+{
+    pl_json *status = NULL;
+    int restarts = pl_launcher_restarts(p->r->launcher);
+    PL_RETURN_IF(run_tend(p->r));
+    if (pl_launcher_restarts(p->r->launcher) > restarts) {
+        say("         a process died and was started again (%d so far)",
+            pl_launcher_restarts(p->r->launcher));
+        p->drawn_lines = 0;
+    }
+    pl_status asked = run_hub_status(p->r, ASK_MS, &status);
+    if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
+        return PL_OK; /* the hub is starting again */
+    PL_RETURN_IF(asked);
+    measure(p, status);
+    if (*first) {
+        p->first_done = p->done;
+        p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : LINE_MS / 2);
+        *first = false;
+    }
+    draw(p, status, p->finished);
+    pl_json_destroy(&status);
+    return PL_OK;
+}
+
+static pl_status cannot_go_on(const progress *p)
+{
+    bool diverged = p->failure_status == PL_ERR_NUMERIC;
+    return pl_fail(p->failure_status, "training cannot go on: %s%s", p->failure,
+                   diverged ? "; a lower train.lr often helps" : "");
+}
+
+pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms)
+{
+    progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
+    bool first = true;
+    p.tty = is_terminal();
+    while (!p.finished) {
+        PL_RETURN_IF(run_stopped(r));
+        PL_RETURN_IF(poll_once(&p, &first));
+        if (p.failure[0])
+            return cannot_go_on(&p);
+        if (!p.finished)
+            pl_sleep_ms(POLL_MS);
+    }
+    return PL_OK;
+}

@@ -1,0 +1,403 @@
+/* The evaluation as a table, as JSON, and samples of text. */
+#include "job/evaluate.h"
+#include "serve/serve.h"
+
+#include <math.h>
+
+/* ---- JSON ---- */
+static void set_ppl(pl_json *o, const char *key, const evaluation_row *w)
+{
+    pl_json_set_real(o, key, w->present ? w->ppl : NAN); /* NaN becomes null */
+}
+
+static pl_json *row_json(const pl_run *r, const evaluation *e, const evaluation_row *w)
+{
+    pl_json *o = pl_json_object(), *domains = pl_json_object();
+    pl_json_set_text(o, "arm", w->arm);
+    pl_json_set_text(o, "row", w->name);
+    pl_json_set_text(o, "title", w->title);
+    pl_json_set_real(o, "bits_per_byte", w->bits);
+    pl_json_set_real(o, "bits_error",
+                     pl_score_error(w->scores, NULL, e->n_docs) / log(2) *
+                         (double)e->n_targets / (double)e->n_bytes);
+    pl_json_set_real(o, "ppl", w->ppl);
+    pl_json_set_bool(o, "finished", w->finished);
+    pl_json_set_int(o, "tokens_per_path", (int64_t)w->tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)w->tokens_total);
+    pl_json_set_real(o, "train_flops", w->flops);
+    pl_json_set_real(o, "train_seconds", w->seconds);
+    for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++)
+        pl_json_set_real(domains, pl_tokens_domain(r->valid, d),
+                         pl_perplexity(&w->by_domain[d]));
+    pl_json_set(o, "ppl_by_domain", domains);
+    return o;
+}
+
+/* Held-out documents of each path: by the router, or by likelihood. */
+static pl_json *counts_json(const pl_run *r, const evaluation *e, const int *path_of)
+{
+    int n_paths = pl_topology_n_paths(r->topology);
+    int64_t *counts = pl_alloc((size_t)n_paths * sizeof *counts);
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; path_of && i < e->n_docs; i++)
+        counts[path_of[i]]++;
+    for (int p = 0; path_of && p < n_paths; p++)
+        pl_json_push(list, pl_json_make_int(counts[p]));
+    pl_free(counts);
+    return list;
+}
+
+static void set_perplexities(pl_json *o, const evaluation *e)
+{
+    set_ppl(o, "ppl_routed", &e->rows[ROW_ROUTER]);
+    set_ppl(o, "ppl_likelihood", &e->rows[ROW_LIKELIHOOD]);
+    set_ppl(o, "ppl_rerouted", &e->rows[ROW_WINDOWS]);
+    pl_json_set_real(o, "ppl_best_path", pl_perplexity(&e->best));
+    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_windows));
+    set_ppl(o, "ppl_dense", &e->rows[ROW_DENSE]);
+    set_ppl(o, "ppl_diloco", &e->rows[ROW_DILOCO]);
+    set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
+    set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
+    set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
+}
+
+static pl_json *memory_json(const run_memory *m)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "worker", (int64_t)m->worker);
+    pl_json_set_int(o, "home", (int64_t)m->home);
+    pl_json_set_int(o, "hub", (int64_t)m->hub);
+    pl_json_set_int(o, "launcher", (int64_t)m->launcher);
+    return o;
+}
+
+void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out)
+{
+    pl_json *o = pl_json_object(), *arms = pl_json_array();
+    const evaluation_row *mix = &e->rows[ROW_ROUTER];
+    char hex[PL_HASH_TEXT];
+    set_perplexities(o, e);
+    pl_json_set_text(o, "answers_by",
+                     e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
+    pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)mix->tokens_total);
+    pl_json_set_real(o, "router_purity", e->purity);
+    pl_json_set_real(o, "router_nmi", e->nmi);
+    pl_json_set_real(o, "router_purity_k8", e->purity_k8);
+    pl_json_set_text(o, "topology", r->cfg.levels);
+    pl_json_set_int(o, "paths", pl_topology_n_paths(r->topology));
+    pl_json_set_int(o, "params_per_path",
+                    (int64_t)pl_topology_path_params(r->topology));
+    pl_json_set_int(o, "params_total", (int64_t)pl_topology_total_params(r->topology));
+    pl_json_set_int(o, "prefix", r->cfg.prefix);
+    pl_json_set_int(o, "eval_documents", (int64_t)e->n_docs);
+    pl_json_set_int(o, "eval_tokens", (int64_t)e->n_targets);
+    pl_json_set_int(o, "eval_bytes", (int64_t)e->n_bytes);
+    pl_json_set(o, "documents_by_router", counts_json(r, e, e->path_of));
+    pl_json_set(o, "documents_by_likelihood", counts_json(r, e, e->likeliest));
+    pl_json_set_real(o, "tokens_per_second", e->rate);
+    pl_json_set_int(o, "seed", r->cfg.seed);
+    pl_hash_format(&r->hash, hex);
+    pl_json_set_text(o, "config", hex);
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (e->rows[i].present)
+            pl_json_push(arms, row_json(r, e, &e->rows[i]));
+    pl_json_set(o, "arms", arms);
+    if (r->peak.launcher > 0) {
+        pl_json_set(o, "memory_planned", memory_json(&r->planned));
+        pl_json_set(o, "memory_peak", memory_json(&r->peak));
+    }
+    pl_json_write(o, indent, out);
+    pl_json_destroy(&o);
+}
+
+pl_status evaluation_save(const pl_run *r, const evaluation *e)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    evaluation_json(r, e, 2, &text);
+    pl_buf_printf(&text, "\n");
+    pl_status status =
+        pl_replace_file(run_file(r, "report.json", path), text.data, text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* ---- the table ---- */
+/* How much lower or higher the mixture's perplexity is, with the standard error of the
+ * difference over documents, in percent. */
+typedef struct gain {
+    double percent, error;
+} gain;
+
+static gain gain_over(const evaluation *e, const evaluation_row *other)
+{
+    const evaluation_row *mix = &e->rows[e->answer];
+    double error = pl_score_error(mix->scores, other->scores, e->n_docs);
+    return (gain){100 * (1 - mix->ppl / other->ppl),
+                  100 * error * mix->ppl / other->ppl};
+}
+
+static bool is_rival(const evaluation *e, const evaluation_row *w)
+{
+    return w->present && e->rows[e->answer].present && strcmp(w->arm, "mix") != 0;
+}
+
+static void print_row(const evaluation *e, int kind)
+{
+    const evaluation_row *w = &e->rows[kind];
+    char total[16], seconds[16] = "-", versus[32] = "";
+    if (!w->present)
+        return;
+    if (!w->finished)
+        snprintf(versus, sizeof versus, "not finished");
+    else if (is_rival(e, w) && e->rows[e->answer].finished) {
+        gain g = gain_over(e, w);
+        const char *sense = g.percent >= 0 ? "better" : "worse";
+        if (isfinite(g.error))
+            snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent),
+                     g.error, sense);
+        else
+            snprintf(versus, sizeof versus, "%.1f %% %s", fabs(g.percent), sense);
+    }
+    if (isfinite(w->seconds))
+        pl_human_seconds(w->seconds, seconds);
+    /* "±" is two bytes and one column */
+    say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
+        w->title, w->bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
+        pl_human_count((double)w->tokens_total, total), w->flops, seconds);
+}
+
+/* Columns of the rows that the run has, rows of the domains that were scored. */
+static void print_domains(const pl_run *r, const evaluation *e)
+{
+    uint32_t n = pl_tokens_n_domains(r->valid);
+    pl_buf line = {0};
+    if (n < 2 || !e->rows[ROW_ROUTER].present)
+        return;
+    pl_buf_printf(&line, "\n   %-20s", "perplexity by domain");
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (e->rows[i].present)
+            pl_buf_printf(&line, " %8s", e->rows[i].brief);
+    say("%s", pl_buf_text(&line));
+    for (uint32_t d = 0; d < n; d++) {
+        if (!isfinite(pl_perplexity(&e->rows[ROW_ROUTER].by_domain[d])))
+            continue;
+        pl_buf_clear(&line);
+        pl_buf_printf(&line, "   %-20s", pl_tokens_domain(r->valid, d));
+        for (int i = 0; i < ROW_COUNT; i++)
+            if (e->rows[i].present)
+                pl_buf_printf(&line, " %8.2f", pl_perplexity(&e->rows[i].by_domain[d]));
+        say("%s", pl_buf_text(&line));
+    }
+    pl_buf_destroy(&line);
+}
+
+/* Says what the numbers say, also when the mixture loses. */
+static void print_verdict(const evaluation *e)
+{
+    const char *gap = "\n";
+    for (int i = ROW_DENSE; i < ROW_BASE; i++) {
+        const evaluation_row *w = &e->rows[i];
+        if (!is_rival(e, w) || !w->finished || !e->rows[e->answer].finished)
+            continue;
+        gain g = gain_over(e, w);
+        if (!isfinite(g.error))
+            say("%s   one held-out document does not tell the mixture from \"%s\"", gap,
+                w->title);
+        else if (fabs(g.percent) <= 2 * g.error)
+            say("%s   the mixture and \"%s\" cannot be told apart: %zu held-out "
+                "documents\n   show differences of %.1f %% and more",
+                gap, w->title, e->n_docs, 2 * g.error);
+        else
+            say("%s   the mixture is %.1f %% %s than \"%s\"", gap, fabs(g.percent),
+                g.percent >= 0 ? "better" : "worse", w->title);
+        gap = "";
+    }
+}
+
+/* "p00 12, p01 30": how many held-out documents each path answers. */
+static void print_documents(const pl_run *r, const evaluation *e)
+{
+    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
+    int n_paths = pl_topology_n_paths(r->topology);
+    pl_buf line = {0};
+    if (n_paths < 2 || n_paths > 32 || !e->rows[ROW_ROUTER].present)
+        return;
+    pl_buf_printf(&line, "   documents per path (*):");
+    for (int p = 0; p < n_paths; p++) {
+        char name[PL_NAME_MAX];
+        int n = 0;
+        for (size_t i = 0; i < e->n_docs; i++)
+            n += path_of[i] == p;
+        pl_topology_path_name(r->topology, p, name);
+        pl_buf_printf(&line, "%s %s %d", p > 0 ? "," : "", name, n);
+    }
+    say("%s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+}
+
+static void print_notes(const pl_run *r, const evaluation *e)
+{
+    char count[16], seconds[16], rate[16];
+    const evaluation_row *mix = &e->rows[e->answer];
+    say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
+        "Every\n"
+        "   row answers with one model of %.2f M parameters. Time is what the training "
+        "takes\n"
+        "   with one machine per path at %s tokens/s each. *: as generate and serve "
+        "answer)",
+        e->n_docs, pl_human_count((double)e->n_targets, count),
+        (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
+        (double)pl_topology_path_params(r->topology) / 1e6,
+        pl_human_count(e->rate, rate));
+    print_documents(r, e);
+    if (e->rows[ROW_LIKELIHOOD].present)
+        say("   in hindsight: the best path of each document %.4f bits/byte, of each "
+            "window %.4f;\n   that is %.1f %% and %.1f %% below row * in perplexity",
+            evaluation_bits(e, &e->best), evaluation_bits(e, &e->best_windows),
+            100 * (1 - pl_perplexity(&e->best) / mix->ppl),
+            100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
+}
+
+void evaluation_print(const pl_run *r, const evaluation *e)
+{
+    say("%s", "");
+    say("   %-22s %9s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
+        "mixture * is", "tokens", "FLOPs", "time");
+    for (int i = 0; i < ROW_COUNT; i++)
+        print_row(e, i);
+    print_notes(r, e);
+    print_domains(r, e);
+    print_verdict(e);
+}
+
+/* ---- samples ---- */
+typedef struct sampling {
+    pl_run *r;
+    pl_store *store;
+    pl_tokenizer *tokenizer;
+    pl_backend *backend;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_model *model;
+    pl_decoder *decoder;
+    float *params;
+} sampling;
+
+static pl_status append_piece(void *context, const char *text, size_t len)
+{
+    pl_buf_append(context, text, len);
+    return PL_OK;
+}
+
+/* One line: line ends and tabs as \n and \t. */
+static void print_escaped(const char *label, const char *name, pl_buf *text)
+{
+    pl_buf line = {0};
+    pl_buf_text(text);
+    for (size_t i = 0; i < text->len; i++) {
+        char c = (char)text->data[i];
+        if (c == '\n')
+            pl_buf_printf(&line, "\\n");
+        else if (c == '\t')
+            pl_buf_printf(&line, "\\t");
+        else if ((unsigned char)c >= 32)
+            pl_buf_append(&line, &c, 1);
+    }
+    say("  %s %s", name[0] ? name : "   ", label);
+    say("      %s", pl_buf_text(&line));
+    pl_buf_destroy(&line);
+}
+
+static int find_document(const evaluation *e, int path)
+{
+    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
+    for (size_t i = 0; i < e->n_docs; i++)
+        if (path_of[i] == path)
+            return (int)i;
+    return -1;
+}
+
+enum { PROMPT = 24 };
+
+/* The beginning of a held-out document of the path; from nothing if it has none. */
+static int fill_prompt(const sampling *s, const evaluation *e, int path,
+                       int32_t prompt[PROMPT], const char **label)
+{
+    int doc = find_document(e, path);
+    prompt[0] = PL_TOKEN_BOS;
+    *label = "no held-out document; from nothing";
+    if (doc < 0)
+        return 1;
+    const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
+    int half = (int)s->r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
+    int n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
+    pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
+    *label = pl_tokens_domain(s->r->valid, d->domain);
+    return n;
+}
+
+static pl_status sample_path(sampling *s, const evaluation *e, int path)
+{
+    int32_t prompt[PROMPT];
+    pl_buf text = {0};
+    pl_generate_result result;
+    char name[PL_NAME_MAX];
+    const char *label;
+    int n = fill_prompt(s, e, path, prompt, &label);
+    PL_RETURN_IF(
+        pl_read_path(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
+    PL_RETURN_IF(pl_model_load(s->model, s->params));
+    PL_RETURN_IF(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
+    pl_buf_printf(&text, " [...] ");
+    pl_generator g = {s->decoder, s->tokenizer, (int)s->r->cfg.vocab,
+                      (int)s->r->cfg.context};
+    pl_generate_options options = {.max_tokens = (int)s->r->cfg.sample_tokens,
+                                   .choice = pl_choice_defaults()};
+    options.choice.seed = (uint64_t)s->r->cfg.seed;
+    pl_status status =
+        pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
+    pl_topology_path_name(s->topology, path, name);
+    if (status == PL_OK)
+        print_escaped(label, name, &text);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status open_sampling(sampling *s)
+{
+    pl_backend_options backend = {
+        .name = s->r->cfg.backend, .n_threads = 1, .precision = s->r->cfg.precision};
+    pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
+    PL_RETURN_IF(run_load_tokenizer(s->r, &s->tokenizer));
+    PL_RETURN_IF(pl_read_arm(s->store, "mix", &s->arm, &s->topology));
+    PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
+    PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
+    PL_RETURN_IF(pl_decoder_create(s->model, &s->decoder));
+    return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
+                        (void **)&s->params);
+}
+
+pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
+{
+    pl_status status = PL_OK;
+    sampling s = {.r = r, .store = store};
+    if (r->cfg.sample_tokens == 0)
+        return PL_OK;
+    PL_TRY(open_sampling(&s));
+    say("%s", "");
+    say("  how each path goes on with held-out text of its own (begin [...] "
+        "generated)");
+    for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
+        PL_TRY(sample_path(&s, e, p));
+done:
+    pl_free_aligned(s.params);
+    pl_decoder_destroy(&s.decoder);
+    pl_model_destroy(&s.model);
+    pl_topology_destroy(&s.topology);
+    pl_arm_clear(&s.arm);
+    pl_backend_close(&s.backend);
+    pl_tokenizer_destroy(&s.tokenizer);
+    return status;
+}

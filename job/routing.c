@@ -1,0 +1,313 @@
+/* Which path each training document goes to: the router of a run, the shards that it
+ * makes, and what they are like. */
+#include "job/routing.h"
+#include "eval/eval.h"
+
+#include <math.h>
+
+/* More features than this lie in a file, and a fit works in as much. */
+enum { ROUTER_BYTES = 1 << 30 };
+
+static uint64_t features_bytes(const routing *g)
+{
+    return (uint64_t)g->n * (uint64_t)g->dim * sizeof *g->features;
+}
+
+static pl_status alloc_features(const pl_run *r, routing *g)
+{
+    uint64_t bytes = features_bytes(g);
+    if (bytes > ROUTER_BYTES)
+        return pl_map_scratch(r->dir, (size_t)bytes, (void **)&g->features);
+    return pl_try_alloc((size_t)bytes, "routing features", (void **)&g->features);
+}
+
+void routing_clear(routing *g)
+{
+    if (features_bytes(g) > ROUTER_BYTES)
+        pl_unmap_scratch(g->features, (size_t)features_bytes(g));
+    else
+        pl_free_aligned(g->features);
+    pl_free_aligned(g->tokens);
+    pl_router_destroy(&g->router);
+    pl_shards_clear(&g->shards);
+    pl_free(g->sizes);
+    pl_free(g->domains);
+}
+
+static pl_router_options router_options(const pl_run *r, const routing *g, int n_paths)
+{
+    const pl_topology_spec *spec = pl_topology_get_spec(r->topology);
+    pl_router_options o;
+    memset(&o, 0, sizeof o);
+    o.kind = strcmp(r->cfg.router_kind, "product") == 0 ? PL_ROUTER_PRODUCT
+                                                        : PL_ROUTER_KMEANS;
+    o.n_paths = n_paths;
+    o.n_levels = spec->n_levels;
+    memcpy(o.experts, spec->experts, sizeof o.experts);
+    o.restarts = (int)r->cfg.restarts;
+    o.iterations = (int)r->cfg.iterations;
+    o.balance = r->cfg.balance;
+    o.weights = g->tokens;
+    o.standardize = r->cfg.standardize;
+    o.unit = r->cfg.unit;
+    o.sharpen = (int)r->cfg.sharpen;
+    o.components = (int)(r->cfg.components < r->cfg.width ? r->cfg.components : 0);
+    o.seed = (uint64_t)r->cfg.seed;
+    o.n_threads = pl_cpu_count();
+    o.memory = ROUTER_BYTES;
+    return o;
+}
+
+static pl_status count_tokens(const pl_run *r, routing *g)
+{
+    PL_RETURN_IF(pl_try_alloc(g->n * sizeof *g->tokens, "tokens of the documents",
+                              (void **)&g->tokens));
+    for (size_t i = 0; i < g->n; i++)
+        g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
+    return PL_OK;
+}
+
+static void say_memory(const routing *g, const pl_router_options *options)
+{
+    char features[16], most[16];
+    size_t stride = pl_router_stride(options, g->n, g->dim);
+    pl_human_bytes((double)features_bytes(g), features);
+    pl_human_bytes((double)ROUTER_BYTES, most);
+    if (features_bytes(g) > ROUTER_BYTES)
+        say("router   the features of %zu documents are %s and lie on the disk", g->n,
+            features);
+    if (stride > 1)
+        say("router   the fit sees one document of %zu, so as to need %s at most",
+            stride, most);
+}
+
+pl_status routing_fit(pl_run *r, const float *params, routing *g)
+{
+    const config *c = &r->cfg;
+    const int sees = (int)c->sees;
+    g->n = pl_tokens_n_docs(r->train);
+    g->dim = (int)c->width;
+    PL_RETURN_IF(count_tokens(r, g));
+    PL_RETURN_IF(alloc_features(r, g));
+    pl_feature_job job = {.topology = r->topology,
+                          .params = params,
+                          .precision = c->precision,
+                          .backend = c->backend,
+                          .prefix = (int)(sees > 0 ? c->context : c->prefix),
+                          .windows = sees,
+                          .n_threads = pl_cpu_count()};
+    PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
+    PL_RETURN_IF(run_stopped(r));
+    pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
+    say_memory(g, &options);
+    PL_RETURN_IF(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
+    PL_RETURN_IF(run_stopped(r));
+    return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);
+}
+
+static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
+{
+    pl_router *router = NULL;
+    pl_shards shards;
+    pl_router_options options = router_options(r, g, k);
+    memset(&shards, 0, sizeof shards);
+    options.kind = PL_ROUTER_KMEANS;
+    options.n_levels = 1;
+    options.balance = 0;
+    pl_status status = pl_router_fit(g->features, g->n, g->dim, &options, &router);
+    if (status == PL_OK)
+        status = pl_shards_make(router, g->features, g->n, 1, &shards);
+    if (status == PL_OK)
+        pl_judge(shards.path_of, k, g->domains, (int)pl_tokens_n_domains(r->train),
+                 g->n, out);
+    pl_shards_clear(&shards);
+    pl_router_destroy(&router);
+    return status;
+}
+
+/* Documents, tokens and epochs of every shard. Windows are counted as the sampler does:
+ * a document's last window may be short. */
+static void measure_shards(const pl_run *r, routing *g)
+{
+    const config *c = &r->cfg;
+    double samples = (double)c->phases * (double)c->tau * (double)c->batch *
+                     pl_topology_n_replicas(r->topology);
+    int skip = c->skip_prefix ? (int)c->prefix : 0;
+    g->sizes = pl_alloc((size_t)g->shards.n_paths * sizeof *g->sizes);
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        shard_size *size = &g->sizes[p];
+        double windows = 0;
+        for (size_t i = g->shards.first[p]; i < g->shards.first[p + 1]; i++) {
+            uint32_t doc = g->shards.docs[i];
+            uint32_t n_tokens = pl_tokens_doc(r->train, doc)->n_tokens;
+            windows += (double)pl_document_windows(n_tokens, (int)c->context, skip);
+            size->tokens += g->tokens[doc];
+            size->documents++;
+        }
+        size->epochs = samples / windows;
+    }
+}
+
+/* "p00    561 documents, 1.2M tokens, 1.4 epochs, 75 % of them cmake" */
+static void say_shard(pl_run *r, const routing *g, int path)
+{
+    uint32_t n_domains = pl_tokens_n_domains(r->train), best = 0;
+    const shard_size *size = &g->sizes[path];
+    uint64_t *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
+    char name[PL_NAME_MAX], tokens[16], mostly[PL_NAME_MAX + 64] = "";
+    for (size_t i = g->shards.first[path]; i < g->shards.first[path + 1]; i++)
+        counts[g->domains[g->shards.docs[i]]]++;
+    for (uint32_t d = 1; d < n_domains; d++)
+        best = counts[d] > counts[best] ? d : best;
+    if (n_domains > 1 && size->documents > 0)
+        snprintf(mostly, sizeof mostly, ", %3.0f %% of them %s",
+                 100.0 * (double)counts[best] / (double)size->documents,
+                 pl_tokens_domain(r->train, best));
+    pl_topology_path_name(r->topology, path, name);
+    say("         %s %6zu documents, %s tokens, %.1f epochs%s", name, size->documents,
+        pl_human_count(size->tokens, tokens), size->epochs, mostly);
+    pl_free(counts);
+}
+
+/* Prints every path of a small run, or the range of epochs of a large one, and warns of
+ * paths that repeat their shard too often. */
+static void say_shards(pl_run *r, const routing *g)
+{
+    const double epochs_max = 4; /* repetition costs little up to here (2305.16264) */
+    int n_paths = g->shards.n_paths, n_over = 0, most = 0, least = 0;
+    char name[PL_NAME_MAX];
+    for (int p = 0; p < n_paths; p++) {
+        if (n_paths <= 32)
+            say_shard(r, g, p);
+        n_over += g->sizes[p].epochs > epochs_max;
+        most = g->sizes[p].epochs > g->sizes[most].epochs ? p : most;
+        least = g->sizes[p].epochs < g->sizes[least].epochs ? p : least;
+    }
+    if (n_paths > 32)
+        say("         paths train %.1f to %.1f epochs of their shards",
+            g->sizes[least].epochs, g->sizes[most].epochs);
+    if (n_over == 0)
+        return;
+    pl_topology_path_name(r->topology, most, name);
+    say("         %d of %d paths repeat%s their shard more than %.0f times (%s: %.1f "
+        "epochs);\n         use more text, fewer paths or a smaller train.phases",
+        n_over, n_paths, n_over == 1 ? "s" : "", epochs_max, name,
+        g->sizes[most].epochs);
+}
+
+static double largest_shard(const routing *g)
+{
+    double largest = 0;
+    for (int p = 0; p < g->shards.n_paths; p++)
+        largest = fmax(largest, g->sizes[p].tokens);
+    return largest;
+}
+
+static double largest_over_mean(const routing *g)
+{
+    double sum = 0;
+    for (int p = 0; p < g->shards.n_paths; p++)
+        sum += g->sizes[p].tokens;
+    return largest_shard(g) * g->shards.n_paths / sum;
+}
+
+/* If a shard has more tokens than router.balance allows, says why. */
+static void say_unbalanced(const pl_run *r, const routing *g)
+{
+    const config *c = &r->cfg;
+    double total = 0;
+    char tokens[16];
+    for (size_t i = 0; i < g->n; i++)
+        total += g->tokens[i];
+    double limit = (1 + c->balance) * total / g->shards.n_paths;
+    if (c->balance == 0 || c->overlap > 1 || largest_shard(g) <= limit * (1 + 1e-9))
+        return;
+    pl_human_count(g->alike.weight, tokens);
+    if (g->alike.weight <= limit)
+        say("         router.balance asks for %.2f at most; the fit found nothing "
+            "closer",
+            1 + c->balance);
+    else if (g->alike.n_docs > 1)
+        say("         router.balance asks for %.2f at most, but %zu documents (%s "
+            "tokens)\n         look the same to the router, which cannot separate them",
+            1 + c->balance, g->alike.n_docs, tokens);
+    else
+        say("         router.balance asks for %.2f at most, but one document has %s "
+            "tokens;\n         split it into several documents",
+            1 + c->balance, tokens);
+}
+
+/* A corpus of one domain gives nothing to compare with. */
+static void say_router(const pl_run *r, const routing *g, const pl_judgement *own,
+                       const pl_judgement *eight)
+{
+    char domains[160] = "";
+    uint32_t n_domains = pl_tokens_n_domains(r->train);
+    if (n_domains > 1)
+        snprintf(domains, sizeof domains,
+                 "\n         against %u domains: purity %.3f, NMI %.3f (purity %.3f at "
+                 "K=8)",
+                 n_domains, own->purity, own->nmi, eight->purity);
+    say("router   %s, largest shard %.2f of the mean in tokens, %d repaired%s",
+        r->cfg.router_kind, largest_over_mean(g), g->shards.n_repaired, domains);
+}
+
+static pl_status write_routing(const pl_run *r, const routing *g,
+                               const pl_judgement *own, const pl_judgement *eight)
+{
+    pl_json *o = pl_json_object(), *documents = pl_json_array();
+    pl_json *tokens = pl_json_array();
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
+        pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
+    }
+    pl_json_set(o, "shard_documents", documents);
+    pl_json_set(o, "shard_tokens", tokens);
+    pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
+    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
+    pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
+    pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
+    pl_json_set_real(o, "purity", own->purity);
+    pl_json_set_real(o, "nmi", own->nmi);
+    pl_json_set_real(o, "purity_k8", eight->purity);
+    pl_json_set_real(o, "nmi_k8", eight->nmi);
+    pl_json_write(o, 2, &text);
+    pl_status status =
+        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status routing_report(pl_run *r, routing *g)
+{
+    pl_judgement own = {0, 0}, eight = {0, 0};
+    int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
+    PL_RETURN_IF(
+        pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
+    g->domains = pl_alloc(g->n * sizeof *g->domains);
+    for (size_t i = 0; i < g->n; i++)
+        g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
+    pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
+    if (n_domains > 1 && g->n >= 8)
+        PL_RETURN_IF(judge_at(r, g, 8, &eight));
+    measure_shards(r, g);
+    say_router(r, g, &own, &eight);
+    say_unbalanced(r, g);
+    say_shards(r, g);
+    return write_routing(r, g, &own, &eight);
+}
+
+pl_status routing_put(pl_run *r, const routing *g)
+{
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_router_encode(g->router, &bytes);
+    pl_status status =
+        pl_client_put_object(r->client, "router/mix", bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Private to cli: the router of a run, fitted, judged and reported. */
+#ifndef PL_JOB_ROUTING_H
+#define PL_JOB_ROUTING_H
+#include "job/run.h"
+
+typedef struct shard_size {
+    size_t documents;
+    double tokens; /* targets, the routing prefix included */
+    double epochs; /* of a path's whole training */
+} shard_size;
+
+typedef struct routing {
+    float *features; /* [n, dim] */
+    double *tokens;  /* [n] targets of each document: what the router balances */
+    size_t n;
+    pl_alike alike; /* the heaviest documents that begin alike */
+    int dim;
+    pl_router *router;
+    pl_shards shards;
+    shard_size *sizes; /* [n_paths] */
+    uint32_t *domains;
+} routing;
+
+/* Fits the router to the training documents as the base model `params` sees them, and
+ * deals them to shards. To be cleared also after a failure. */
+pl_status routing_fit(pl_run *r, const float *params, routing *g);
+/* Prints the shards and how well they match the corpus's domains, and writes both to
+ * RUN/router.json. */
+pl_status routing_report(pl_run *r, routing *g);
+/* Stores the router as object router/mix. */
+pl_status routing_put(pl_run *r, const routing *g);
+void routing_clear(routing *g);
+
+#endif

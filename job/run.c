@@ -1,0 +1,246 @@
+#include "job/run.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+char *run_file(const pl_run *r, const char *name, char out[PL_PATH_MAX])
+{
+    return pl_join(out, r->dir, name);
+}
+
+void say(const char *format, ...)
+{
+    va_list arguments;
+    char *text = NULL;
+    pl_buf shown = {0};
+    va_start(arguments, format);
+    int len = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (len < 0)
+        pl_memory_exhausted(0);
+    pl_buf_printable(&shown, text, (size_t)len, true);
+    puts(pl_buf_text(&shown));
+    fflush(stdout);
+    free(text);
+    pl_buf_destroy(&shown);
+}
+
+void say_json(pl_json *json)
+{
+    pl_buf text = {0};
+    pl_json_write(json, 0, &text);
+    say("%s", pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    pl_json_destroy(&json);
+}
+
+/* Which folder is the run's is known before the rest of its configuration. */
+static pl_status find_folder(const run_request *q, pl_run *r)
+{
+    config c;
+    memset(&c, 0, sizeof c);
+    pl_conf_defaults(&config_table, &c);
+    PL_RETURN_IF(config_lay(&c, q->file, q->sets, q->n_sets));
+    pl_copy_text(r->dir, sizeof r->dir, c.out);
+    return PL_OK;
+}
+
+/* Something was trained in it. */
+static bool has_begun(const pl_run *r)
+{
+    char saved[PL_PATH_MAX], store[PL_PATH_MAX];
+    return pl_path_exists(run_file(r, "run.yaml", saved)) &&
+           pl_path_exists(run_file(r, "store", store));
+}
+
+/* Keys that are newer than the run have their defaults, but where that would not be
+ * what it did: no file was cut before there was data.cut. */
+static pl_status load_saved(const pl_run *r, config *out)
+{
+    char saved[PL_PATH_MAX];
+    memset(out, 0, sizeof *out);
+    pl_conf_defaults(&config_table, out);
+    out->cut = 0;
+    return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
+}
+
+/* Of a run that has not begun: a command that only names it, or changes only local
+ * keys, takes the configuration that is there. */
+static bool takes_saved(const run_request *q, const char *saved)
+{
+    if (q->file || !pl_path_exists(saved))
+        return false;
+    for (int i = 0; i < q->n_sets; i++)
+        if (!config_pair_is_local(q->sets[i]))
+            return false;
+    return true;
+}
+
+static pl_status compare(const pl_run *r, const config *own)
+{
+    pl_buf was = {0}, is = {0};
+    const char *key = pl_conf_difference(&config_table, own, &r->cfg);
+    if (!key)
+        return PL_OK;
+    pl_conf_get(&config_table, own, key, &was);
+    pl_conf_get(&config_table, &r->cfg, key, &is);
+    pl_status status = pl_fail(
+        PL_ERR_EXISTS,
+        "the run in %s was made with %s = `%s`, not `%s`; leave the key out, or give "
+        "another --out",
+        r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
+    pl_buf_destroy(&was);
+    pl_buf_destroy(&is);
+    return status;
+}
+
+/* What the command says is laid over what the run was made with, so that it need not be
+ * said again; the first thing that is not the same is refused by its name. */
+static pl_status configure_begun(const run_request *q, pl_run *r)
+{
+    config own;
+    PL_RETURN_IF(load_saved(r, &own));
+    r->cfg = own;
+    PL_RETURN_IF(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
+    config_keep_own(&own, &r->cfg);
+    PL_RETURN_IF(compare(r, &own));
+    return config_check(&r->cfg);
+}
+
+static pl_status configure(const run_request *q, pl_run *r)
+{
+    char saved[PL_PATH_MAX];
+    PL_RETURN_IF(find_folder(q, r));
+    if (has_begun(r))
+        return configure_begun(q, r);
+    run_file(r, "run.yaml", saved);
+    return config_build(takes_saved(q, saved) ? saved : q->file, q->sets, q->n_sets,
+                        &r->cfg);
+}
+
+pl_status run_save(const pl_run *r)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    if (r->resumed)
+        return PL_OK;
+    pl_conf_write_yaml(&config_table, &r->cfg, &text);
+    pl_status status =
+        pl_replace_file(run_file(r, "run.yaml", path), pl_buf_text(&text), text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status make_topology(pl_run *r)
+{
+    pl_shape shape;
+    pl_topology_spec spec;
+    PL_RETURN_IF(config_shape(&r->cfg, &shape));
+    PL_RETURN_IF(config_spec(&r->cfg, &spec));
+    return pl_topology_create(&shape, &spec, &r->topology);
+}
+
+static pl_status lock_run(pl_run *r)
+{
+    pl_status status = pl_lock_folder(r->dir, &r->lock);
+    if (status == PL_ERR_BUSY)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "another job is running in %s; watch it with `pathloom status --run %s`, "
+            "or give another --out",
+            r->dir, r->dir);
+    return status;
+}
+
+/* The folder, and whether something was trained in it. Before that a configuration
+ * binds nobody: a mistake in the first command is corrected by the second. Another
+ * command may have begun the run until the folder is locked: compared again. */
+static pl_status enter_folder(pl_run *r)
+{
+    config own;
+    r->made = !pl_path_exists(r->dir);
+    pl_status status = pl_make_folders(r->dir);
+    if (status != PL_OK)
+        return pl_fail(status, "%s; give another --out", pl_last_error());
+    PL_RETURN_IF(lock_run(r));
+    r->resumed = has_begun(r);
+    if (!r->resumed)
+        return PL_OK;
+    PL_RETURN_IF(load_saved(r, &own));
+    return compare(r, &own);
+}
+
+int run_local_workers(const config *c)
+{
+    if (!c->local_workers)
+        return 0;
+    if (c->workers > 0)
+        return (int)c->workers;
+    return c->attach ? 0 : pl_cpu_count();
+}
+
+pl_status run_open(const run_request *q, pl_run *r)
+{
+    memset(r, 0, sizeof *r);
+    r->lock = -1;
+    r->started = pl_now();
+    PL_RETURN_IF(configure(q, r));
+    PL_RETURN_IF(make_topology(r));
+    PL_RETURN_IF(enter_folder(r));
+    config_hash(&r->cfg, &r->hash);
+    r->n_workers = run_local_workers(&r->cfg);
+    r->n_homes = (int)r->cfg.homes;
+    r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
+    return PL_OK;
+}
+
+pl_status run_stopped(const pl_run *r)
+{
+    return *r->stop ? pl_fail(PL_ERR_CANCELLED, "stopped on request") : PL_OK;
+}
+
+pl_status run_look(const char *dir, pl_run *r)
+{
+    char saved[PL_PATH_MAX];
+    memset(r, 0, sizeof *r);
+    r->lock = -1;
+    r->started = pl_now();
+    pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
+    run_file(r, "run.yaml", saved);
+    if (!pl_path_exists(saved))
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
+            "with `pathloom train --out %s`",
+            r->dir, r->dir);
+    PL_RETURN_IF(load_saved(r, &r->cfg));
+    pl_status status = config_check(&r->cfg);
+    if (status != PL_OK)
+        return pl_fail_in(status, "%s", saved);
+    config_hash(&r->cfg, &r->hash);
+    return make_topology(r);
+}
+
+/* Folders that this command made and left empty vanish with it. */
+static void leave_folder(const pl_run *r)
+{
+    char data[PL_PATH_MAX];
+    if (!r->made)
+        return;
+    rmdir(run_file(r, "data", data)); /* each is refused unless it is empty */
+    rmdir(r->dir);
+}
+
+void run_close(pl_run *r)
+{
+    pl_client_destroy(&r->client);
+    pl_wire_close(&r->hub);
+    pl_launcher_destroy(&r->launcher);
+    pl_tokens_close(&r->train);
+    pl_tokens_close(&r->valid);
+    pl_topology_destroy(&r->topology);
+    leave_folder(r);
+    if (r->lock >= 0)
+        pl_unlock_folder(&r->lock);
+}

@@ -1,0 +1,53 @@
+/* What the workers of this machine take of its GPU, and whether they fit. */
+#include "job/run.h"
+
+/* A process's CUDA context, with cuBLAS's code: about so much; never more than what of
+ * the GPU was in use when this process had its own. */
+enum { CONTEXT_BYTES = 512 << 20 };
+
+void run_gpu_plan(const pl_run *r, pl_model_plan *out)
+{
+    const pl_model_options options = {.batch = config_pass(&r->cfg),
+                                      .context = (int)r->cfg.context,
+                                      .training = true,
+                                      .recompute = r->cfg.recompute};
+    pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0, out);
+}
+
+uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
+{
+    pl_model_plan plan;
+    const uint64_t used = be->memory_bytes - be->memory_left_bytes;
+    run_gpu_plan(r, &plan);
+    return pl_model_plan_sum(&plan) + (used < CONTEXT_BYTES ? used : CONTEXT_BYTES);
+}
+
+int run_gpu_sharers(const pl_run *r, const pl_backend *be)
+{
+    const int n = run_local_workers(&r->cfg);
+    return be->n_devices > 0 ? (n + be->n_devices - 1) / be->n_devices : 0;
+}
+
+pl_status run_gpu_check(const pl_run *r, const pl_backend *be)
+{
+    char text[4][16];
+    const int n = run_gpu_sharers(r, be);
+    const uint64_t each = run_gpu_worker_bytes(r, be), left = be->memory_left_bytes;
+    if (n == 0 || (uint64_t)n * each <= left)
+        return PL_OK;
+    pl_human_bytes((double)each, text[0]);
+    pl_human_bytes((double)left, text[1]);
+    if (each > left)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a worker needs %s of a GPU of which %s are free; lower "
+                       "train.batch%s",
+                       text[0], text[1],
+                       r->cfg.recompute ? "" : ", or set workers.recompute=true");
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "%d workers share a GPU of which %s are free, and need %s each, %s "
+        "together; set workers.count to %llu or less%s",
+        n, text[1], text[0], pl_human_bytes((double)((uint64_t)n * each), text[2]),
+        (unsigned long long)(left / each * (uint64_t)be->n_devices),
+        r->cfg.recompute ? "" : "; with workers.recompute=true each is smaller");
+}

@@ -1,0 +1,109 @@
+/* The keys of a run, in RUN/keys: one pair for each kind of process on this machine,
+ * and the list of all who may connect. Made once, when other machines are to be
+ * reached. */
+#include "job/run.h"
+
+#include <sys/stat.h>
+
+static const pl_key_role roles[] = {PL_AS_ADMIN, PL_AS_HUB, PL_AS_HOME, PL_AS_RELAY,
+                                    PL_AS_WORKER};
+enum { N_ROLES = sizeof roles / sizeof *roles };
+
+char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX])
+{
+    char name[64];
+    snprintf(name, sizeof name, "keys/%s.key", pl_key_role_name(role));
+    return pl_join(out, dir, name);
+}
+
+char *run_key_list(const char *dir, char out[PL_PATH_MAX])
+{
+    return pl_join(out, dir, "keys/allow");
+}
+
+bool run_has_keys(const char *dir)
+{
+    char path[PL_PATH_MAX];
+    return pl_path_exists(run_key_list(dir, path));
+}
+
+/* Two processes may be the first at once: whoever comes second takes what is there. */
+static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
+{
+    pl_keypair pair;
+    char path[PL_PATH_MAX];
+    run_key_file(dir, role, path);
+    pl_keypair_create(&pair);
+    pl_status status =
+        pl_path_exists(path) ? PL_ERR_EXISTS : pl_keypair_save(path, &pair);
+    if (status == PL_ERR_EXISTS)
+        status = pl_keypair_load(path, &pair);
+    *entry = (pl_key_entry){.role = role, .key = pair.open};
+    snprintf(entry->name, sizeof entry->name, "%s%s", PL_KEY_OWN,
+             pl_key_role_name(role));
+    pl_keypair_wipe(&pair);
+    return status;
+}
+
+static pl_status put_all(pl_key_list *list, void *context)
+{
+    const pl_key_entry *entries = context;
+    for (size_t i = 0; i < N_ROLES; i++)
+        PL_RETURN_IF(pl_key_list_put(list, &entries[i]));
+    return PL_OK;
+}
+
+/* No job starts a relay by itself. */
+static bool is_needed(const pl_key_entry *e)
+{
+    return pl_starts_with(e->name, PL_KEY_OWN) &&
+           strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
+}
+
+/* `key revoke` and `key allow --expires` refuse the job's own keys; releases before did
+ * not. */
+static pl_status check_own(const char *dir)
+{
+    char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
+    pl_key_list list;
+    pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
+    for (size_t i = 0; status == PL_OK && i < list.n; i++) {
+        const pl_key_entry *e = &list.entries[i];
+        bool expired = e->expires_s != 0 && e->expires_s <= pl_wall_ms() / 1000;
+        if ((e->role != PL_AS_REVOKED && !expired) || !is_needed(e))
+            continue;
+        pl_pubkey_format(&e->key, key);
+        status = pl_fail(
+            PL_ERR_NOPERM,
+            "%s, one of the job's own keys, was revoked or has expired, so the job "
+            "cannot start; let it in again with `pathloom key allow %s "
+            "--run %s`, or delete %s/keys for new keys and invite the "
+            "other machines anew",
+            e->name, key, dir, dir);
+    }
+    pl_key_list_clear(&list);
+    return status;
+}
+
+/* The list comes last: who finds it finds the keys. */
+pl_status run_make_keys(const char *dir)
+{
+    char path[PL_PATH_MAX];
+    pl_key_entry entries[N_ROLES];
+    if (run_has_keys(dir))
+        return check_own(dir);
+    PL_RETURN_IF(pl_make_folders(pl_join(path, dir, "keys")));
+    if (chmod(path, 0700) != 0)
+        return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner", path);
+    for (size_t i = 0; i < N_ROLES; i++)
+        PL_RETURN_IF(make_pair(dir, roles[i], &entries[i]));
+    return pl_key_list_edit(run_key_list(dir, path), put_all, entries);
+}
+
+pl_status run_use_keys(const char *dir)
+{
+    char path[PL_PATH_MAX];
+    if (!run_has_keys(dir))
+        return PL_OK;
+    return pl_admission_open(run_key_file(dir, PL_AS_ADMIN, path), NULL);
+}

@@ -1,0 +1,224 @@
+/* What the run will need, before it starts. */
+#include "job/run.h"
+
+#include <unistd.h>
+
+/* What a path keeps from phase to phase. */
+static pl_path_layout layout_of(const pl_outer *outer)
+{
+    pl_arm arm = {.outer = *outer};
+    return pl_path_layout_of(&arm);
+}
+
+static uint64_t n_tasks(const pl_run *r)
+{
+    return (uint64_t)(pl_topology_n_paths(r->topology) *
+                      pl_topology_n_replicas(r->topology));
+}
+
+/* noloco: of each task that was a worker's, the last two rounds are offered to mates.
+ * Tasks seldom change their worker. */
+static uint64_t offers(const pl_run *r, const pl_outer *outer)
+{
+    uint64_t workers = (uint64_t)r->n_workers;
+    bool gossips = outer->method.method == PL_METHOD_NOLOCO && workers > 0;
+    return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
+}
+
+/* Code and data of the program and its libraries, in every process. */
+enum { PROCESS_BYTES = 38 << 20 };
+
+/* Messages of one transfer that are on their way at a time: at most eight of 4 MiB. */
+static uint64_t transfer_bytes(uint64_t bytes)
+{
+    enum { WINDOW_BYTES = 32 << 20 };
+    return bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES;
+}
+
+/* A worker holds a model for training, its cache, and up to three tasks: one fetched
+ * (versions and state), one that trained (these, and parameters) and one that is sent
+ * (versions, state and updates). A path with parameters of its own has a start in each;
+ * a state that travels in fewer bits is there once more, packed. Each has what it got
+ * from mates, too. Pages of data files are left out: the kernel takes them back. */
+static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
+{
+    const pl_arm arm = {.outer = *outer};
+    pl_path_layout l = layout_of(outer);
+    size_t n = pl_topology_path_params(r->topology);
+    uint64_t path = n * sizeof(float), state = (uint64_t)l.n_vectors;
+    uint64_t tasks = (1 + state) + (2 + state) + (2 + state);
+    tasks += l.params >= 0 ? 3 : 0;
+    tasks += l.last >= 0 ? 3 : 0;
+    uint64_t packed = pl_path_state_bytes(&arm, n);
+    packed = packed == state * path ? 0 : 2 * packed;
+    uint64_t most = (uint64_t)r->cfg.worker_cache, local = 2 * path * n_tasks(r);
+    if (outer->state != PL_STATE_LOCAL)
+        local = 0;
+    pl_model_plan plan;
+    pl_model_options options = {.batch = config_pass(&r->cfg),
+                                .context = (int)r->cfg.context,
+                                .training = true,
+                                .recompute = r->cfg.recompute};
+    pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
+    uint64_t model =
+        plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
+    if (strcmp(r->cfg.backend, "cuda") == 0)
+        model = 0; /* the GPU's: run_gpu_check holds it against that */
+    return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +
+           pl_worker_cache_bytes(&arm, r->topology, most) +
+           (local < most ? local : most) + transfer_bytes(state * path);
+}
+
+/* A home merges one module at a time (its vectors, and two updates), and has uploads of
+ * every path that is sent to it, which come in messages. Its database keeps what was
+ * written last. */
+static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
+{
+    enum { WRITTEN_BYTES = 80 << 20, VECTORS = 6, UPDATES = 2 };
+    uint64_t largest = 0;
+    for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
+        uint64_t n = pl_topology_slot(r->topology, s)->n_params;
+        largest = n > largest ? n : largest;
+    }
+    uint64_t state = (uint64_t)layout_of(outer).n_vectors;
+    uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
+    /* Of workers elsewhere nobody knows how many come; a path has one at a time. */
+    uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
+    uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
+    return PROCESS_BYTES + database + (VECTORS + UPDATES) * largest * sizeof(float) +
+           senders * (task + transfer_bytes(task));
+}
+
+/* The tokenizer is trained on a sample of the text, and takes about twenty bytes for
+ * each of its bytes (measured). */
+static uint64_t prepare_bytes(const config *c)
+{
+    enum { READING_BYTES = 14 << 20, SAMPLE_BYTES = 8 << 20, FACTOR = 20 };
+    uint64_t sample = SAMPLE_BYTES, most = (uint64_t)c->max_bytes;
+    if (most > 0 && most < sample)
+        sample = most;
+    return READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
+}
+
+/* The launcher prepares the text, then computes routing features, then scores held-out
+ * text: for each processor a model for inference on about 2048 tokens, and the losses
+ * of every path. */
+static uint64_t launcher_bytes(const pl_run *r)
+{
+    enum { STORE_READER_BYTES = 44 << 20, PATH_LOSSES_BYTES = 4 << 20 };
+    int context = (int)r->cfg.context;
+    pl_model_plan plan;
+    pl_model_options options = {.batch = (2048 + context - 1) / context,
+                                .context = context};
+    pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
+    uint64_t losses = (uint64_t)pl_topology_n_paths(r->topology) * PATH_LOSSES_BYTES;
+    if (losses > EVALUATION_LOSSES_BYTES)
+        losses = EVALUATION_LOSSES_BYTES;
+    uint64_t prepares = prepare_bytes(&r->cfg);
+    uint64_t scores = (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
+                      STORE_READER_BYTES;
+    return PROCESS_BYTES + (prepares > scores ? prepares : scores);
+}
+
+/* What a home keeps free for its commits, and what its database takes in advance. */
+enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
+
+/* Every version is kept; pending updates and moments come on top. */
+static uint64_t stored_bytes(const pl_run *r)
+{
+    uint64_t total = pl_topology_total_params(r->topology) * sizeof(float);
+    uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
+    uint64_t paths = n_tasks(r), phases = (uint64_t)r->cfg.phases,
+             bytes = total * (phases + 2) + paths * 3 * path;
+    if (config_wants(&r->cfg, "dense"))
+        bytes += path * (phases + 3);
+    if (config_wants(&r->cfg, "diloco"))
+        bytes += path * (phases + 2) + paths * 3 * path;
+    if (config_wants(&r->cfg, "dense-batch"))
+        bytes += path * (phases + 3);
+    if (config_wants(&r->cfg, "dense-eq"))
+        bytes += path * (phases * paths + 3);
+    return bytes + bytes / 4;
+}
+
+static pl_status refuse(const char *what, uint64_t need, uint64_t have,
+                        const char *remedy)
+{
+    char a[16], b[16];
+    return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s but there are %s; %s",
+                   pl_human_bytes((double)need, a), what,
+                   pl_human_bytes((double)have, b), remedy);
+}
+
+/* At most: windows at the ends of documents are not full. */
+static void say_tokens(const pl_run *r)
+{
+    const config *c = &r->cfg;
+    char tokens[16], params[16];
+    double steps = (double)(c->base_steps + c->tau * c->phases);
+    double n = steps * (double)(c->batch * c->context);
+    double path = (double)pl_topology_path_params(r->topology);
+    say("tokens   at most %s per path for %s parameters, %.1f per parameter",
+        pl_human_count(n, tokens), pl_human_count(path, params), n / path);
+}
+
+static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
+{
+    char text[8][16];
+    say("plan     memory %s of %s, disk at most %s of %s",
+        pl_human_bytes((double)memory, text[0]),
+        pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
+        pl_human_bytes((double)disk, text[2]),
+        pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
+    say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
+        r->n_workers, r->n_workers == 1 ? "" : "s",
+        pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,
+        r->n_homes == 1 ? "" : "s", pl_human_bytes((double)r->planned.home, text[5]),
+        pl_human_bytes((double)r->planned.hub, text[6]),
+        pl_human_bytes((double)r->planned.launcher, text[7]));
+}
+
+void run_say_peak(pl_run *r)
+{
+    char text[4][16];
+    if (r->peak.hub == 0) /* nothing was left to train */
+        return;
+    r->peak.launcher = pl_memory_peak_bytes((int)getpid());
+    say("memory   at most: worker %s, home %s, hub %s, this command %s",
+        pl_human_bytes((double)r->peak.worker, text[0]),
+        pl_human_bytes((double)r->peak.home, text[1]),
+        pl_human_bytes((double)r->peak.hub, text[2]),
+        pl_human_bytes((double)r->peak.launcher, text[3]));
+}
+
+pl_status run_plan(pl_run *r)
+{
+    char text[2][16];
+    pl_outer outer;
+    memset(&outer, 0, sizeof outer);
+    PL_RETURN_IF(config_outer(&r->cfg, &outer));
+    uint64_t stored = stored_bytes(r),
+             disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
+    uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);
+    r->planned = (run_memory){.worker = worker_bytes(r, &outer),
+                              .home = home_bytes(r, &outer, stored),
+                              .hub = PROCESS_BYTES,
+                              .launcher = launcher_bytes(r)};
+    uint64_t memory = r->planned.worker * (uint64_t)r->n_workers +
+                      r->planned.home * (uint64_t)r->n_homes + r->planned.hub +
+                      r->planned.launcher;
+    say("model    %s = %d paths; %s parameters a path, %s in all modules",
+        r->cfg.levels, pl_topology_n_paths(r->topology),
+        pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
+        pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
+    say_tokens(r);
+    say_plan(r, memory, disk);
+    if (have > 0 && memory > have)
+        return refuse(
+            "memory", memory, have,
+            "lower workers.count, train.micro_batch, model.context or model.width");
+    if (free_disk > 0 && disk > free_disk)
+        return refuse("disk", disk, free_disk,
+                      "free some, give another --out, or lower train.phases");
+    return pl_check_writable(r->dir);
+}

@@ -1,0 +1,630 @@
+/* The processes of a job on this machine: homes, one hub, the workers, and relays
+ * between home and workers if there are any. */
+#include "job/run.h"
+
+enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
+
+/* What every process is told if the job is encrypted. */
+typedef struct key_words {
+    char key[PL_PATH_MAX], list[PL_PATH_MAX];
+} key_words;
+
+/* Hub and home that were started by hand may be, whatever the configuration says. */
+static bool is_encrypted(const pl_run *r)
+{
+    return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
+}
+
+static int add_keys(const pl_run *r, pl_key_role role, key_words *k, const char **argv,
+                    int n)
+{
+    if (!is_encrypted(r))
+        return n;
+    argv[n++] = "--key";
+    argv[n++] = run_key_file(r->dir, role, k->key);
+    if (role == PL_AS_WORKER)
+        return n;
+    argv[n++] = "--keys";
+    argv[n++] = run_key_list(r->dir, k->list);
+    if (r->cfg.advertise[0]) {
+        argv[n++] = "--advertise";
+        argv[n++] = r->cfg.advertise;
+    }
+    return n;
+}
+
+/* PL_ADDRESS_PRIVATE becomes RUN/proc/ipc/NAME.sock. An encrypted job is meant for
+ * several machines, or its keys tell users of one machine apart: loopback takes its
+ * place. */
+void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
+                   char out[PL_ADDRESS_MAX])
+{
+    char folder[PL_PATH_MAX];
+    if (strcmp(asked, PL_ADDRESS_PRIVATE) != 0)
+        pl_copy_text(out, PL_ADDRESS_MAX, asked);
+    else if (encrypted)
+        pl_copy_text(out, PL_ADDRESS_MAX, "tcp://127.0.0.1:*");
+    else
+        pl_address_in_folder(pl_join(folder, dir, "proc/ipc"), name, out);
+}
+
+static void listen_at(const pl_run *r, const char *asked, const char *name,
+                      char out[PL_ADDRESS_MAX])
+{
+    run_listen_at(r->dir, asked, name, is_encrypted(r), out);
+}
+
+void run_home_file(int i, int n, char out[64])
+{
+    if (n == 1)
+        snprintf(out, 64, "proc/home.address");
+    else
+        snprintf(out, 64, "proc/home-%d.address", i + 1);
+}
+
+/* A single home has the store itself, of several each a part. */
+static char *home_store(const pl_run *r, int i, char out[PL_PATH_MAX])
+{
+    char folder[PL_PATH_MAX];
+    run_file(r, "store", r->n_homes == 1 ? out : folder);
+    return r->n_homes == 1 ? out : pl_store_part(folder, i, out);
+}
+
+static pl_status start_home(pl_run *r, int index)
+{
+    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
+        gate[32], audit[32], bind[PL_ADDRESS_MAX];
+    key_words k;
+    const char *argv[36] = {"pathloom", "home", "--bind", bind};
+    int n = 4;
+    snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
+    snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
+    listen_at(r, r->cfg.home_bind, name, bind);
+    run_home_file(index, r->n_homes, file);
+    argv[n++] = "--store";
+    argv[n++] = home_store(r, index, store);
+    argv[n++] = "--ready";
+    argv[n++] = run_file(r, file, ready);
+    argv[n++] = "--staging-bytes";
+    argv[n++] = staging;
+    argv[n++] = "--engine";
+    argv[n++] = r->cfg.engine;
+    if (r->cfg.keep_updates)
+        argv[n++] = "--keep-updates";
+    if (r->cfg.keep_momentum)
+        argv[n++] = "--keep-momentum";
+    snprintf(gate, sizeof gate, "%g", r->cfg.norm_gate);
+    argv[n++] = "--norm-gate";
+    argv[n++] = gate;
+    snprintf(audit, sizeof audit, "%g", r->cfg.audit);
+    argv[n++] = "--audit";
+    argv[n++] = audit;
+    if (strcmp(r->cfg.compress, "auto") == 0)
+        argv[n++] = "--compress";
+    add_keys(r, PL_AS_HOME, &k, argv, n);
+    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
+                               sizeof r->homes_at[index]);
+}
+
+static pl_status start_hub(pl_run *r)
+{
+    char ready[PL_PATH_MAX], ttl[32], tolerance[32], bind[PL_ADDRESS_MAX];
+    key_words k;
+    listen_at(r, r->cfg.hub_bind, "hub", bind);
+    snprintf(tolerance, sizeof tolerance, "%g", r->cfg.audit_tolerance);
+    snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
+    const char *argv[32 + 2 * PL_HOMES_MAX] = {"pathloom",
+                                               "hub",
+                                               "--bind",
+                                               bind,
+                                               "--ttl-ms",
+                                               ttl,
+                                               "--ready",
+                                               run_file(r, "proc/hub.address", ready),
+                                               "--backup",
+                                               r->cfg.backup,
+                                               "--audit-tolerance",
+                                               tolerance};
+    int n = 12;
+    for (int i = 0; i < r->n_homes; i++) {
+        argv[n++] = "--home";
+        argv[n++] = r->homes_at[i];
+    }
+    if (r->cfg.metrics[0]) {
+        argv[n++] = "--metrics";
+        argv[n++] = r->cfg.metrics;
+    }
+    add_keys(r, PL_AS_HUB, &k, argv, n);
+    PL_RETURN_IF(pl_launcher_start(r->launcher, "hub", argv, ready));
+    return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
+                               sizeof r->hub_address);
+}
+
+/* Worker i asks relay i modulo their number. */
+static int workers_behind(const pl_run *r, int relay)
+{
+    return (r->n_workers - relay + r->n_relays - 1) / r->n_relays;
+}
+
+static pl_status start_relay(pl_run *r, int index)
+{
+    char name[32], file[64], ready[PL_PATH_MAX], expect[32], patience[32],
+        bind[PL_ADDRESS_MAX];
+    snprintf(name, sizeof name, "relay-%d", index + 1);
+    listen_at(r, PL_ADDRESS_PRIVATE, name, bind);
+    snprintf(file, sizeof file, "proc/%s.address", name);
+    snprintf(expect, sizeof expect, "%d", workers_behind(r, index));
+    snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
+    key_words k;
+    const char *argv[24] = {"pathloom", "relay",   "--bind",
+                            bind,       "--home",  r->homes_at[0],
+                            "--expect", expect,    "--patience-s",
+                            patience,   "--ready", run_file(r, file, ready)};
+    add_keys(r, PL_AS_RELAY, &k, argv, 12);
+    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
+                               sizeof r->relays_at[index]);
+}
+
+static pl_status start_worker(pl_run *r, int index)
+{
+    char name[32], cache[PL_PATH_MAX], bytes[32], threads[32], patience[32], device[32];
+    snprintf(name, sizeof name, "worker-%d", index + 1);
+    snprintf(device, sizeof device, "%d", index);
+    snprintf(bytes, sizeof bytes, "%lld", (long long)r->cfg.worker_cache);
+    snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
+    snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
+    key_words k;
+    const char *argv[36] = {
+        "pathloom",     "worker",       "--hub",         r->hub_address,
+        "--name",       name,           "--cache",       run_file(r, "cache", cache),
+        "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
+        "--threads",    threads,        "--cache-bytes", bytes,
+        "--patience-s", patience,       "--device",      device};
+    int n = 20;
+    if (r->cfg.recompute)
+        argv[n++] = "--recompute";
+    if (r->n_relays > 0) {
+        argv[n++] = "--home";
+        argv[n++] = r->relays_at[index % r->n_relays];
+    }
+    add_keys(r, PL_AS_WORKER, &k, argv, n);
+    return pl_launcher_start(r->launcher, name, argv, NULL);
+}
+
+/* While a home is waited for: it may have ended for good, or Ctrl+C was pressed. */
+static pl_status on_wait(void *context)
+{
+    const pl_run *r = context;
+    PL_RETURN_IF(run_stopped(r));
+    return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
+}
+
+static pl_status make_client(pl_run *r)
+{
+    const char *homes[PL_HOMES_MAX];
+    for (int i = 0; i < r->n_homes; i++)
+        homes[i] = r->homes_at[i];
+    pl_client_options options = {.homes = homes,
+                                 .n_homes = r->n_homes,
+                                 .patience_ms = 60000,
+                                 .idle = on_wait,
+                                 .idle_context = r};
+    PL_RETURN_IF(pl_client_create(&options, &r->client));
+    return pl_client_learn_places(r->client);
+}
+
+static pl_status connect_job(pl_run *r)
+{
+    PL_RETURN_IF(make_client(r));
+    return pl_wire_connect(r->hub_address, &r->hub);
+}
+
+/* ---- before anything is started ---- */
+static bool takes_any_port(const char *address)
+{
+    return pl_ends_with(address, "*");
+}
+
+/* A port in use is found before minutes of work. */
+static pl_status check_address(const char *key, const char *address)
+{
+    pl_status status = pl_wire_check_free(address);
+    pl_wire_shutdown(); /* waits until the port is free again */
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", key);
+}
+
+static pl_status check_addresses(const config *c)
+{
+    if (c->attach)
+        return PL_OK;
+    if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.hub and net.home are both %s; give each its own port, or * "
+                       "for a free one",
+                       c->hub_bind);
+    if (c->homes > 1 && !takes_any_port(c->home_bind))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.home is %s, but store.homes asks for %lld homes, each with "
+                       "a port of its own; write * for the port",
+                       c->home_bind, (long long)c->homes);
+    PL_RETURN_IF(check_address("net.hub", c->hub_bind));
+    return check_address("net.home", c->home_bind);
+}
+
+static pl_status check_metrics(const config *c)
+{
+    char address[sizeof "tcp://" + sizeof c->metrics];
+    if (!c->metrics[0])
+        return PL_OK;
+    PL_RETURN_IF(pl_exporter_check(c->metrics));
+    if (c->attach)
+        return PL_OK;
+    snprintf(address, sizeof address, "tcp://%s", c->metrics);
+    bool is_hub = strcmp(address, c->hub_bind) == 0;
+    if (is_hub || strcmp(address, c->home_bind) == 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s and net.metrics are both %s; give each its own port",
+                       is_hub ? "net.hub" : "net.home", c->metrics);
+    return check_address("net.metrics", address);
+}
+
+static pl_status check_backend(const pl_run *r)
+{
+    const config *c = &r->cfg;
+    pl_backend *backend = NULL;
+    pl_backend_options options = {
+        .name = c->backend, .n_threads = 1, .precision = c->precision};
+    pl_status status = pl_backend_open(&options, &backend);
+    if (status != PL_OK)
+        return pl_fail_in(status, "workers.backend");
+    status = run_gpu_check(r, backend);
+    pl_backend_close(&backend);
+    return status;
+}
+
+/* Homes that were ever given anything: those that a table names, if there is one. */
+static pl_status count_placed(pl_store *first, int *n)
+{
+    pl_places places;
+    PL_RETURN_IF(pl_places_of_store(first, true, &places));
+    if (places.n > 0)
+        *n = places.n;
+    return PL_OK;
+}
+
+/* All homes run before anything is committed: a part that is missing beside one with
+ * commits was lost, and an empty one in its place would hide that. */
+static pl_status check_parts(const char *folder, const pl_parts *parts)
+{
+    char part[PL_PATH_MAX];
+    int missing = -1, n_parts = parts->n, n_used = parts->begun;
+    uint64_t commits = 0;
+    if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s has parts (home-1 ...) but its file PARTS is gone; write the "
+            "lines `pathloom parts 1` and their number into it",
+            folder);
+    for (int i = 0; i < n_parts; i++) {
+        pl_store *store = NULL;
+        pl_status status =
+            pl_store_open(pl_store_part(folder, i, part), PL_STORE_READ, &store);
+        if (status == PL_OK)
+            commits += pl_store_sequence(store);
+        else if (status == PL_ERR_NOT_FOUND && i < n_used)
+            missing = i;
+        if (status == PL_OK && i == 0)
+            status = count_placed(store, &n_used);
+        pl_store_close(&store);
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+    }
+    if (missing < 0 || commits == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s is missing or empty, and the other parts have %llu commits; "
+                   "restore it from a copy",
+                   pl_store_part(folder, missing, part), (unsigned long long)commits);
+}
+
+/* What was added since is no other configuration. */
+static pl_status count_homes(pl_run *r, pl_parts *parts)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), parts));
+    if (parts->n > 0 && r->n_homes == parts->begun)
+        r->n_homes = parts->n;
+    return PL_OK;
+}
+
+/* What was killed half-way. */
+static pl_status end_changes(const pl_run *r)
+{
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    PL_RETURN_IF(pl_store_end_copy(path));
+    PL_RETURN_IF(pl_store_clear_copy(path));
+    return pl_store_end_division(path);
+}
+
+static pl_status check_store(pl_run *r)
+{
+    pl_store *store = NULL;
+    char path[PL_PATH_MAX];
+    pl_parts parts;
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    PL_RETURN_IF(end_changes(r));
+    PL_RETURN_IF(count_homes(r, &parts));
+    int n_parts = parts.n;
+    PL_RETURN_IF(check_parts(path, &parts));
+    if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the store of this run belongs to %d home%s; give "
+                       "store.homes=%d, not %d",
+                       n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
+                       n_parts > 0 ? n_parts : 1, r->n_homes);
+    if (n_parts > 0)
+        return PL_OK; /* each was opened */
+    pl_status status = store_open_run(r->dir, &store);
+    pl_store_close(&store);
+    /* A home that died while it made the store: the next one goes on. */
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+pl_status run_check(pl_run *r)
+{
+    PL_RETURN_IF(check_addresses(&r->cfg));
+    PL_RETURN_IF(check_metrics(&r->cfg));
+    PL_RETURN_IF(check_backend(r));
+    return check_store(r);
+}
+
+/* ---- the job ---- */
+pl_status run_await_address(const char *dir, const char *file, int ms,
+                            char out[PL_ADDRESS_MAX])
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    int64_t start = pl_now_ms();
+    pl_join(path, dir, file);
+    while (!pl_path_exists(path) && pl_now_ms() - start < ms)
+        pl_sleep_ms(50);
+    pl_status status = pl_read_file(path, &text);
+    pl_copy_text(out, PL_ADDRESS_MAX, status == PL_OK ? pl_buf_text(&text) : "");
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status read_address(const pl_run *r, const char *file,
+                              char out[PL_ADDRESS_MAX])
+{
+    return run_await_address(r->dir, file, 0, out);
+}
+
+pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
+{
+    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "no job is running in %s; start or resume it with `pathloom train "
+                   "--out %s`",
+                   dir, dir);
+}
+
+/* Started by hand or by the machine, they outlive this command. */
+static pl_status attach(pl_run *r)
+{
+    char file[64];
+    bool all = read_address(r, "proc/hub.address", r->hub_address) == PL_OK;
+    for (int i = 0; all && i < r->n_homes; i++) {
+        run_home_file(i, r->n_homes, file);
+        all = read_address(r, file, r->homes_at[i]) == PL_OK;
+    }
+    if (all)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "net.attach is on, but no hub and home say in %s/proc where they "
+                   "listen; start `pathloom home --run %s` and `pathloom hub --run %s`",
+                   r->dir, r->dir, r->dir);
+}
+
+static pl_status make_parts(const pl_run *r)
+{
+    char folder[PL_PATH_MAX];
+    return r->n_homes == 1
+               ? PL_OK
+               : pl_store_make_parts(run_file(r, "store", folder), r->n_homes);
+}
+
+static pl_status start_servers(pl_run *r)
+{
+    if (r->cfg.attach)
+        return attach(r);
+    PL_RETURN_IF(make_parts(r));
+    for (int i = 0; i < r->n_homes; i++)
+        PL_RETURN_IF(start_home(r, i));
+    return start_hub(r);
+}
+
+static void say_how_to_join(const pl_run *r)
+{
+    pl_address hub;
+    if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
+        say("hub      %s, encrypted; another machine joins with what\n"
+            "         `pathloom key invite --run %s` prints",
+            hub.endpoint, r->dir);
+}
+
+static pl_status open_launcher(pl_run *r)
+{
+    char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
+    PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
+    PL_RETURN_IF(
+        pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
+    if (config_encrypts(&r->cfg))
+        PL_RETURN_IF(run_make_keys(r->dir));
+    return run_use_keys(r->dir);
+}
+
+/* ---- homes alone, and homes that are added ---- */
+pl_status run_start_homes(pl_run *r)
+{
+    pl_parts parts;
+    PL_RETURN_IF(end_changes(r));
+    PL_RETURN_IF(count_homes(r, &parts));
+    PL_RETURN_IF(check_store(r));
+    PL_RETURN_IF(open_launcher(r));
+    for (int i = 0; i < r->n_homes; i++)
+        PL_RETURN_IF(start_home(r, i));
+    return make_client(r);
+}
+
+/* What died and starts again says where it listens soon. */
+pl_status run_find_homes(pl_run *r)
+{
+    enum { SOON_MS = 5000 };
+    pl_parts parts;
+    char file[64], store[PL_PATH_MAX];
+    PL_RETURN_IF(count_homes(r, &parts));
+    PL_RETURN_IF(run_use_keys(r->dir));
+    run_file(r, "store", store);
+    for (int i = 0; i < r->n_homes; i++) {
+        run_home_file(i, r->n_homes, file);
+        if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
+            r->n_homes = i; /* asked for, and not there yet */
+        else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "home %d of %s does not say where it listens; is it running?", i + 1,
+                r->dir);
+    }
+    PL_RETURN_IF(make_client(r));
+    if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
+        return run_hub_address(r->dir, r->hub_address); /* its words */
+    return pl_wire_connect(r->hub_address, &r->hub);
+}
+
+pl_status run_tell_homes(pl_run *r)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_HOMES);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    for (int i = 0; i < r->n_homes; i++)
+        pl_put_text(&q.body, PL_TAG_ADDRESS, r->homes_at[i]);
+    pl_status status = pl_wire_ask(r->hub, &q, 1000, 30000, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* The hub hears of it now, and by its own words when it is started again. */
+static pl_status add_home(pl_run *r)
+{
+    int i = r->n_homes++;
+    PL_RETURN_IF(start_home(r, i));
+    say("         home %d was added, at %s", i + 1, r->homes_at[i]);
+    PL_RETURN_IF(pl_launcher_extend(r->launcher, "hub", "--home", r->homes_at[i]));
+    PL_RETURN_IF(pl_client_add_home(r->client, r->homes_at[i]));
+    return run_tell_homes(r);
+}
+
+pl_status run_tend(pl_run *r)
+{
+    pl_parts parts;
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_launcher_tend(r->launcher));
+    if (r->n_homes == 1 || r->cfg.attach || !r->client || !r->hub)
+        return PL_OK;
+    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), &parts));
+    return parts.n > r->n_homes ? add_home(r) : PL_OK;
+}
+
+pl_status run_start(pl_run *r)
+{
+    PL_RETURN_IF(open_launcher(r));
+    PL_RETURN_IF(start_servers(r));
+    say_how_to_join(r);
+    for (int i = 0; i < r->n_relays; i++)
+        PL_RETURN_IF(start_relay(r, i));
+    for (int i = 0; i < r->n_workers; i++)
+        PL_RETURN_IF(start_worker(r, i));
+    return connect_job(r);
+}
+
+void run_stop(pl_run *r, bool drain)
+{
+    char proc[PL_PATH_MAX];
+    if (!r->launcher)
+        return;
+    r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
+                           .home = pl_launcher_peak_bytes(r->launcher, "home"),
+                           .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
+    /* However long a task takes: a second Ctrl+C need not wait for it. After a failure
+     * nobody may be left who takes the result. */
+    pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
+    pl_launcher_stop(r->launcher, "relay", 5000);
+    pl_launcher_stop(r->launcher, "hub", 5000);
+    pl_launcher_stop(r->launcher, "home", 30000);
+    pl_client_destroy(&r->client);
+    pl_wire_close(&r->hub);
+    pl_launcher_destroy(&r->launcher);
+    if (!r->cfg.attach && pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
+        say("         %s", pl_last_error());
+}
+
+pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_STATUS);
+    q.request = pl_wire_next_request();
+    pl_message_init(&a, 0);
+    pl_status status = pl_wire_ask(r->hub, &q, 1000, timeout_ms, &a);
+    if (status == PL_OK)
+        status = pl_json_parse((const char *)a.data.data, a.data.len, out);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- looking at a job ---- */
+pl_status run_watch(pl_run *r, const run_request *q)
+{
+    char address[PL_ADDRESS_MAX];
+    if (!q->hub)
+        pl_copy_text(r->dir, sizeof r->dir, q->run ? q->run : "pathloom-run");
+    if (q->hub)
+        pl_copy_text(address, sizeof address, q->hub);
+    else
+        PL_RETURN_IF(run_hub_address(r->dir, address));
+    PL_RETURN_IF(q->key ? pl_admission_open(q->key, NULL) : run_use_keys(r->dir));
+    return pl_wire_connect(address, &r->hub);
+}
+
+/* A job that was killed leaves its hub's address; its lock went with it. */
+pl_status run_ask_hub(pl_run *r, pl_json **out)
+{
+    int lock = -1;
+    pl_status status = run_hub_status(r, WATCH_MS, out);
+    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
+        return status;
+    if (!r->dir[0])
+        return pl_fail(status, "the hub at %s does not answer within %d s",
+                       pl_wire_address(r->hub), WATCH_MS / 1000);
+    if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
+        pl_unlock_folder(&lock);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "no job is running in %s; start or resume it with `pathloom train "
+            "--out %s`",
+            r->dir, r->dir);
+    }
+    return pl_fail(status,
+                   "the hub of the job in %s does not answer within %d s; it is "
+                   "starting again, or see %s/log/hub.log",
+                   r->dir, WATCH_MS / 1000, r->dir);
+}

@@ -1,0 +1,332 @@
+/* The stages of `train`: data, base model, routing, arms. Each looks first whether its
+ * product is there, so that the same command goes on where the last one stopped. */
+#include "job/routing.h"
+#include "eval/eval.h"
+#include "serve/serve.h"
+#include <math.h>
+
+/* ---- data ---- */
+static void on_progress(void *context, const char *line)
+{
+    (void)context;
+    say("%s", line);
+}
+
+static pl_status open_tokens(pl_run *r)
+{
+    char path[PL_PATH_MAX];
+    PL_RETURN_IF(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
+    return pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
+}
+
+pl_status stage_data(pl_run *r)
+{
+    const config *c = &r->cfg;
+    char folder[PL_PATH_MAX];
+    uint64_t most = (uint64_t)c->max_bytes;
+    if (most == 0 && c->corpus[0] == '\0')
+        most = 12 << 20;
+    pl_prepare_options options = {.corpus = c->corpus,
+                                  .valid = c->valid,
+                                  .valid_share = c->valid_share,
+                                  .tokenizer = c->tokenizer,
+                                  .vocab = (int)c->vocab,
+                                  .cut_bytes = (uint64_t)c->cut,
+                                  .n_paths = (uint64_t)pl_topology_n_paths(r->topology),
+                                  .n_threads = pl_cpu_count(),
+                                  .max_bytes = most,
+                                  .seed = (uint64_t)c->seed,
+                                  .min_document_tokens = (int)c->prefix + 1,
+                                  .progress = on_progress,
+                                  .stop = r->stop};
+    PL_RETURN_IF(pl_prepare(&options, run_file(r, "data", folder), &r->data));
+    PL_RETURN_IF(open_tokens(r));
+    uint32_t n_docs = pl_tokens_n_docs(r->train);
+    if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "more modules than documents: topology.levels %s makes %d paths but "
+            "there are only %u documents; give more text or fewer paths",
+            c->levels, pl_topology_n_paths(r->topology), n_docs);
+    return PL_OK;
+}
+
+/* ---- shards ---- */
+/* Targets that an epoch of these documents trains on. */
+static double shard_weight(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                           int skip_prefix)
+{
+    double targets = 0;
+    for (size_t i = 0; i < n; i++)
+        targets += (double)pl_counted_targets(tokens, docs[i], skip_prefix);
+    return targets;
+}
+
+static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
+                           const uint32_t *docs, size_t n)
+{
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_topology_path_name(t, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
+    pl_status status = pl_tokens_subset(r->train, docs, n, &bytes);
+    if (status == PL_OK)
+        status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
+                                      &arm->shards[path]);
+    arm->weights[path] = shard_weight(r->train, docs, n, arm->inner.skip_prefix);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
+{
+    size_t n = pl_tokens_n_docs(r->train);
+    uint32_t *docs = pl_alloc(n * sizeof *docs);
+    for (size_t i = 0; i < n; i++)
+        docs[i] = (uint32_t)i;
+    pl_status status = put_shard(r, arm, t, 0, docs, n);
+    pl_free(docs);
+    return status;
+}
+
+/* ---- arms ---- */
+static pl_status arm_exists(pl_run *r, const char *name, bool *exists)
+{
+    pl_hash blob;
+    char object[PL_MODULE_NAME_MAX];
+    snprintf(object, sizeof object, "arm/%s", name);
+    pl_status status = pl_client_get_object(r->client, object, &blob);
+    *exists = status == PL_OK;
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* Version 0 of every module, then the definition: the hub sees a whole arm or none. */
+static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
+                             const float *params)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        pl_arm_module_name(arm, t, m, name);
+        PL_RETURN_IF(pl_client_create_module(r->client, name, params + s->offset,
+                                             s->n_params, &r->hash));
+    }
+    pl_arm_encode(arm, &bytes);
+    snprintf(name, sizeof name, "arm/%s", arm->name);
+    pl_status status =
+        pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status alloc_params(const pl_run *r, float **out)
+{
+    return pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                        "a path's parameters", (void **)out);
+}
+
+/* Random numbers, or a model of others. */
+static pl_status first_params(const pl_run *r, const pl_topology *t, float *params)
+{
+    pl_import *model = NULL;
+    for (int s = 0; !r->cfg.import[0] && s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, (uint64_t)r->cfg.seed,
+                         params + pl_topology_slot(t, s)->offset);
+    if (!r->cfg.import[0])
+        return PL_OK;
+    pl_status status = pl_import_open(r->cfg.import, &model);
+    if (status == PL_OK)
+        status = pl_import_load(model, t, params);
+    pl_import_close(&model);
+    return status == PL_OK ? status : pl_fail_in(status, "model.import");
+}
+
+static pl_status create_base(pl_run *r)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(alloc_params(r, &params));
+    PL_TRY(first_params(r, t, params));
+    PL_TRY(put_whole_shard(r, &arm, t));
+    PL_TRY(publish_arm(r, &arm, t, params));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_base(pl_run *r)
+{
+    static const char *const names[] = {"base"};
+    bool exists = false;
+    PL_RETURN_IF(arm_exists(r, "base", &exists));
+    if (!exists)
+        PL_RETURN_IF(create_base(r));
+    return progress_wait(r, names, 1);
+}
+
+/* Adds the moments that a replica of the base model ended with. */
+static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
+                             int replica, float *sum)
+{
+    pl_path_state state;
+    pl_buf bytes = {0};
+    char name[PL_MODULE_NAME_MAX];
+    size_t n = 2 * pl_topology_path_params(t);
+    pl_status status = PL_OK;
+    pl_arm_path_name(arm, t, 0, replica, name);
+    PL_TRY(pl_client_get_path(r->client, name, &state));
+    PL_TRY(pl_client_get_blob(r->client, name, &state.moments, &bytes));
+    if (bytes.len != n * sizeof *sum)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the state of %s has the wrong size", name));
+    const float *own = (const float *)(const void *)bytes.data;
+    for (size_t i = 0; i < n; i++)
+        sum[i] += own[i] / (float)pl_topology_n_replicas(t);
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* AdamW's moments at the end of the base model, the mean over its replicas. Arms go on
+ * with them under wsd. */
+static pl_status put_moments(pl_run *r)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *sum = NULL;
+    size_t bytes = 2 * pl_topology_path_params(r->topology) * sizeof *sum;
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
+    for (int replica = 0; replica < pl_topology_n_replicas(t); replica++)
+        PL_TRY(add_moments(r, &arm, t, replica, sum));
+    PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, &r->moments));
+done:
+    pl_free_aligned(sum);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* Stores the base model's moments before the arm is published, so that workers always
+ * find what the arm names. */
+static pl_status begin_arm(pl_run *r, pl_arm *arm)
+{
+    if (arm->inner.first_step == 0)
+        return PL_OK;
+    if (pl_hash_none(&r->moments))
+        PL_RETURN_IF(put_moments(r));
+    arm->moments = r->moments;
+    return PL_OK;
+}
+
+/* The base model's final parameters, from the home. */
+static pl_status base_params(pl_run *r, float *params)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_buf bytes = {0};
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++) {
+        const pl_slot *slot = pl_topology_slot(t, s);
+        char name[PL_MODULE_NAME_MAX];
+        pl_version_facts last;
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, s, 0), name);
+        PL_TRY(pl_client_get_version(r->client, name, arm.inner.phases, &last));
+        pl_buf_clear(&bytes);
+        PL_TRY(pl_client_get_blob(r->client, name, &last.params, &bytes));
+        if (bytes.len != slot->n_params * sizeof(float))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name));
+        memcpy(params + slot->offset, bytes.data, bytes.len);
+    }
+done:
+    pl_buf_destroy(&bytes);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* ---- routing ---- */
+static pl_status create_mix(pl_run *r, const float *params, const routing *g)
+{
+    pl_arm arm;
+    pl_status status = run_arm(r, "mix", &arm);
+    PL_TRY(status);
+    PL_TRY(begin_arm(r, &arm));
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        size_t first = g->shards.first[p];
+        PL_TRY(put_shard(r, &arm, r->topology, p, g->shards.docs + first,
+                         g->shards.first[p + 1] - first));
+    }
+    PL_TRY(publish_arm(r, &arm, r->topology, params));
+done:
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_route(pl_run *r)
+{
+    routing g;
+    float *params = NULL;
+    bool exists = false;
+    pl_status status = PL_OK;
+    memset(&g, 0, sizeof g);
+    PL_RETURN_IF(arm_exists(r, "mix", &exists));
+    if (exists)
+        return PL_OK;
+    PL_TRY(alloc_params(r, &params));
+    PL_TRY(base_params(r, params));
+    PL_TRY(routing_fit(r, params, &g));
+    PL_TRY(pl_tokens_check(r->train));
+    PL_TRY(routing_report(r, &g));
+    PL_TRY(routing_put(r, &g));
+    PL_TRY(create_mix(r, params, &g));
+done:
+    pl_free_aligned(params);
+    routing_clear(&g);
+    return status;
+}
+
+/* ---- the mixture and its baselines ---- */
+static pl_status create_baseline(pl_run *r, const char *name)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    bool exists = false;
+    PL_RETURN_IF(arm_exists(r, name, &exists));
+    if (exists)
+        return PL_OK;
+    pl_status status = run_arm(r, name, &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(alloc_params(r, &params));
+    PL_TRY(base_params(r, params));
+    PL_TRY(begin_arm(r, &arm));
+    PL_TRY(put_whole_shard(r, &arm, t));
+    PL_TRY(publish_arm(r, &arm, t, params));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status stage_arms(pl_run *r)
+{
+    const char *names[ARMS_MAX];
+    int n = run_arm_names(r, names);
+    for (int i = 1; i < n; i++)
+        PL_RETURN_IF(create_baseline(r, names[i]));
+    return progress_wait(r, names, n);
+}

@@ -1,0 +1,165 @@
+/* What the files of the model share: model (memory), model_params, model_plan (layout),
+ * model_forward, model_backward, model_step (training), model_score (losses and
+ * features), decoder.
+ *
+ * The residual stream. Every sublayer's output buffer becomes the stream after it:
+ * the norm that follows adds the stream before it in place. So block b keeps
+ *
+ *   in   [N,C]  the stream at its first norm (the buffer `out` of block b-1)
+ *   mid  [N,C]  in + attention
+ *   out  [N,C]  the feed-forward layer's output; in + attention + ffn as soon as
+ *               the next norm has run
+ *
+ * In training each is a buffer of its own, read again by backward; with `recompute`
+ * the blocks share all but their streams `in` and `out`. In inference all blocks share
+ * one set of buffers, and `in` and `out` are the same one.
+ */
+#ifndef PL_MODULES_MODEL_INTERNAL_H
+#define PL_MODULES_MODEL_INTERNAL_H
+#include "modules/model.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* N = B*T rows; C width, F ffn; H query heads, G kv heads of D; W = (H+2G)*D */
+typedef struct block_acts {
+    pl_act *in, *mid, *out;       /* [N,C] */
+    pl_act *attn_norm, *ffn_norm; /* [N,C] */
+    float *attn_rstd, *ffn_rstd;  /* [N] */
+    pl_act *qkv;                  /* [N,W] after rope */
+    pl_act *attn;                 /* [N,H*D] */
+    float *lse;                   /* [B,H,T] */
+    pl_act *gate_up;              /* [N,2F] */
+    pl_act *ffn;                  /* [N,F] */
+} block_acts;
+
+typedef struct model_acts {
+    int32_t *tokens, *targets; /* [N] */
+    block_acts *blocks;        /* host array, not in the activation block */
+    pl_act *embed;             /* [N,C], the stream at block 0 */
+    pl_act *norm;              /* [N,C], after the final norm */
+    float *rstd, *loss;        /* [N] */
+    float *rows;               /* [T,C], acts of one sequence as fp32 */
+    /* training only: gradients of the buffers above, one each for all blocks */
+    double *squares;           /* [1] */
+    pl_step_numbers *numbers;  /* [1] */
+    pl_act *d_stream, *d_norm; /* [N,C] */
+    pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
+} model_acts;
+
+/* Offsets into a block of parameters; the same for gradients. */
+typedef struct block_params {
+    size_t attn_norm, ffn_norm, qkv, o, gate_up, down;
+} block_params;
+typedef struct param_places {
+    block_params *blocks;
+    size_t embed, norm, classifier; /* tied: classifier = embed */
+} param_places;
+
+/* The four matrices of a block, in the order of pl_model.weights. */
+enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
+
+struct pl_model {
+    pl_backend *be;
+    const pl_ops *ops;
+    const pl_topology *topology;
+    const pl_shape *shape;
+    pl_model_options options;
+    size_t n_params, n_kept;         /* of the path; in `params` */
+    float *params, *grads, *moments; /* moments: m, then v */
+    bool lean; /* params holds embedding and norms alone: model_params.c */
+    void *act_block;
+    model_acts acts;        /* views into act_block */
+    param_places at, whole; /* in `params`; in a path's whole block */
+    pl_weight **weights;    /* WEIGHTS_PER_BLOCK a block, the classifier last */
+    int n_weights;
+    pl_decay_run *runs;
+    int n_runs;
+    pl_update *update;   /* training only */
+    pl_routine *routine; /* a whole step */
+    float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
+};
+
+/* Rows and columns of a matrix of each block. */
+typedef struct matrix_size {
+    int O, I;
+} matrix_size;
+static inline matrix_size model_weight_size(const pl_shape *s, int which)
+{
+    const int queries = s->n_heads * s->head_size;
+    const matrix_size of[WEIGHTS_PER_BLOCK] = {
+        [WEIGHT_QKV] = {queries + 2 * s->n_kv_heads * s->head_size, s->width},
+        [WEIGHT_O] = {s->width, queries},
+        [WEIGHT_GATE_UP] = {2 * s->ffn, s->width},
+        [WEIGHT_DOWN] = {s->width, s->ffn},
+    };
+    return of[which];
+}
+/* Where it begins. */
+static inline size_t model_weight_at(const param_places *places, int block, int which)
+{
+    const block_params *at = &places->blocks[block];
+    const size_t of[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
+                                          [WEIGHT_O] = at->o,
+                                          [WEIGHT_GATE_UP] = at->gate_up,
+                                          [WEIGHT_DOWN] = at->down};
+    return of[which];
+}
+/* Rounded up to where a view may begin, in bytes or in floats. */
+static inline size_t model_whole_lines(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+/* Whether the backend multiplies by copies of matrices, not by the masters. */
+static inline bool model_has_copies(const pl_backend *be)
+{
+    return be->act == PL_BF16 || be->decode_only;
+}
+
+static inline pl_weight *model_weight(const pl_model *m, int block, int which)
+{
+    return m->weights[block * WEIGHTS_PER_BLOCK + which];
+}
+static inline pl_weight *model_classifier(const pl_model *m)
+{
+    return m->weights[m->n_weights - 1];
+}
+/* Element `n` of a buffer of acts. */
+static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
+{
+    return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
+}
+
+/* Fills at, whole, runs, n_params, n_kept, lean. */
+void model_place_params(pl_model *m);
+/* Floats of `params` in a lean model. */
+size_t model_lean_floats(const pl_shape *shape);
+
+/* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`
+ * on; returns the bytes they take. */
+size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
+                    void *base, model_acts *acts);
+
+/* Checks B and T against the plan, every token, and every target when given
+ * (ERR_ARG, ERR_DATA), and uploads them. */
+PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
+                                         const int32_t *targets, int B, int T);
+
+/* The forward pass over uploaded tokens, up to and with the final norm. */
+void model_forward(pl_model *m, int B, int T);
+/* Its parts without attention, for the decoder. */
+void model_forward_embed(pl_model *m, int N);
+void model_forward_qkv(pl_model *m, int block, int N);
+void model_forward_rest(pl_model *m, int block, int N);
+void model_forward_norm(pl_model *m, int N);
+/* What a block computed between `in` and `out`, again, where another one has it now. */
+void model_forward_again(pl_model *m, int block, int B, int T);
+
+/* Classifier with gradients, then backward through all blocks; d loss / d logit is
+ * scaled by the step's loss_scale. Gradients accumulate. */
+void model_backward(pl_model *m, int B, int T);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,39 @@
+/* What the files of the probe share: probe (rounds and sums), probe_ops (the
+ * operations and what they work on), probe_train (the step). */
+#ifndef PL_MODULES_PROBE_INTERNAL_H
+#define PL_MODULES_PROBE_INTERNAL_H
+#include "modules/probe.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the operations ---- */
+
+typedef struct probe_ops probe_ops;
+/* Writes the rows of `report`, but for their times. */
+PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
+                                         const pl_probe_options *options,
+                                         pl_probe_report *report, probe_ops **out);
+void probe_ops_destroy(probe_ops **ops);
+void probe_ops_call(probe_ops *ops, int row);
+/* Bytes a second of an operation that only reads, or reads and writes, memory far
+ * larger than any cache. */
+PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
+
+/* ---- the step ---- */
+
+typedef struct probe_train probe_train;
+PL_MUST_CHECK pl_status probe_train_create(pl_backend *be,
+                                           const pl_probe_options *options,
+                                           probe_train **out);
+void probe_train_destroy(probe_train **train);
+PL_MUST_CHECK pl_status probe_train_step(probe_train *train);
+uint64_t probe_train_params(const probe_train *train);
+
+/* Seconds, of the clock that the options ask for. */
+double probe_now(const pl_probe_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

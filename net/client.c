@@ -1,0 +1,498 @@
+/* Questions to homes, resent until they are answered. */
+#include "net/client_internal.h"
+#include "net/submission.h"
+
+enum { UPLOADS_MAX = 8 };
+
+pl_status pl_client_create(const pl_client_options *options, pl_client **out)
+{
+    pl_status status = PL_OK;
+    *out = NULL;
+    if (options->n_homes < 1 || options->n_homes > PL_HOMES_MAX)
+        return pl_fail(PL_ERR_ARG, "a client needs 1 to %d homes, not %d", PL_HOMES_MAX,
+                       options->n_homes);
+    pl_client *c = pl_alloc(sizeof *c);
+    c->moved = pl_name_table_create();
+    c->keys = options->keys;
+    pl_places_equal(&c->places, options->n_homes);
+    if (options->places && options->places->n > 0)
+        c->places = *options->places;
+    if (c->places.n > options->n_homes) /* others say where the rest is */
+        c->places.n = options->n_homes;
+    c->patience_ms = options->patience_ms;
+    c->idle = options->idle;
+    c->idle_context = options->idle_context;
+    for (; c->n_homes < options->n_homes; c->n_homes++)
+        PL_TRY(pl_wire_connect_as(options->homes[c->n_homes], options->keys,
+                                  &c->sockets[c->n_homes]));
+    *out = c;
+    c = NULL;
+done:
+    pl_client_destroy(&c);
+    return status;
+}
+
+void pl_client_destroy(pl_client **client)
+{
+    pl_client *c = *client;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_homes; i++)
+        pl_wire_close(&c->sockets[i]);
+    pl_name_table_destroy(&c->moved);
+    pl_free(c);
+    *client = NULL;
+}
+
+int pl_client_home_of(const pl_client *client, const char *name)
+{
+    return client_home_of(client, name);
+}
+
+uint64_t pl_client_bytes_sent(const pl_client *client)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < client->n_homes; i++)
+        sum += client->sockets[i] ? pl_wire_bytes_sent(client->sockets[i]) : 0;
+    return sum;
+}
+
+uint64_t pl_client_bytes_received(const pl_client *client)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < client->n_homes; i++)
+        sum += client->sockets[i] ? pl_wire_bytes_received(client->sockets[i]) : 0;
+    return sum;
+}
+
+pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
+{
+    bool ready = false;
+    pl_status status = pl_wire_recv_lent(socket, NULL, answer);
+    if (status != PL_ERR_TIMEOUT)
+        return status;
+    pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
+    if (c->idle)
+        PL_RETURN_IF(c->idle(c->idle_context));
+    return pl_wire_recv_lent(socket, NULL, answer);
+}
+
+pl_status client_as_status(pl_message *answer)
+{
+    if (answer->type != PL_MSG_ERR)
+        return PL_OK;
+    char text[1024];
+    pl_reader r;
+    pl_reader_open(&r, "error from home", answer->body.data, answer->body.len);
+    uint64_t code = pl_get_u64(&r, PL_TAG_STATUS, 0);
+    pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (code == PL_OK || code >= PL_STATUS_COUNT)
+        code = PL_ERR_PROTO;
+    return pl_fail((pl_status)code, "%s", text);
+}
+
+/* Backing off spares a slow line, but a home that has started again lost the question:
+ * it is sent anew as soon as the line is back. */
+pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
+                     pl_message *answer)
+{
+    int64_t start = pl_now_ms(), sent = 0, again = RESEND_MS;
+    uint64_t line = 0;
+    question->request = pl_wire_next_request();
+    (void)pl_wire_reconnected(socket, &line);
+    for (;;) {
+        int64_t now = pl_now_ms();
+        if (now - start > c->patience_ms)
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "the home did not answer within %d s; see its log, or raise "
+                           "workers.patience_s",
+                           c->patience_ms / 1000);
+        bool anew = pl_wire_reconnected(socket, &line);
+        if (sent == 0 || anew || now - sent > again) {
+            if (sent != 0 && again < RESEND_MAX_MS)
+                again *= 2; /* a slow line must not carry everything twice */
+            pl_status status = pl_wire_send(socket, question);
+            if (status != PL_OK && status != PL_ERR_NET)
+                return status;
+            sent = now;
+        }
+        pl_status status = client_wait_slice(c, socket, answer);
+        if (status == PL_ERR_TIMEOUT)
+            continue;
+        if (status != PL_OK)
+            return status;
+        if (answer->request == question->request)
+            return client_as_status(answer);
+    }
+}
+
+static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
+                          pl_message *answer)
+{
+    int64_t since = pl_now_ms();
+    for (;;) {
+        PL_RETURN_IF(client_ask(c, client_socket_of(c, name), question, answer));
+        if (answer->type != PL_MSG_MOVED)
+            return PL_OK;
+        PL_RETURN_IF(client_follow(c, answer, since));
+    }
+}
+
+/* ---- names ---- */
+/* What an upload and the question that needs it are for. */
+typedef struct errand {
+    const char *name;
+    int home; /* to that one; NOT_FIXED: to the home of the name */
+    client_blob blob;
+} errand;
+enum { NOT_FIXED = -1 };
+
+/* A home that started again in between has forgotten the upload, and a name that has
+ * gone needs it elsewhere: then both are repeated. */
+static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
+                             pl_message *a)
+{
+    int64_t since = pl_now_ms();
+    pl_status status = PL_ERR_NOT_FOUND;
+    for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
+        int home = e->home == NOT_FIXED ? client_home_of(c, e->name) : e->home;
+        PL_RETURN_IF(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
+                                           &e->blob.hash, false));
+        status = client_ask(c, c->sockets[home], q, a);
+        if (status != PL_OK || a->type != PL_MSG_MOVED)
+            continue;
+        PL_RETURN_IF(client_follow(c, a, since));
+        i--; /* patience ends this */
+        status = PL_ERR_NOT_FOUND;
+    }
+    return status;
+}
+
+static pl_status put_object_at(pl_client *c, int home, const char *name,
+                               const void *data, uint64_t bytes, pl_hash *blob)
+{
+    pl_message q, a;
+    pl_blob_hash(data, bytes, blob);
+    pl_message_init(&q, PL_MSG_PUT_OBJECT);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_put_hash(&q.body, PL_TAG_BLOB, blob);
+    errand e = {name, home, {data, bytes, *blob}};
+    pl_status status = put_and_ask(c, &e, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Every home needs every arm; any other object lies with its own home. */
+pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
+                               uint64_t bytes, pl_hash *blob)
+{
+    if (!pl_starts_with(name, "arm/"))
+        return put_object_at(c, NOT_FIXED, name, data, bytes, blob);
+    for (int home = 0; home < c->n_homes; home++)
+        PL_RETURN_IF(put_object_at(c, home, name, data, bytes, blob));
+    return PL_OK;
+}
+
+/* Questions of the form "name -> hash". */
+static pl_status ask_hash(pl_client *c, uint16_t type, const char *name, pl_hash *out)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, type);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_status status = ask_home(c, name, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "answer from home", a.body.data, a.body.len);
+        *out = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
+{
+    return ask_hash(c, PL_MSG_GET_OBJECT, name, blob);
+}
+
+static pl_status read_facts(const pl_message *a, pl_version_facts *out)
+{
+    pl_reader r;
+    memset(out, 0, sizeof *out);
+    pl_reader_open(&r, "VERSION_IS", a->body.data, a->body.len);
+    out->number = pl_get_u64(&r, PL_TAG_VERSION, 0);
+    out->params = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    out->norm = pl_get_f64(&r, PL_TAG_NORM, 0);
+    if (pl_field_count(&r, PL_TAG_MOMENTUM) > 0)
+        out->momentum = pl_get_hash(&r, PL_TAG_MOMENTUM, 0);
+    if (pl_field_count(&r, PL_TAG_CHANGE) > 0) {
+        out->change = pl_get_hash(&r, PL_TAG_CHANGE, 0);
+        out->parent = pl_get_hash(&r, PL_TAG_BASE, 0);
+    }
+    return pl_reader_status(&r);
+}
+
+pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number,
+                                pl_version_facts *out)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_GET_VERSION);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_u64(&q.body, PL_TAG_VERSION, (uint64_t)number);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK)
+        status = read_facts(&a, out);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static void put_place(pl_buf *body, const char *module, int64_t round, int path,
+                      int replica)
+{
+    pl_put_text(body, PL_TAG_NAME, module);
+    pl_put_u64(body, PL_TAG_PATH, (uint64_t)path);
+    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)replica);
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)round);
+}
+
+pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int path,
+                         int replica, pl_meeting wish, pl_meeting *decision)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_MEET);
+    pl_message_init(&a, 0);
+    put_place(&q.body, module, round, path, replica);
+    pl_put_u64(&q.body, PL_TAG_MEETING, (uint64_t)wish);
+    pl_put_bytes(&q.body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "MEETING_IS", a.body.data, a.body.len);
+        uint64_t said = pl_get_u64(&r, PL_TAG_MEETING, 0);
+        status = pl_reader_status(&r);
+        if (status == PL_OK && said >= PL_MEETING_COUNT)
+            status = pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+                             (unsigned long long)said);
+        *decision = status == PL_OK ? (pl_meeting)said : PL_MEETING_OPEN;
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
+                               int path, int replica, pl_hash *update)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_GET_UPDATE);
+    pl_message_init(&a, 0);
+    put_place(&q.body, module, round, path, replica);
+    pl_status status = ask_home(c, module, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);
+        *update = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_PUT_REF);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_TEXT, target);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_status status = ask_home(c, name, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* The home is asked first: an arm that begins where another ended sends no bytes. */
+pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
+                                  size_t n, const pl_hash *config)
+{
+    pl_message q, a;
+    pl_hash blob;
+    uint64_t bytes = (uint64_t)n * sizeof *params;
+    pl_blob_hash(params, bytes, &blob);
+    pl_message_init(&q, PL_MSG_CREATE_MODULE);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, module);
+    pl_put_hash(&q.body, PL_TAG_BASE, config);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
+    pl_status status = ask_home(c, module, &q, &a);
+    errand e = {module, NOT_FIXED, {params, bytes, blob}};
+    if (status == PL_ERR_NOT_FOUND)
+        status = put_and_ask(c, &e, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
+{
+    pl_message q, a;
+    pl_reader r;
+    memset(out, 0, sizeof *out);
+    pl_message_init(&q, PL_MSG_GET_PATH);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    pl_status status = ask_home(c, name, &q, &a);
+    if (status == PL_OK) {
+        pl_reader_open(&r, "PATH_IS", a.body.data, a.body.len);
+        pl_copy_text(out->name, sizeof out->name, name);
+        out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+        out->samples = pl_get_u64(&r, PL_TAG_SAMPLES, 0);
+        out->n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
+        out->loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
+        out->seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
+        out->moments = pl_get_hash(&r, PL_TAG_BLOB, 0);
+        status = pl_reader_status(&r);
+    }
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- submissions ---- */
+pl_status pl_client_act_under(pl_client *c, const uint8_t *lease, size_t len)
+{
+    if (len > sizeof c->lease.bytes)
+        return pl_fail(PL_ERR_PROTO, "a lease of %zu bytes is too long", len);
+    c->lease.len = len;
+    if (len > 0)
+        memcpy(c->lease.bytes, lease, len);
+    return PL_OK;
+}
+
+void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s)
+{
+    pl_contribution one = s->contribution;
+    pl_submission_lease lease = c->lease;
+    pl_submit_message out = {.round = one.phase,
+                             .base_version = s->base_version,
+                             .base = s->base,
+                             .update = one.update,
+                             .n = 1,
+                             .contributors = &one,
+                             .leases = &lease};
+    pl_copy_text(out.module, sizeof out.module, s->module);
+    pl_submission_write(&out, q);
+}
+
+/* Submits; sends the blob first whenever the home says that it lacks it. */
+static pl_status submit(pl_client *c, const char *name, pl_message *q,
+                        const client_blob *blob, pl_submit_result *result,
+                        char text[256])
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    text[0] = '\0';
+    pl_message_init(&a, 0);
+    for (int attempt = 0;; attempt++) {
+        pl_reader r;
+        PL_TRY(ask_home(c, name, q, &a));
+        pl_reader_open(&r, "SUBMITTED", a.body.data, a.body.len);
+        uint64_t code = pl_get_u64(&r, PL_TAG_RESULT, 0);
+        if (pl_field_count(&r, PL_TAG_TEXT) > 0)
+            pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
+        PL_TRY(pl_reader_status(&r));
+        *result = (pl_submit_result)code;
+        if (code != PL_SUBMIT_UNKNOWN_BLOB)
+            goto done;
+        if (attempt == 5)
+            PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
+                           attempt));
+        PL_TRY(client_put_known_blob(c, client_home_of(c, name), blob->data,
+                                     blob->bytes, &blob->hash, false));
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
+                                 const client_blob *blob, pl_submit_result *result,
+                                 char text[256])
+{
+    PL_RETURN_IF(client_put_known_blob(c, client_home_of(c, name), blob->data,
+                                       blob->bytes, &blob->hash, false));
+    return submit(c, name, q, blob, result, text);
+}
+
+pl_status pl_client_submit_as(pl_client *c, const char *module, pl_message *q,
+                              const void *data, uint64_t bytes,
+                              pl_submit_result *result, char text[256])
+{
+    client_blob blob = {.data = data, .bytes = bytes};
+    pl_blob_hash(data, bytes, &blob.hash);
+    return send_and_submit(c, module, q, &blob, result, text);
+}
+
+pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
+                           char text[256])
+{
+    pl_message q;
+    client_blob blob = {.data = s->data, .bytes = s->bytes};
+    pl_message_init(&q, PL_MSG_SUBMIT);
+    pl_blob_hash(s->data, s->bytes, &blob.hash);
+    s->contribution.update = blob.hash;
+    client_put_submission(c, &q, s);
+    pl_status status = send_and_submit(c, s->module, &q, &blob, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+void client_put_path(const pl_client *c, pl_buf *body, const pl_path_state *state)
+{
+    pl_put_text(body, PL_TAG_NAME, state->name);
+    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)state->phase);
+    pl_put_hash(body, PL_TAG_BLOB, &state->moments);
+    pl_put_u64(body, PL_TAG_SAMPLES, state->samples);
+    pl_put_u64(body, PL_TAG_TOKENS, state->n_tokens);
+    pl_put_f64(body, PL_TAG_LOSS, state->loss);
+    pl_put_f64(body, PL_TAG_SECONDS, state->seconds);
+    pl_put_bytes(body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
+}
+
+pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
+                                const void *moments, uint64_t bytes,
+                                pl_submit_result *result, char text[256])
+{
+    pl_message q;
+    pl_path_state state = *given;
+    if (pl_hash_none(&state.moments))
+        pl_blob_hash(moments, bytes, &state.moments);
+    client_blob blob = {moments, bytes, state.moments};
+    pl_message_init(&q, PL_MSG_SUBMIT_PATH);
+    client_put_path(c, &q.body, &state);
+    pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+pl_status pl_client_stop_homes(pl_client *c)
+{
+    pl_message q, a;
+    pl_status status = PL_OK;
+    pl_message_init(&q, PL_MSG_STOP);
+    pl_message_init(&a, 0);
+    for (int i = 0; i < c->n_homes && status == PL_OK; i++)
+        if (c->sockets[i])
+            status = client_ask(c, c->sockets[i], &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}

@@ -1,0 +1,292 @@
+/* Blobs between a client and a home, in pieces, several of them under way. */
+#include "net/client_internal.h"
+
+enum { UP_WINDOW = 8, DOWN_WINDOW = 4 };
+
+/* ---- down: pieces are asked for ahead and taken in order ---- */
+/* Where an answer is lost, or shorter than asked for, everything from there on is asked
+ * for again: answers of one home come in the order of the questions, so this happens
+ * only when a line breaks. Bytes are hashed while others arrive. */
+typedef struct download {
+    pl_client *client;
+    pl_socket *socket;
+    const char *name; /* whose the blob is */
+    pl_hash blob;
+    pl_buf *out;
+    size_t start; /* of the blob in `out` */
+    pl_blob_hashing hashing;
+    bool known; /* the blob's size, which the first answer tells */
+    uint64_t total, asked;
+    uint64_t requests[DOWN_WINDOW]; /* under way, oldest first */
+    size_t n_under_way;
+    int64_t heard_ms, sent_ms, again_ms;
+    uint64_t line;
+} download;
+
+static uint64_t there(const download *d)
+{
+    return d->out->len - d->start;
+}
+
+static pl_status ask_piece(download *d)
+{
+    pl_message q;
+    pl_message_init(&q, PL_MSG_GET_BLOB);
+    q.request = d->requests[d->n_under_way++] = pl_wire_next_request();
+    pl_put_text(&q.body, PL_TAG_NAME, d->name);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &d->blob);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, d->asked);
+    pl_status status = pl_wire_send(d->socket, &q);
+    pl_message_destroy(&q);
+    d->asked += PL_WIRE_DATA_MAX;
+    return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
+}
+
+/* Until the size is known one piece is asked for. */
+static pl_status ask_pieces(download *d)
+{
+    uint64_t end = d->known ? d->total : 1;
+    while (d->n_under_way < DOWN_WINDOW && d->asked < end)
+        PL_RETURN_IF(ask_piece(d));
+    return PL_OK;
+}
+
+static void go_back(download *d)
+{
+    d->n_under_way = 0;
+    d->asked = there(d);
+    d->sent_ms = pl_now_ms();
+}
+
+/* Later and later: a slow line must not carry everything twice. At once when the line
+ * has been made anew, for then nothing is under way. */
+static void go_back_if_late(download *d, int64_t now)
+{
+    int64_t since = now - (d->heard_ms > d->sent_ms ? d->heard_ms : d->sent_ms);
+    bool anew = pl_wire_reconnected(d->socket, &d->line);
+    if (!anew && since <= d->again_ms)
+        return;
+    if (!anew && d->again_ms < RESEND_MAX_MS)
+        d->again_ms *= 2;
+    go_back(d);
+}
+
+/* The name has gone to another home: the rest is there. */
+static pl_status follow(download *d, const pl_message *moved)
+{
+    PL_RETURN_IF(client_follow(d->client, moved, d->heard_ms));
+    d->socket = client_socket_of(d->client, d->name);
+    d->line = 0;
+    (void)pl_wire_reconnected(d->socket, &d->line);
+    go_back(d);
+    return PL_OK;
+}
+
+static pl_status take_piece(download *d, pl_message *a)
+{
+    pl_reader r;
+    PL_RETURN_IF(client_as_status(a));
+    pl_reader_open(&r, "BLOB", a->body.data, a->body.len);
+    uint64_t total = pl_get_u64(&r, PL_TAG_TOTAL, 0), left = total - there(d);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (a->type != PL_MSG_BLOB || (d->known && total != d->total) || there(d) > total ||
+        a->data.len > left || (a->data.len == 0 && left > 0))
+        return pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob");
+    d->total = total;
+    d->known = true;
+    pl_buf_append(d->out, a->data.data, a->data.len);
+    pl_blob_hash_some(&d->hashing, d->out->data + d->start, there(d));
+    d->n_under_way--;
+    memmove(d->requests, d->requests + 1, d->n_under_way * sizeof *d->requests);
+    if (a->data.len < PL_WIRE_DATA_MAX && a->data.len < left)
+        go_back(d);
+    return PL_OK;
+}
+
+static pl_status run_download(download *d, pl_message *a)
+{
+    go_back(d);
+    d->heard_ms = d->sent_ms;
+    while (!d->known || there(d) < d->total) {
+        PL_RETURN_IF(ask_pieces(d));
+        pl_status status = client_wait_slice(d->client, d->socket, a);
+        int64_t now = pl_now_ms();
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            return status;
+        bool ours =
+            status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
+        if (ours && a->type == PL_MSG_MOVED) {
+            PL_RETURN_IF(follow(d, a)); /* no news: patience goes on counting */
+        } else if (ours) {
+            PL_RETURN_IF(take_piece(d, a));
+            d->heard_ms = now;
+        }
+        if (now - d->heard_ms > d->client->patience_ms)
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "the home did not answer within %d s; see its log, or raise "
+                           "workers.patience_s",
+                           d->client->patience_ms / 1000);
+        go_back_if_late(d, now);
+    }
+    return PL_OK;
+}
+
+pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
+                             pl_buf *out)
+{
+    pl_hash got;
+    pl_message a;
+    download d = {.client = c,
+                  .socket = client_socket_of(c, name),
+                  .name = name,
+                  .blob = *blob,
+                  .out = out,
+                  .start = out->len,
+                  .again_ms = RESEND_MS};
+    pl_message_init(&a, 0);
+    (void)pl_wire_reconnected(d.socket, &d.line);
+    pl_status status = run_download(&d, &a);
+    pl_blob_hash_end(&d.hashing, out->data + d.start, there(&d), &got);
+    if (status == PL_OK && !pl_hash_equal(&got, blob))
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "a blob of %s arrived with another hash; `pathloom store "
+                         "fsck` tells whether the store has it whole",
+                         name);
+    if (status != PL_OK)
+        out->len = d.start;
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- blobs up: UP_WINDOW pieces under way, each acknowledged by its request ---- */
+typedef struct upload {
+    pl_client *client;
+    pl_socket *socket;
+    const uint8_t *data;
+    uint64_t bytes;
+    pl_hash hash;
+    bool impatient; /* a full home ends it with ERR_BUSY */
+    size_t n_pieces, next, n_waiting;
+    int64_t heard_ms; /* an acknowledgement */
+    uint64_t line;
+    struct {
+        uint64_t request;
+        size_t piece;
+        int64_t sent, resend_ms; /* doubles with every sending */
+    } waiting[UP_WINDOW];
+} upload;
+
+static pl_status send_piece(upload *u, size_t slot)
+{
+    pl_message m;
+    uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
+    uint64_t len =
+        u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    m.request = u->waiting[slot].request;
+    pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, u->bytes);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    if (u->client->lease.len > 0)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, u->client->lease.bytes,
+                     u->client->lease.len);
+    pl_buf_append(&m.data, u->data + offset, (size_t)len);
+    pl_status status = pl_wire_give(u->socket, &m);
+    u->waiting[slot].sent = pl_now_ms();
+    u->waiting[slot].resend_ms *= 2;
+    pl_message_destroy(&m);
+    return status == PL_ERR_NET ? PL_OK : status; /* sent again later */
+}
+
+static pl_status fill_window(upload *u)
+{
+    while (u->n_waiting < UP_WINDOW && u->next < u->n_pieces) {
+        size_t slot = u->n_waiting++;
+        u->waiting[slot].request = pl_wire_next_request();
+        u->waiting[slot].piece = u->next++;
+        u->waiting[slot].resend_ms = RESEND_MS / 2;
+        PL_RETURN_IF(send_piece(u, slot));
+    }
+    return PL_OK;
+}
+
+static pl_status resend_late(upload *u)
+{
+    int64_t now = pl_now_ms();
+    bool anew = pl_wire_reconnected(u->socket, &u->line);
+    for (size_t i = 0; i < u->n_waiting; i++) {
+        int64_t sent = u->waiting[i].sent;
+        int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
+        if (anew || since > u->waiting[i].resend_ms) /* not while others still arrive */
+            PL_RETURN_IF(send_piece(u, i));
+    }
+    return PL_OK;
+}
+
+/* A home that is full asks for patience: the piece goes again a little later. The first
+ * piece reserves room for the whole blob, so that uploads cannot block one another. */
+static pl_status acknowledge(upload *u, pl_message *answer)
+{
+    for (size_t i = 0; i < u->n_waiting; i++) {
+        if (u->waiting[i].request != answer->request)
+            continue;
+        pl_status status = client_as_status(answer);
+        if (status == PL_ERR_BUSY && !u->impatient) {
+            u->waiting[i].sent = pl_now_ms();
+            u->waiting[i].resend_ms = RESEND_MS / 8;
+            return PL_OK;
+        }
+        u->waiting[i] = u->waiting[--u->n_waiting];
+        return status;
+    }
+    return PL_OK;
+}
+
+static pl_status run_upload(upload *u)
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    int64_t last = pl_now_ms();
+    pl_message_init(&a, 0);
+    PL_TRY(fill_window(u));
+    while (u->n_waiting > 0) {
+        status = client_wait_slice(u->client, u->socket, &a);
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            goto done;
+        if (status == PL_OK) {
+            size_t before = u->n_waiting;
+            PL_TRY(acknowledge(u, &a));
+            if (u->n_waiting < before)
+                last = u->heard_ms = pl_now_ms();
+        }
+        status = PL_OK;
+        if (pl_now_ms() - last > u->client->patience_ms)
+            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home took no data for %d s",
+                           u->client->patience_ms / 1000));
+        PL_TRY(resend_late(u));
+        PL_TRY(fill_window(u));
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status client_put_known_blob(pl_client *c, int home, const void *data,
+                                uint64_t bytes, const pl_hash *blob, bool impatient)
+{
+    upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
+    u.hash = *blob;
+    u.impatient = impatient;
+    (void)pl_wire_reconnected(u.socket, &u.line);
+    u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
+    if (u.n_pieces == 0)
+        u.n_pieces = 1;
+    return run_upload(&u);
+}
+
+pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
+                             uint64_t bytes, pl_hash *blob)
+{
+    pl_blob_hash(data, bytes, blob);
+    return client_put_known_blob(c, client_home_of(c, name), data, bytes, blob, false);
+}

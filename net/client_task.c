@@ -1,0 +1,219 @@
+/* What a task leaves, sent together: several questions under way at once. */
+#include "net/client_internal.h"
+
+enum { SLOW_MS = 300 };
+
+typedef struct parcel {
+    pl_client *client;
+    int n; /* questions so far */
+    const char **names;
+    pl_message *questions, *answers;
+    bool *done;
+    int64_t sent_ms, again_ms, heard_ms;
+    uint64_t lines[PL_HOMES_MAX]; /* since the questions were sent */
+} parcel;
+
+static bool are_lines_new(parcel *p)
+{
+    bool anew = false;
+    for (int i = 0; i < p->client->n_homes; i++)
+        anew = (p->client->sockets[i] &&
+                pl_wire_reconnected(p->client->sockets[i], &p->lines[i])) ||
+               anew;
+    return anew;
+}
+
+/* In order, so that a home sees the path behind its updates. */
+static void send_open(parcel *p, int64_t now_ms)
+{
+    bool anew = are_lines_new(p) || p->sent_ms == 0;
+    if (!anew && now_ms - p->sent_ms <= p->again_ms)
+        return;
+    p->again_ms = anew                          ? RESEND_MS
+                  : p->again_ms < RESEND_MAX_MS ? 2 * p->again_ms
+                                                : RESEND_MAX_MS;
+    for (int i = 0; i < p->n; i++) {
+        pl_socket *socket = client_socket_of(p->client, p->names[i]);
+        if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
+            break; /* sent again later */
+    }
+    p->sent_ms = now_ms;
+}
+
+/* What has gone to another home is asked there, a little later. */
+static pl_status take_moved(parcel *p, const pl_message *moved)
+{
+    p->sent_ms = pl_now_ms();
+    p->again_ms = BOUNCE_MS;
+    pl_status status = client_learn(p->client, moved);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status; /* its address will come */
+}
+
+static pl_status take_answer(parcel *p, pl_message *a)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->done[i] && p->questions[i].request == a->request) {
+            if (a->type == PL_MSG_MOVED)
+                return take_moved(p, a);
+            pl_message kept = p->answers[i];
+            p->answers[i] = *a;
+            *a = kept;
+            p->done[i] = true;
+            p->heard_ms = pl_now_ms();
+            return PL_OK;
+        }
+    return PL_OK;
+}
+
+static int first_open(const parcel *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->done[i])
+            return i;
+    return -1;
+}
+
+static pl_status ask_all(parcel *p)
+{
+    pl_status status = PL_OK;
+    pl_message a;
+    p->heard_ms = pl_now_ms();
+    pl_message_init(&a, 0);
+    for (int open = first_open(p); open >= 0; open = first_open(p)) {
+        int64_t now = pl_now_ms();
+        if (now - p->heard_ms > p->client->patience_ms)
+            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home of %s did not answer within %d s",
+                           p->names[open], p->client->patience_ms / 1000));
+        send_open(p, now);
+        status = client_wait_slice(p->client,
+                                   client_socket_of(p->client, p->names[open]), &a);
+        if (status == PL_OK)
+            status = take_answer(p, &a);
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            goto done;
+        status = PL_OK;
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status read_result(pl_message *answer, pl_submit_result *result,
+                             char text[256])
+{
+    pl_reader r;
+    text[0] = '\0';
+    PL_RETURN_IF(client_as_status(answer));
+    pl_reader_open(&r, "SUBMITTED", answer->body.data, answer->body.len);
+    *result = (pl_submit_result)pl_get_u64(&r, PL_TAG_RESULT, 0);
+    if (pl_field_count(&r, PL_TAG_TEXT) > 0)
+        pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
+    return pl_reader_status(&r);
+}
+
+static void init_parcel(parcel *p, pl_client *c, int n)
+{
+    *p = (parcel){.client = c};
+    p->names = pl_alloc((size_t)n * sizeof *p->names);
+    p->questions = pl_alloc((size_t)n * sizeof *p->questions);
+    p->answers = pl_alloc((size_t)n * sizeof *p->answers);
+    p->done = pl_alloc((size_t)n * sizeof *p->done);
+}
+
+static void free_parcel(parcel *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        pl_message_destroy(&p->questions[i]);
+        pl_message_destroy(&p->answers[i]);
+    }
+    pl_free(p->names);
+    pl_free(p->questions);
+    pl_free(p->answers);
+    pl_free(p->done);
+}
+
+static pl_message *put_question(parcel *p, uint16_t type, const char *name)
+{
+    pl_message *q = &p->questions[p->n];
+    pl_message_init(q, type);
+    q->request = pl_wire_next_request();
+    p->names[p->n++] = name;
+    p->sent_ms = 0;
+    return q;
+}
+
+/* One more blob of the task. Nobody waits for room in a home while holding some: where
+ * there is none, what was uploaded so far is submitted first. */
+static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
+                       const pl_hash *blob)
+{
+    pl_client *c = p->client;
+    int home = client_home_of(c, name);
+    bool holds = first_open(p) >= 0;
+    pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
+    if (status != PL_ERR_BUSY || !holds)
+        return status;
+    PL_RETURN_IF(ask_all(p));
+    return client_put_known_blob(c, home, data, bytes, blob, false);
+}
+
+static bool is_in(pl_submit_result result)
+{
+    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
+           result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
+}
+
+/* A home that has started again lacks uploads: those updates are sent once more. */
+static pl_status settle_updates(parcel *p, pl_submission *s, int n,
+                                pl_submit_result *results, char (*texts)[256],
+                                bool *all_in)
+{
+    *all_in = true;
+    for (int i = 0; i < p->n; i++)
+        PL_RETURN_IF(read_result(&p->answers[i], &results[i], texts[i]));
+    for (int i = 0; i < n; i++) {
+        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
+            PL_RETURN_IF(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
+        *all_in = *all_in && is_in(results[i]);
+    }
+    return PL_OK;
+}
+
+/* A path's home knows only the updates that lie with it, so the state of a task whose
+ * updates are not all in, in every home, must not go out. */
+pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
+                                const pl_path_state *state, const void *moments,
+                                uint64_t bytes, pl_submit_result *results,
+                                char (*texts)[256])
+{
+    pl_status status = PL_OK;
+    bool together = c->n_homes == 1, all_in = false;
+    int64_t start = pl_now_ms();
+    parcel p;
+    init_parcel(&p, c, n + 1);
+    results[n] = PL_SUBMIT_REJECTED;
+    pl_copy_text(texts[n], 256, "an update of this task was refused");
+    for (int i = 0; i < n; i++) {
+        pl_hash *update = &s[i].contribution.update;
+        pl_blob_hash(s[i].data, s[i].bytes, update);
+        PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
+        client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
+    }
+    if (pl_now_ms() - start > SLOW_MS) /* on a slow line nobody waits for the state */
+        PL_TRY(ask_all(&p));
+    if (together) {
+        if (bytes > 0)
+            PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
+        pl_message *q = put_question(&p, PL_MSG_SUBMIT_PATH, state->name);
+        client_put_path(c, &q->body, state);
+        pl_put_u64(&q->body, PL_TAG_TOGETHER, 1);
+    }
+    PL_TRY(ask_all(&p));
+    PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
+    /* Rejected: the path may have overtaken an update that was lost on the way. */
+    if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
+        PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
+done:
+    free_parcel(&p);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* A lease as the hub certifies it: who may send what of one task in one phase.
+ *
+ * The hub seals each lease with a key that only it and the homes have, so a worker
+ * cannot make, change or lend one. A home acts on a message of a worker only under a
+ * sealed lease: it is checked before a byte of an upload is reserved.
+ *
+ *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
+ *
+ * The worker gets the bytes with TASK and returns them unchanged. */
+#ifndef PL_NET_LEASE_H
+#define PL_NET_LEASE_H
+#include "base/base.h"
+#include "net/messages.h"
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_LEASE_MAX = 640 };
+
+typedef struct pl_lease {
+    char arm[PL_MODULE_NAME_MAX];
+    int64_t path, replica, phase;
+    uint64_t token; /* fencing token */
+    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_pubkey key; /* of the worker; zero where connections are not encrypted */
+} pl_lease;
+
+/* What seals leases; the homes keep it, the hub learns it from the first of them. */
+typedef struct pl_lease_secret {
+    uint8_t bytes[PL_HASH_BYTES];
+} pl_lease_secret;
+void pl_lease_secret_create(pl_lease_secret *out);
+
+/* Appends the sealed bytes to `out`. */
+void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease, pl_buf *out);
+/* ERR_STALE: these bytes were not sealed with the secret. */
+PL_MUST_CHECK pl_status pl_lease_open(const pl_lease_secret *secret,
+                                      const uint8_t *bytes, size_t len, pl_lease *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,729 @@
+#include "net/move.h"
+#include "outer/outer.h"
+#include "net/client_internal.h"
+
+enum {
+    ROWS_BYTES = 512 << 10, /* of one PUT_ROWS, about */
+    ROW_ROOM = 1024,        /* what a row's record has beside the row */
+    BLOBS_BYTES = 64 << 20, /* uploaded before they are named */
+    FREE_PASSES = 4,        /* while updates arrive */
+    HELD_TRIES = 6,         /* while they wait */
+    HOLD_MS = 500,
+    HOLD_MAX_MS = 10000
+};
+
+typedef struct mover {
+    pl_client *c;
+    const char *name;
+    int from, to;
+    uint64_t stamp; /* of the owner */
+    pl_move_report *report;
+    pl_buf rows; /* to be put */
+    uint64_t staged_bytes;
+} mover;
+
+/* ---- questions to a certain home ---- */
+static pl_status ask(mover *m, int home, pl_message *q, pl_message *a)
+{
+    return client_ask(m->c, m->c->sockets[home], q, a);
+}
+
+static pl_status read_list(pl_client *c, int home, const char *name, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    pl_message q, a;
+    uint64_t total = 1;
+    pl_buf_clear(out);
+    pl_message_init(&q, PL_MSG_LIST);
+    pl_message_init(&a, 0);
+    while (out->len < total) {
+        pl_reader r;
+        pl_buf_clear(&q.body);
+        if (name)
+            pl_put_text(&q.body, PL_TAG_NAME, name);
+        pl_put_u64(&q.body, PL_TAG_OFFSET, out->len);
+        PL_TRY(client_ask(c, c->sockets[home], &q, &a));
+        pl_reader_open(&r, "LIST_IS", a.body.data, a.body.len);
+        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
+        PL_TRY(pl_reader_status(&r));
+        if (a.data.len == 0 && total > out->len)
+            PL_TRY(
+                pl_fail(PL_ERR_PROTO, "home %d sent no piece of its list", home + 1));
+        pl_buf_append(out, a.data.data, a.data.len);
+    }
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- lists of rows ---- */
+typedef struct row_list {
+    pl_buf bytes;
+    pl_reader reader;
+    size_t n, at;
+} row_list;
+
+typedef struct listed_row {
+    pl_hash digest;
+    int family;
+    const uint8_t *key;
+    size_t key_len;
+} listed_row;
+
+static pl_status open_list(mover *m, int home, row_list *out)
+{
+    PL_RETURN_IF(read_list(m->c, home, m->name, &out->bytes));
+    pl_reader_open(&out->reader, "a list of rows", out->bytes.data, out->bytes.len);
+    out->n = pl_field_count(&out->reader, PL_TAG_RECORD);
+    out->at = 0;
+    return pl_reader_status(&out->reader);
+}
+
+/* *there is false behind the last. */
+static pl_status look_at(row_list *l, listed_row *out, bool *there)
+{
+    pl_reader r;
+    *there = l->at < l->n;
+    if (!*there)
+        return PL_OK;
+    pl_reader_enter(&r, "a listed row", &l->reader, PL_TAG_RECORD, l->at);
+    out->digest = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    out->family = (int)pl_get_u64(&r, PL_TAG_FAMILY, 0);
+    out->key = pl_get_bytes(&r, PL_TAG_ROW_KEY, 0, &out->key_len);
+    return pl_reader_status(&r);
+}
+
+static int compare_rows(const listed_row *a, const listed_row *b)
+{
+    size_t len = a->key_len < b->key_len ? a->key_len : b->key_len;
+    if (a->family != b->family)
+        return a->family < b->family ? -1 : 1;
+    int order = memcmp(a->key, b->key, len);
+    if (order != 0)
+        return order;
+    return a->key_len == b->key_len ? 0 : a->key_len < b->key_len ? -1 : 1;
+}
+
+/* As the home makes it. */
+static pl_status mark_of(row_list *l, pl_hash *out)
+{
+    pl_buf digests = {0};
+    listed_row row;
+    bool there = true;
+    pl_status status = PL_OK;
+    for (l->at = 0; status == PL_OK && there; l->at++) {
+        status = look_at(l, &row, &there);
+        if (status == PL_OK && there)
+            pl_buf_append(&digests, row.digest.bytes, sizeof row.digest.bytes);
+    }
+    pl_hash_of("mark", digests.data, digests.len, out);
+    pl_buf_destroy(&digests);
+    return status;
+}
+
+/* ---- carrying ---- */
+/* Also without rows: the next home then notes whose the name is, and since when. */
+static pl_status put_rows(mover *m)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_PUT_ROWS);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, m->name);
+    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)m->from);
+    pl_put_u64(&q.body, PL_TAG_STAMP, m->stamp);
+    pl_buf_append(&q.data, m->rows.data, m->rows.len);
+    pl_status status = ask(m, m->to, &q, &a);
+    pl_buf_clear(&m->rows);
+    m->staged_bytes = 0;
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status flush(mover *m)
+{
+    return m->rows.len > 0 ? put_rows(m) : PL_OK;
+}
+
+static pl_status get_blob(mover *m, const pl_hash *blob, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    pl_message q, a;
+    pl_hash got;
+    uint64_t total = 1;
+    pl_message_init(&q, PL_MSG_GET_BLOB);
+    pl_message_init(&a, 0);
+    while (out->len < total) {
+        pl_reader r;
+        pl_buf_clear(&q.body);
+        pl_put_hash(&q.body, PL_TAG_BLOB, blob);
+        pl_put_u64(&q.body, PL_TAG_OFFSET, out->len);
+        PL_TRY(ask(m, m->from, &q, &a));
+        pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
+        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
+        PL_TRY(pl_reader_status(&r));
+        if (a.data.len == 0 && total > out->len)
+            PL_TRY(
+                pl_fail(PL_ERR_PROTO, "home %d sent no piece of a blob", m->from + 1));
+        pl_buf_append(out, a.data.data, a.data.len);
+    }
+    pl_blob_hash(out->data, out->len, &got);
+    if (!pl_hash_equal(&got, blob))
+        PL_TRY(
+            pl_fail(PL_ERR_DAMAGED, "a blob of %s arrived with another hash", m->name));
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status carry_blob(mover *m, const pl_hash *blob)
+{
+    pl_buf bytes = {0};
+    pl_status status = get_blob(m, blob, &bytes);
+    if (status == PL_OK)
+        status = client_put_known_blob(m->c, m->to, bytes.data, bytes.len, blob, false);
+    if (status == PL_OK) {
+        m->staged_bytes += bytes.len;
+        m->report->bytes += bytes.len;
+        m->report->n_blobs++;
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void put_record(mover *m, const listed_row *row, const pl_buf *value)
+{
+    pl_buf inner = {0};
+    pl_put_u64(&inner, PL_TAG_FAMILY, (uint64_t)row->family);
+    pl_put_bytes(&inner, PL_TAG_ROW_KEY, row->key, row->key_len);
+    if (value)
+        pl_put_bytes(&inner, PL_TAG_ROW, value->data, value->len);
+    pl_put_bytes(&m->rows, PL_TAG_RECORD, inner.data, inner.len);
+    pl_buf_destroy(&inner);
+    m->report->n_rows++;
+}
+
+/* A version whose parameters were collected goes with the next one, since the newest
+ * must have them. */
+static pl_status carry_row(mover *m, const listed_row *row)
+{
+    pl_status status = PL_OK;
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_GET_ROW);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, m->name);
+    pl_put_u64(&q.body, PL_TAG_FAMILY, (uint64_t)row->family);
+    pl_put_bytes(&q.body, PL_TAG_ROW_KEY, row->key, row->key_len);
+    PL_TRY(ask(m, m->from, &q, &a));
+    if (m->rows.len + a.data.len > PL_WIRE_DATA_MAX - ROW_ROOM)
+        PL_TRY(flush(m));
+    pl_reader_open(&r, "ROW_IS", a.body.data, a.body.len);
+    size_t n = pl_field_count(&r, PL_TAG_BLOB);
+    for (size_t i = 0; i < n; i++) {
+        pl_hash blob = pl_get_hash(&r, PL_TAG_BLOB, i);
+        PL_TRY(carry_blob(m, &blob));
+    }
+    PL_TRY(pl_reader_status(&r));
+    put_record(m, row, &a.data);
+    if (n > 0 && (m->rows.len > ROWS_BYTES || m->staged_bytes > BLOBS_BYTES))
+        PL_TRY(flush(m));
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Both lists are in the same order. */
+static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
+                                   bool *same)
+{
+    listed_row a, b;
+    bool has_a = true, has_b = true;
+    *same = true;
+    for (;;) {
+        PL_RETURN_IF(look_at(ours, &a, &has_a));
+        PL_RETURN_IF(look_at(theirs, &b, &has_b));
+        if (!has_a && !has_b)
+            return flush(m);
+        int order = !has_a ? 1 : !has_b ? -1 : compare_rows(&a, &b);
+        bool equal = order == 0 && pl_hash_equal(&a.digest, &b.digest);
+        ours->at += order <= 0;
+        theirs->at += order >= 0;
+        *same = *same && equal;
+        if (order > 0)
+            put_record(m, &b, NULL);
+        else if (!equal)
+            PL_RETURN_IF(carry_row(m, &a));
+    }
+}
+
+/* One look at both homes, and what differed is carried. A row that went meanwhile (an
+ * update that was merged) is a difference for the next look. */
+static pl_status pass(mover *m, bool *same, pl_hash *mark)
+{
+    row_list ours = {0}, theirs = {0};
+    pl_status status = PL_OK;
+    PL_TRY(open_list(m, m->from, &ours));
+    PL_TRY(open_list(m, m->to, &theirs));
+    status = carry_differences(m, &ours, &theirs, same);
+    if (status == PL_ERR_NOT_FOUND) {
+        pl_buf_clear(&m->rows);
+        *same = false;
+        status = PL_OK;
+    }
+    if (status == PL_OK)
+        status = mark_of(&ours, mark);
+done:
+    pl_buf_destroy(&ours.bytes);
+    pl_buf_destroy(&theirs.bytes);
+    return status;
+}
+
+/* ---- the change of owners ---- */
+static pl_status adopt(mover *m, uint64_t stamp)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_ADOPT);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, m->name);
+    pl_put_u64(&q.body, PL_TAG_STAMP, stamp);
+    pl_status status = ask(m, m->to, &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* What the owner says to HOLD or HAND_OVER: its stamp, or that the name has gone; then
+ * *gone is set, and it is an error unless it went where it should. */
+static pl_status read_owner(mover *m, const pl_message *a, bool *gone)
+{
+    pl_reader r;
+    pl_reader_open(&r, "an owner's answer", a->body.data, a->body.len);
+    *gone = a->type == PL_MSG_MOVED;
+    uint64_t home = *gone ? pl_get_u64(&r, PL_TAG_HOME, 0) : 0;
+    m->stamp = pl_get_u64(&r, PL_TAG_STAMP, 0);
+    PL_RETURN_IF(pl_reader_status(&r));
+    if (*gone && home != (uint64_t)m->to)
+        return pl_fail(PL_ERR_STALE, "%s is no longer in home %d: ask home %llu",
+                       m->name, m->from + 1, (unsigned long long)home + 1);
+    return PL_OK;
+}
+
+static pl_status hold(mover *m, int64_t ms, bool *gone)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_HOLD);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, m->name);
+    pl_put_u64(&q.body, PL_TAG_TTL_MS, (uint64_t)ms);
+    pl_status status = ask(m, m->from, &q, &a);
+    if (status == PL_OK)
+        status = read_owner(m, &a, gone);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Asked twice because an answer was lost, the owner says where the name went. */
+static pl_status hand_over(mover *m, const pl_hash *mark)
+{
+    pl_message q, a;
+    bool gone = false;
+    pl_message_init(&q, PL_MSG_HAND_OVER);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, m->name);
+    pl_put_hash(&q.body, PL_TAG_BLOB, mark);
+    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)m->to);
+    pl_status status = ask(m, m->from, &q, &a);
+    if (status == PL_OK)
+        status = read_owner(m, &a, &gone);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Holds longer from try to try: as long as the last delta took, several times over. The
+ * next home adopts only what it has a note of with this very stamp, which rows that are
+ * there since an earlier move do not bring. */
+static pl_status finish(mover *m)
+{
+    int64_t wait_ms = HOLD_MS;
+    bool gone = false, same = false;
+    pl_hash mark;
+    for (int i = 0; i < HELD_TRIES; i++) {
+        int64_t begun = pl_now_ms();
+        PL_RETURN_IF(hold(m, wait_ms, &gone));
+        pl_status status = gone ? PL_OK : PL_ERR_STALE;
+        if (!gone)
+            PL_RETURN_IF(put_rows(m));
+        for (int k = 0; k < 2 && !gone && !same; k++)
+            PL_RETURN_IF(pass(m, &same, &mark));
+        if (!gone && same)
+            status = hand_over(m, &mark);
+        int64_t took = pl_now_ms() - begun;
+        if (took > m->report->longest_hold_ms)
+            m->report->longest_hold_ms = took;
+        if (status != PL_ERR_STALE)
+            return status == PL_OK ? adopt(m, m->stamp) : status;
+        same = false;
+        wait_ms = 4 * took > 2 * wait_ms ? 4 * took : 2 * wait_ms;
+        if (wait_ms > HOLD_MAX_MS)
+            wait_ms = HOLD_MAX_MS;
+    }
+    return pl_fail(PL_ERR_BUSY,
+                   "%s changed faster than it could be copied from home %d to home %d "
+                   "(%d tries); try again, or while the job is stopped",
+                   m->name, m->from + 1, m->to + 1, HELD_TRIES);
+}
+
+static pl_status check_homes(const pl_client *c, int from, int to)
+{
+    for (int i = 0; i < 2; i++) {
+        int home = i == 0 ? from : to;
+        if (home < 0 || home >= c->n_homes || !c->sockets[home])
+            return pl_fail(PL_ERR_ARG, "there is no home %d; the job has %d", home + 1,
+                           c->n_homes);
+    }
+    return PL_OK;
+}
+
+pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
+                       pl_move_report *report)
+{
+    pl_status status = PL_OK;
+    bool same = false, gone = false;
+    pl_hash mark;
+    mover m = {.c = c, .name = name, .from = from, .to = to, .report = report};
+    PL_RETURN_IF(check_homes(c, from, to));
+    if (from == to)
+        return PL_OK;
+    PL_TRY(hold(&m, 0, &gone)); /* for its stamp */
+    if (gone) {
+        PL_TRY(adopt(&m, m.stamp));
+        goto done;
+    }
+    for (int i = 0; i < FREE_PASSES && !same; i++)
+        PL_TRY(pass(&m, &same, &mark));
+    PL_TRY(finish(&m));
+    report->n_names++;
+done:
+    pl_buf_destroy(&m.rows);
+    return status;
+}
+
+/* ---- names and tables ---- */
+pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *context)
+{
+    pl_status status = PL_OK;
+    pl_buf list = {0};
+    pl_reader all;
+    PL_RETURN_IF(check_homes(c, home, home));
+    PL_TRY(read_list(c, home, NULL, &list));
+    pl_reader_open(&all, "a list of names", list.data, list.len);
+    size_t n = pl_field_count(&all, PL_TAG_RECORD);
+    for (size_t i = 0; i < n; i++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_reader r;
+        pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
+        if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
+            continue; /* a table, or what is known of a name */
+        pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
+        PL_TRY(pl_reader_status(&r));
+        PL_TRY(fn(context, name));
+    }
+    PL_TRY(pl_reader_status(&all));
+done:
+    pl_buf_destroy(&list);
+    return status;
+}
+
+static pl_status read_table(pl_reader *r, size_t i, pl_places *out)
+{
+    char text[PL_PLACES_TEXT];
+    *out = (pl_places){0};
+    pl_get_text(r, PL_TAG_TEXT, i, text, sizeof text);
+    PL_RETURN_IF(pl_reader_status(r));
+    return text[0] ? pl_places_parse(text, out) : PL_OK;
+}
+
+pl_status pl_client_get_places(pl_client *c, pl_places *table, pl_places *next)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_GET_PLACES);
+    pl_message_init(&a, 0);
+    pl_status status = client_ask(c, c->sockets[0], &q, &a);
+    pl_reader_open(&r, "PLACES_ARE", a.body.data, a.body.len);
+    if (status == PL_OK)
+        status = read_table(&r, 0, table);
+    if (status == PL_OK)
+        status = read_table(&r, 1, next);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+pl_status pl_client_learn_places(pl_client *c)
+{
+    pl_places table, next;
+    PL_RETURN_IF(pl_client_get_places(c, &table, &next));
+    if (table.n > 0 && table.n <= c->n_homes)
+        c->places = table;
+    return PL_OK;
+}
+
+/* It takes no new name before a table says so. */
+pl_status pl_client_add_home(pl_client *c, const char *address)
+{
+    if (c->n_homes == PL_HOMES_MAX)
+        return pl_fail(PL_ERR_ARG, "a job has at most %d homes", PL_HOMES_MAX);
+    if (!c->sockets[c->n_homes])
+        PL_RETURN_IF(pl_wire_connect_as(address, c->keys, &c->sockets[c->n_homes]));
+    c->n_homes++;
+    return PL_OK;
+}
+
+static pl_status put_table(pl_client *c, int home, const pl_places *places, bool next)
+{
+    pl_message q, a;
+    char text[PL_PLACES_TEXT];
+    pl_places_format(places, text);
+    pl_message_init(&q, PL_MSG_PUT_PLACES);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_TEXT, text);
+    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)home);
+    if (next)
+        pl_put_u64(&q.body, PL_TAG_NEXT, 1);
+    pl_status status = client_ask(c, c->sockets[home], &q, &a);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- names between two homes ---- */
+typedef struct known_place {
+    char name[PL_MODULE_NAME_MAX];
+    int home;
+    uint64_t stamp;
+} known_place;
+
+typedef struct knowledge {
+    pl_name_table *index;
+    known_place *best;
+    size_t n;
+} knowledge;
+
+/* Of two notes about a name the one with the higher stamp is true. */
+static void note(knowledge *k, const known_place *place)
+{
+    int at = pl_name_table_get(k->index, place->name);
+    if (at < 0) {
+        at = (int)k->n++;
+        k->best = pl_grow(k->best, k->n * sizeof *k->best);
+        pl_name_table_put(k->index, place->name, at);
+    } else if (place->stamp <= k->best[at].stamp) {
+        return;
+    }
+    k->best[at] = *place;
+}
+
+static pl_status tell_owner(pl_client *c, const knowledge *k, int home,
+                            const known_place *said)
+{
+    int at = pl_name_table_get(k->index, said->name);
+    if (at < 0 || k->best[at].home != home || k->best[at].stamp <= said->stamp)
+        return PL_OK;
+    mover m = {.c = c, .name = said->name, .to = home};
+    return adopt(&m, k->best[at].stamp);
+}
+
+/* What one home says of names that moved: noted, or compared with what is known. */
+static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
+{
+    pl_status status = PL_OK;
+    pl_buf list = {0};
+    pl_reader all;
+    PL_TRY(read_list(c, home, NULL, &list));
+    pl_reader_open(&all, "a list of names", list.data, list.len);
+    size_t n = pl_field_count(&all, PL_TAG_RECORD);
+    for (size_t i = 0; i < n; i++) {
+        pl_reader r;
+        known_place place;
+        pl_reader_enter(&r, "a place", &all, PL_TAG_RECORD, i);
+        if (pl_field_count(&r, PL_TAG_HOME) == 0)
+            continue;
+        pl_get_text(&r, PL_TAG_NAME, 0, place.name, sizeof place.name);
+        place.home = (int)(int64_t)pl_get_u64(&r, PL_TAG_HOME, 0);
+        place.stamp = pl_get_u64(&r, PL_TAG_STAMP, 0);
+        PL_TRY(pl_reader_status(&r));
+        if (place.home < 0)
+            place.home = home;
+        if (tell)
+            PL_TRY(tell_owner(c, k, home, &place));
+        else
+            note(k, &place);
+    }
+    PL_TRY(pl_reader_status(&all));
+done:
+    pl_buf_destroy(&list);
+    return status;
+}
+
+pl_status pl_client_settle_places(pl_client *c)
+{
+    pl_status status = PL_OK;
+    knowledge k = {.index = pl_name_table_create()};
+    for (int i = 0; status == PL_OK && i < 2 * c->n_homes; i++)
+        status = read_places(c, i % c->n_homes, &k, i >= c->n_homes);
+    pl_name_table_destroy(&k.index);
+    pl_free(k.best);
+    return status;
+}
+
+/* ---- a new placement ---- */
+typedef struct resettling {
+    pl_client *c;
+    const pl_places *fresh;
+    int from;
+    char (*names)[PL_MODULE_NAME_MAX]; /* that leave home `from` */
+    int *to;
+    size_t n;
+} resettling;
+
+/* What an open audit begins from stays beside the audit's row, which does not move. */
+static pl_status gather(void *context, const char *name)
+{
+    resettling *s = context;
+    int to = pl_places_home(s->fresh, name);
+    if (to == s->from || pl_starts_with(name, "arm/") ||
+        pl_starts_with(name, PL_AUDIT_REFS))
+        return PL_OK;
+    s->names = pl_grow(s->names, (s->n + 1) * sizeof *s->names);
+    s->to = pl_grow(s->to, (s->n + 1) * sizeof *s->to);
+    pl_copy_text(s->names[s->n], sizeof *s->names, name);
+    s->to[s->n++] = to;
+    return PL_OK;
+}
+
+/* Every home has the definitions of all arms; home 1 has them in any case. */
+static pl_status bring_arm(void *context, const char *name)
+{
+    mover m = {.c = context, .name = name};
+    pl_buf bytes = {0};
+    pl_message q, a;
+    pl_reader r;
+    pl_status status = PL_OK;
+    pl_hash blob;
+    if (!pl_starts_with(name, "arm/"))
+        return PL_OK;
+    pl_message_init(&q, PL_MSG_GET_OBJECT);
+    pl_message_init(&a, 0);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    PL_TRY(ask(&m, 0, &q, &a));
+    pl_reader_open(&r, "OBJECT_IS", a.body.data, a.body.len);
+    blob = pl_get_hash(&r, PL_TAG_BLOB, 0);
+    PL_TRY(pl_reader_status(&r));
+    PL_TRY(get_blob(&m, &blob, &bytes));
+    PL_TRY(pl_client_put_object(m.c, name, bytes.data, bytes.len, &blob));
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *context,
+                           pl_move_report *report)
+{
+    pl_status status = PL_OK;
+    s->from = home;
+    s->n = 0;
+    PL_RETURN_IF(pl_client_each_name(s->c, home, gather, s));
+    for (size_t i = 0; status == PL_OK && i < s->n; i++) {
+        status = pl_move_name(s->c, s->names[i], home, s->to[i], report);
+        if (status == PL_OK && said)
+            said(context, s->names[i], home, s->to[i]);
+    }
+    return status;
+}
+
+/* Until a look at all homes finds nothing out of place. Once every home places new
+ * names by the new table, what is out of place only gets less. */
+static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
+                          pl_move_report *report)
+{
+    uint64_t before;
+    do {
+        before = report->n_names;
+        for (int home = 0; home < s->fresh->n; home++)
+            PL_RETURN_IF(empty_out(s, home, said, context, report));
+    } while (report->n_names > before);
+    return PL_OK;
+}
+
+/* For clients home 1 gets it last: what its table says has happened everywhere, and a
+ * change that was killed before that is still to be made. */
+static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
+{
+    for (int i = 0; i < places->n; i++)
+        PL_RETURN_IF(put_table(c, next ? i : places->n - 1 - i, places, next));
+    return PL_OK;
+}
+
+int pl_client_n_homes(const pl_client *c)
+{
+    return c->n_homes;
+}
+
+/* "SELF TABLE" */
+pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out)
+{
+    pl_buf text = {0};
+    *out = (pl_places){0};
+    pl_status status =
+        pl_store_get_ref(first, next ? PLACES_NEXT_REF : PLACES_REF, &text);
+    const char *blank = status == PL_OK ? strchr(pl_buf_text(&text), ' ') : NULL;
+    if (status == PL_OK)
+        status = pl_places_parse(blank ? blank + 1 : "", out);
+    pl_buf_destroy(&text);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+pl_status pl_client_begin_places(pl_client *c, int n)
+{
+    pl_places table, next;
+    PL_RETURN_IF(pl_client_get_places(c, &table, &next));
+    if (table.n > 0)
+        return PL_OK;
+    pl_places_equal(&table, n);
+    table.epoch = 1;
+    PL_RETURN_IF(put_everywhere(c, &table, true));
+    PL_RETURN_IF(put_everywhere(c, &table, false));
+    c->places = table;
+    return PL_OK;
+}
+
+pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said, void *context,
+                     pl_move_report *report)
+{
+    pl_places table, next;
+    pl_status status = PL_OK;
+    resettling s = {.c = c, .fresh = fresh};
+    if (fresh->n != c->n_homes)
+        return pl_fail(PL_ERR_ARG, "%d weights for %d homes", fresh->n, c->n_homes);
+    PL_TRY(pl_client_settle_places(c));
+    PL_TRY(pl_client_get_places(c, &table, &next));
+    fresh->epoch = (next.epoch > table.epoch ? next.epoch : table.epoch) + 1;
+    PL_TRY(pl_client_each_name(c, 0, bring_arm, c));
+    PL_TRY(put_everywhere(c, fresh, true));
+    PL_TRY(resettle(&s, said, context, report));
+    PL_TRY(put_everywhere(c, fresh, false));
+    c->places = *fresh;
+done:
+    pl_free(s.names);
+    pl_free(s.to);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* Who owns a name: rendezvous hashing with weights (docs/PROTOCOL.md 2.4).
+ *
+ *   h_i  = XXH3-64 of "home I NAME",  u_i = h_i / 2^64
+ *   home = argmin over i of -log2(u_i) / w_i
+ *
+ * Home i gets w_i / sum w of the names (Thaler & Ravishankar 1998; weights:
+ * Schindelhauer & Schomaker 2005). A home more, or a higher weight, takes its share
+ * from all others and moves no other name. The logarithm is of whole numbers, so all
+ * machines agree; equal weights choose the highest h_i. */
+#ifndef PL_NET_PLACEMENT_H
+#define PL_NET_PLACEMENT_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_HOMES_MAX = 16, PL_WEIGHT_MAX = 10000, PL_PLACES_TEXT = 160 };
+
+/* Refs of a home's store: the table, and how it is about to be. */
+#define PLACES_REF      "sys/places"
+#define PLACES_NEXT_REF "sys/places-next"
+
+/* The table. Of two the one with the higher epoch is newer; 0: none was ever made. */
+typedef struct pl_places {
+    uint64_t epoch;
+    int n;
+    int weights[PL_HOMES_MAX]; /* 0: takes nothing more */
+} pl_places;
+
+void pl_places_equal(pl_places *out, int n); /* epoch 0, weights 1 */
+int pl_places_home(const pl_places *places, const char *name);
+/* "EPOCH W1 W2 ...": how it is stored and sent. ERR_DATA. */
+void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT]);
+PL_MUST_CHECK pl_status pl_places_parse(const char *text, pl_places *out);
+
+/* The same with n equal weights. */
+int pl_home_of(const char *name, int n_homes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,68 @@
+/* What a router is made of; private to router. */
+#ifndef PL_ROUTER_ROUTER_INTERNAL_H
+#define PL_ROUTER_ROUTER_INTERNAL_H
+#include "router/lens.h"
+#include "router/router.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A path is a tuple (e_1..e_L) of labels, numbered row-major like the topology's
+ * paths; plain k-means is L = 1. With z the feature seen through the lens, cut into L
+ * nearly equal parts,
+ *
+ *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
+ *
+ * and a document takes the path of least cost, the lower of equals. */
+struct pl_router {
+    pl_router_kind kind;
+    int n_paths, n_levels;
+    int experts[PL_LEVELS_MAX];
+    lens lens;
+    float *centroids[PL_LEVELS_MAX]; /* [experts, columns of the part] */
+    double *bias;                    /* [n_paths], zero unless balanced */
+    double inertia;
+};
+
+enum { ROUTER_PATHS_MAX = 1 << 16, ROUTER_DIM_MAX = 1 << 16 };
+
+/* Part l of the z of `rank` columns begins here; part L ends there. */
+static inline int router_part(const pl_router *router, int level)
+{
+    return (int)((int64_t)level * router->lens.rank / router->n_levels);
+}
+static inline int router_part_size(const pl_router *router, int level)
+{
+    return router_part(router, level + 1) - router_part(router, level);
+}
+
+int router_n_centroids(const pl_router *router); /* over all levels */
+
+/* distances [n_centroids] of z to every centroid, level after level. */
+void router_distances(const pl_router *router, const float *z, double *distances);
+
+/* Cost of every path from those; `bias` may be NULL. Label l of a path is
+ * router_label. */
+void router_costs(const pl_router *router, const double *distances, const double *bias,
+                  double *costs);
+int router_label(const pl_router *router, int path, int level);
+
+/* The least cost; the lower of equals. */
+int router_cheapest(const double *costs, int n_paths);
+
+/* The `top` least costs, rising, the lower of equals first; overwrites costs. */
+void router_rank(double *costs, int n_paths, int top, int *paths);
+
+/* The costs of a feature, prices included, [n_paths] inside scratch. */
+size_t router_scratch_doubles(const pl_router *router);
+double *router_weigh(const pl_router *router, const float *feature, double *scratch);
+
+/* A router whose arrays are allocated and zero. ERR_NOMEM. */
+PL_MUST_CHECK pl_status router_create(pl_router_kind kind, int n_levels,
+                                      const int *experts, int dim, int rank,
+                                      bool with_rows, pl_router **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,148 @@
+#include "serve/exporter.h"
+#include "workers/workers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <string.h>
+
+enum { CONNECTIONS_MAX = 16, TIMEOUT_S = 10, MEMORY_MAX = 32 << 10 };
+
+struct pl_exporter {
+    struct MHD_Daemon *daemon;
+    pl_status (*hub)(void *context, pl_json **status);
+    void *context;
+};
+
+static enum MHD_Result respond(struct MHD_Connection *c, unsigned code,
+                               const char *type, const void *data, size_t len)
+{
+    /* MHD takes a pointer that is not const, and copies. */
+    union {
+        const void *in;
+        void *out;
+    } bytes = {data};
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    enum MHD_Result result = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result respond_text(struct MHD_Connection *c, unsigned code,
+                                    const char *text)
+{
+    return respond(c, code, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+static enum MHD_Result respond_metrics(const pl_exporter *e, struct MHD_Connection *c,
+                                       bool as_json)
+{
+    pl_json *status = NULL;
+    pl_buf text = {0};
+    if (e->hub(e->context, &status) != PL_OK)
+        return respond_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error());
+    if (as_json)
+        pl_json_write(status, 0, &text);
+    else
+        pl_metrics_write(status, &text);
+    enum MHD_Result result = respond(
+        c, MHD_HTTP_OK, as_json ? "application/json" : "text/plain; version=0.0.4",
+        text.data, text.len);
+    pl_json_destroy(&status);
+    pl_buf_destroy(&text);
+    return result;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
+                                  const char *url, const char *method,
+                                  const char *version, const char *upload,
+                                  size_t *upload_bytes, void **state)
+{
+    const pl_exporter *e = context;
+    (void)version;
+    (void)upload;
+    (void)upload_bytes;
+    (void)state;
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return respond_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+    if (strcmp(url, "/metrics") == 0)
+        return respond_metrics(e, c, false);
+    if (strcmp(url, "/metrics.json") == 0)
+        return respond_metrics(e, c, true);
+    return respond_text(c, MHD_HTTP_NOT_FOUND,
+                        "there are /metrics and /metrics.json\n");
+}
+
+bool pl_http_address(const char *listen, struct sockaddr_in *out)
+{
+    char text[PL_ADDRESS_MAX];
+    pl_address at;
+    snprintf(text, sizeof text, "tcp://%.200s", listen);
+    *out = (struct sockaddr_in){.sin_family = AF_INET};
+    if (pl_address_parse(text, &at) != PL_OK ||
+        inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
+        return false;
+    out->sin_port = htons((uint16_t)at.port);
+    return true;
+}
+
+static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
+{
+    if (!pl_http_address(listen, out) || out->sin_port == 0)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "net.metrics and --metrics take IPv4:PORT, as 127.0.0.1:9464, not `%s`",
+            listen);
+    return PL_OK;
+}
+
+pl_status pl_exporter_check(const char *listen)
+{
+    struct sockaddr_in at;
+    return parse_listen(listen, &at);
+}
+
+pl_status pl_exporter_open(const char *listen,
+                           pl_status (*hub)(void *context, pl_json **status),
+                           void *context, pl_exporter **out)
+{
+    struct sockaddr_in at;
+    *out = NULL;
+    PL_RETURN_IF(parse_listen(listen, &at));
+    pl_exporter *e = pl_alloc(sizeof *e);
+    e->hub = hub;
+    e->context = context;
+    e->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request, e,
+        MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
+    if (!e->daemon) {
+        int cause = errno;
+        pl_free(e);
+        if (cause == EADDRINUSE)
+            return pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop it or choose another "
+                           "port for metrics",
+                           listen);
+        return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
+                       "cannot listen on %s for metrics: %s; choose another address",
+                       listen, strerror(cause));
+    }
+    *out = e;
+    return PL_OK;
+}
+
+void pl_exporter_close(pl_exporter **e)
+{
+    if (!*e)
+        return;
+    MHD_stop_daemon((*e)->daemon);
+    pl_free(*e);
+    *e = NULL;
+}

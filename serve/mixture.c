@@ -1,0 +1,122 @@
+/* Reading what a run made from its store, also while its job runs. */
+#include "serve/serve.h"
+
+pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out)
+{
+    pl_object object;
+    PL_RETURN_IF(pl_store_get_object(store, name, &object));
+    pl_buf_reserve(out, (size_t)object.bytes);
+    PL_RETURN_IF(pl_store_read_blob(store, &object.blob, 0, (size_t)object.bytes,
+                                    out->data + out->len));
+    out->len += (size_t)object.bytes;
+    return PL_OK;
+}
+
+pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
+                      pl_topology **topology)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    memset(arm, 0, sizeof *arm);
+    snprintf(object, sizeof object, "arm/%s", name);
+    PL_TRY(pl_read_object(store, object, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, arm));
+    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+void pl_mixture_close(pl_mixture *mix)
+{
+    pl_topology_destroy(&mix->topology);
+    pl_arm_clear(&mix->arm);
+    pl_tokenizer_destroy(&mix->tokenizer);
+    pl_store_close(&mix->store);
+}
+
+static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t version,
+                             pl_path_module *m, float *out)
+{
+    pl_version v;
+    uint64_t bytes = 0, wanted = (uint64_t)slot->n_params * sizeof *out;
+    memset(&v, 0, sizeof v);
+    PL_RETURN_IF(version == UINT64_MAX
+                     ? pl_store_head(store, m->name, &v)
+                     : pl_store_get_version(store, m->name, version, &v));
+    m->number = v.number;
+    m->params = v.params;
+    bool gone = v.params_gone;
+    pl_version_clear(&v);
+    if (gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "version %llu of %s was collected, only its record is left; "
+                       "`pathloom store log` shows which are there",
+                       (unsigned long long)m->number, m->name);
+    PL_RETURN_IF(pl_store_blob_bytes(store, &m->params, &bytes));
+    if (bytes != wanted)
+        return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
+                       m->name, (unsigned long long)bytes, (unsigned long long)wanted);
+    return pl_store_read_blob(store, &m->params, 0, (size_t)bytes, out);
+}
+
+pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                               int path, const uint64_t *versions, float *params,
+                               pl_path_module *modules)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const pl_slot *s = pl_topology_slot(t, slot);
+        pl_path_module *m = &modules[slot];
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), m->name);
+        PL_RETURN_IF(read_module(store, s, versions[slot], m, params + s->offset));
+    }
+    return PL_OK;
+}
+
+pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                       int path, uint64_t version, float *params)
+{
+    size_t n = (size_t)pl_topology_n_slots(t);
+    pl_path_module *modules = pl_alloc(n * sizeof *modules);
+    uint64_t *versions = pl_alloc(n * sizeof *versions);
+    for (size_t slot = 0; slot < n; slot++)
+        versions[slot] = version;
+    pl_status status =
+        pl_read_path_modules(store, arm, t, path, versions, params, modules);
+    pl_free(versions);
+    pl_free(modules);
+    return status;
+}
+
+pl_status pl_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                       int path, pl_model *model)
+{
+    void *params = NULL;
+    PL_RETURN_IF(
+        pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path", &params));
+    pl_status status = pl_read_path(store, arm, t, path, UINT64_MAX, params);
+    if (status == PL_OK)
+        status = pl_model_load(model, params);
+    pl_free_aligned(params);
+    return status;
+}
+
+pl_status pl_find_path(const pl_topology *t, const char *name, int *path)
+{
+    char known[PL_NAME_MAX];
+    int64_t number = -1;
+    int n = pl_topology_n_paths(t);
+    for (*path = 0; *path < n; ++*path) {
+        pl_topology_path_name(t, *path, known);
+        if (strcmp(known, name) == 0)
+            return PL_OK;
+    }
+    if (pl_parse_int(name, &number) == PL_OK && number >= 0 && number < n) {
+        *path = (int)number;
+        return PL_OK;
+    }
+    pl_topology_path_name(t, n - 1, known);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no path `%s`; the last one is %s", name,
+                   known);
+}

@@ -1,0 +1,220 @@
+/* Which path answers a prompt: the router's, or the one it is likeliest under. */
+#include "serve/path_chooser.h"
+#include "router/router.h"
+#include "serve/serve.h"
+
+/* A scoring model and whose parameters it has. */
+typedef struct scoring {
+    pl_model *model;
+    int path; /* -1: of none */
+} scoring;
+
+struct pl_path_chooser {
+    const pl_answer_settings *settings;
+    pl_store *store;
+    pl_backend *backend; /* of the base model and of the scoring models */
+    /* by the router */
+    pl_router *router;
+    pl_arm base_arm;
+    pl_topology *base_topology;
+    pl_model *base;
+    float *feature;
+    /* by likelihood */
+    const pl_arm *arm;
+    const pl_topology *topology;
+    scoring *models;
+    int n_models; /* 0: the router decides */
+    double *nats;
+};
+
+static pl_model_options prefix_model(const pl_answer_settings *settings)
+{
+    return (pl_model_options){.batch = 1, .context = settings->prefix};
+}
+
+pl_status pl_path_chooser_open(const pl_answer_settings *settings, pl_store *store,
+                               pl_path_chooser **out)
+{
+    const pl_backend_options backend = {
+        .name = settings->backend, .n_threads = 1, .precision = settings->precision};
+    pl_path_chooser *c = pl_alloc(sizeof *c);
+    c->settings = settings;
+    c->store = store;
+    *out = NULL;
+    pl_status status = pl_backend_open(&backend, &c->backend);
+    if (status == PL_OK)
+        *out = c;
+    else
+        pl_path_chooser_close(&c);
+    return status;
+}
+
+void pl_path_chooser_close(pl_path_chooser **chooser)
+{
+    pl_path_chooser *c = *chooser;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_models; i++)
+        pl_model_destroy(&c->models[i].model);
+    pl_free(c->models);
+    pl_free(c->nats);
+    pl_free(c->feature);
+    pl_model_destroy(&c->base);
+    pl_topology_destroy(&c->base_topology);
+    pl_arm_clear(&c->base_arm);
+    pl_router_destroy(&c->router);
+    pl_backend_close(&c->backend);
+    pl_free(c);
+    *chooser = NULL;
+}
+
+/* ---- by the router ---- */
+
+static pl_status read_router(pl_path_chooser *c)
+{
+    pl_buf bytes = {0};
+    pl_status status = pl_read_object(c->store, "router/mix", &bytes);
+    if (status == PL_OK)
+        status = pl_router_decode(bytes.data, bytes.len, &c->router);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* The base model, whose features of a text the router was fitted to. */
+static pl_status read_base(pl_path_chooser *c)
+{
+    const pl_model_options model = prefix_model(c->settings);
+    if (!c->base_topology)
+        PL_RETURN_IF(pl_read_arm(c->store, "base", &c->base_arm, &c->base_topology));
+    PL_RETURN_IF(pl_model_create(c->backend, c->base_topology, &model, &c->base));
+    pl_status status =
+        pl_load_path(c->store, &c->base_arm, c->base_topology, 0, c->base);
+    if (status != PL_OK)
+        pl_model_destroy(&c->base);
+    return status;
+}
+
+pl_status pl_path_chooser_by_router(pl_path_chooser *c)
+{
+    if (!c->router)
+        PL_RETURN_IF(read_router(c));
+    if (!c->base)
+        PL_RETURN_IF(read_base(c));
+    if (!c->feature)
+        c->feature = pl_alloc((size_t)pl_topology_shape(c->base_topology)->width *
+                              sizeof *c->feature);
+    return PL_OK;
+}
+
+static pl_status choose_by_router(pl_path_chooser *c, const int32_t *tokens, int n,
+                                  pl_path_choice *out)
+{
+    PL_RETURN_IF(pl_path_chooser_by_router(c));
+    PL_RETURN_IF(
+        pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
+    pl_router_route(c->router, c->feature, 1, &out->path);
+    return PL_OK;
+}
+
+/* ---- by likelihood ---- */
+
+uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology)
+{
+    pl_model_plan plan;
+    const pl_model_options model = prefix_model(c->settings);
+    pl_model_plan_on(c->backend, topology, &model, &plan);
+    const uint64_t scratch = plan.scratch_bytes; /* one for all models of a backend */
+    return (pl_model_plan_sum(&plan) - scratch) *
+               (uint64_t)pl_topology_n_paths(topology) +
+           scratch;
+}
+
+pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
+                                        const pl_topology *topology, int n_models)
+{
+    const pl_model_options model = prefix_model(c->settings);
+    c->arm = arm;
+    c->topology = topology;
+    c->nats = pl_alloc((size_t)pl_topology_n_paths(topology) * sizeof *c->nats);
+    c->models = pl_alloc((size_t)n_models * sizeof *c->models);
+    for (; c->n_models < n_models; c->n_models++) {
+        scoring *s = &c->models[c->n_models];
+        s->path = -1;
+        PL_RETURN_IF(pl_model_create(c->backend, topology, &model, &s->model));
+    }
+    return PL_OK;
+}
+
+pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
+                                 const pl_topology *topology)
+{
+    if (!pl_answers_by_likelihood(c->settings->rule, c->settings->prefix,
+                                  pl_topology_n_paths(topology)))
+        return PL_OK;
+    return pl_path_chooser_by_likelihood(c, arm, topology, 1);
+}
+
+void pl_path_chooser_reload(pl_path_chooser *c)
+{
+    for (int i = 0; i < c->n_models; i++)
+        c->models[i].path = -1;
+}
+
+/* The model that scores for a path, with its parameters. */
+static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
+{
+    scoring *s = &c->models[path % c->n_models];
+    *model = s->model;
+    if (s->path == path)
+        return PL_OK;
+    s->path = -1;
+    PL_RETURN_IF(pl_load_path(c->store, c->arm, c->topology, path, s->model));
+    s->path = path;
+    return PL_OK;
+}
+
+/* The first path whose parameters would have to be read; -1: none. */
+static int missing_path(const pl_path_chooser *c)
+{
+    for (int path = 0; c->n_models > 0 && path < pl_topology_n_paths(c->topology);
+         path++)
+        if (c->models[path % c->n_models].path != path)
+            return path;
+    return -1;
+}
+
+bool pl_path_chooser_is_ready(const pl_path_chooser *c)
+{
+    return missing_path(c) < 0;
+}
+
+pl_status pl_path_chooser_read_one(pl_path_chooser *c)
+{
+    pl_model *model;
+    int path = missing_path(c);
+    return path < 0 ? PL_OK : hold_path(c, path, &model);
+}
+
+static pl_status choose_by_likelihood(pl_path_chooser *c, const int32_t *tokens, int n,
+                                      pl_path_choice *out)
+{
+    pl_model *model;
+    for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
+        PL_RETURN_IF(hold_path(c, path, &model));
+        PL_RETURN_IF(pl_likelihood_nats(model, tokens, n, &c->nats[path]));
+    }
+    out->by_likelihood = true;
+    out->nats = c->nats;
+    return pl_likelihood_choose(c->nats, pl_topology_n_paths(c->topology), &out->path,
+                                &out->margin_nats);
+}
+
+pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int n,
+                                 pl_path_choice *out)
+{
+    int seen = n < c->settings->prefix ? n : c->settings->prefix;
+    memset(out, 0, sizeof *out);
+    if (c->n_models == 0 || seen < 2)
+        return choose_by_router(c, tokens, n, out);
+    return choose_by_likelihood(c, tokens, seen, out);
+}

@@ -1,0 +1,190 @@
+/* The list of a server's connections, on a thread of its own. */
+#include "serve/server_clients.h"
+
+#include <sys/socket.h>
+
+enum { TICK_MS = 500, SLOTS = 1024 };
+
+struct server_client {
+    int socket;
+    uint32_t address;
+    bool listed, cut; /* the list's own */
+    int64_t waits_ms; /* since when it waits; 0: it is busy */
+    int64_t busy_ms;  /* since when it is busy; both by atomic operations */
+    server_client *next;
+};
+
+struct server_clients {
+    server_clients_options options;
+    pl_queue *news; /* server_client*, twice each; the list itself: end */
+    pl_queue *gone; /* server_client*, which the list has forgotten */
+    pl_thread *thread;
+    server_client *first; /* the newest */
+    int n; /* of those that entered and have not left; of the thread that says so */
+};
+
+void server_client_waits(server_client *c)
+{
+    __atomic_store_n(&c->waits_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
+}
+
+void server_client_is_busy(server_client *c)
+{
+    __atomic_store_n(&c->busy_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&c->waits_ms, 0, __ATOMIC_SEQ_CST);
+}
+
+static int64_t waits_since(const server_client *c)
+{
+    return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
+}
+
+/* Its own thread reads the end of the connection, and the client leaves. */
+static void cut(server_client *c)
+{
+    shutdown(c->socket, SHUT_RDWR);
+    c->cut = true;
+}
+
+static bool is_late(const server_clients *l, const server_client *c, int64_t now)
+{
+    int64_t since = waits_since(c);
+    if (since > 0)
+        return now - since > 1000 * (int64_t)l->options.request_s;
+    since = __atomic_load_n(&c->busy_ms, __ATOMIC_SEQ_CST);
+    return now - since > 1000 * (int64_t)l->options.answer_s;
+}
+
+static unsigned slot_of(const server_client *c)
+{
+    return (c->address ^ c->address >> 10 ^ c->address >> 20) % SLOTS;
+}
+
+static int count_open(const server_clients *l, int of_address[SLOTS])
+{
+    int n = 0;
+    memset(of_address, 0, SLOTS * sizeof *of_address);
+    for (const server_client *c = l->first; c; c = c->next) {
+        of_address[slot_of(c)] += !c->cut;
+        n += !c->cut;
+    }
+    return n;
+}
+
+/* The list begins with the newest, so the last one of equals is the oldest. NULL: all
+ * are busy. */
+static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
+{
+    server_client *victim = NULL;
+    int64_t least = INT64_MAX;
+    int most = 0;
+    for (server_client *c = l->first; c; c = c->next) {
+        int64_t since = waits_since(c);
+        int n = of_address[slot_of(c)];
+        if (c->cut || since == 0 || n < most || (n == most && since > least))
+            continue;
+        most = n;
+        least = since;
+        victim = c;
+    }
+    return victim;
+}
+
+static void cut_some(server_clients *l)
+{
+    int64_t now = pl_now_ms();
+    int of_address[SLOTS];
+    server_client *victim;
+    for (server_client *c = l->first; c; c = c->next)
+        if (!c->cut && is_late(l, c, now))
+            cut(c);
+    while (count_open(l, of_address) > l->options.places &&
+           (victim = find_victim(l, of_address)))
+        cut(victim);
+}
+
+/* The first time it comes, the second time it leaves. */
+static void note(server_clients *l, server_client *c)
+{
+    if (!c->listed) {
+        c->listed = true;
+        c->next = l->first;
+        l->first = c;
+        return;
+    }
+    server_client **at = &l->first;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    pl_queue_push(l->gone, c);
+}
+
+static void run(void *context)
+{
+    server_clients *l = context;
+    for (;;) {
+        void *news = pl_queue_pop(l->news, l->first ? TICK_MS : -1);
+        for (; news; news = pl_queue_pop(l->news, 0)) {
+            if (news == context)
+                return;
+            note(l, news);
+        }
+        cut_some(l);
+    }
+}
+
+server_client *server_clients_enter(server_clients *l, int socket, uint32_t address)
+{
+    server_client *c = pl_alloc(sizeof *c);
+    c->socket = socket;
+    c->address = address;
+    server_client_waits(c);
+    pl_queue_push(l->news, c);
+    int beyond = ++l->n - l->options.places;
+    if (beyond > 0)
+        pl_sleep_ms(1 + beyond / 32);
+    return c;
+}
+
+/* The socket may be closed only when nobody will cut it. */
+void server_clients_leave(server_clients *l, server_client **client)
+{
+    if (!*client)
+        return;
+    pl_queue_push(l->news, *client);
+    pl_free(pl_queue_pop(l->gone, -1));
+    l->n--;
+    *client = NULL;
+}
+
+pl_status server_clients_open(const server_clients_options *options,
+                              server_clients **out)
+{
+    pl_status status = PL_OK;
+    server_clients *l = pl_alloc(sizeof *l);
+    *out = NULL;
+    l->options = *options;
+    PL_TRY(pl_queue_create(&l->news));
+    PL_TRY(pl_queue_create(&l->gone));
+    PL_TRY(pl_thread_start("clients", run, l, &l->thread));
+    *out = l;
+    l = NULL;
+done:
+    server_clients_close(&l);
+    return status;
+}
+
+void server_clients_close(server_clients **clients)
+{
+    server_clients *l = *clients;
+    if (!l)
+        return;
+    if (l->thread) {
+        pl_queue_push(l->news, l);
+        pl_thread_join(&l->thread);
+    }
+    pl_queue_destroy(&l->news);
+    pl_queue_destroy(&l->gone);
+    pl_free(l);
+    *clients = NULL;
+}

@@ -1,0 +1,587 @@
+/* The front of a server: OpenAI's endpoints over HTTP/1.1, a thread a connection.
+ *
+ * A request whose end is said twice or in a way that is not understood is refused, and
+ * its connection closed: a proxy before the server may believe in another end, and
+ * would take what follows for a request of somebody else (RFC 9112, section 6.3).
+ *
+ * A request's body is collected up to a limit; then the thread waits for the events of
+ * its job. Until the first one it can still answer with an error's status. While it
+ * waits it watches the socket too, so that a client that goes away leaves the line at
+ * once; a stream that is silent for long sends a comment line.
+ *
+ * Of the connections at most BUSY_MAX have a completion under way; others always find a
+ * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX.
+ */
+#include "serve/exporter.h"
+#include "serve/server_internal.h"
+#include "serve/server_clients.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <time.h>
+
+enum {
+    CONNECTIONS_MAX = 1024,
+    PLACES = 576, /* the rest is for those that are being closed */
+    BUSY_MAX = 512,
+    TIMEOUT_S = 15, /* of a client that sends or takes nothing */
+    REQUEST_S = 30, /* of a request's head, and of its body, however it trickles in */
+    MEMORY_MAX = 32 << 10,
+    LOOK_MS = 1000,
+    COMMENT_MS = 5000,
+    BLOCK_BYTES = 4096
+};
+
+struct pl_server_front {
+    struct MHD_Daemon *daemon;
+    pl_server *server;
+    server_clients *clients;
+    int n_busy; /* by atomic operations */
+};
+
+/* One request, from its first line to its end. */
+typedef struct exchange {
+    pl_server_front *front;
+    struct MHD_Connection *connection;
+    server_client *client;
+    bool busy; /* counted in the front's n_busy */
+    pl_buf body;
+    server_job *job;
+    server_event *held; /* taken from the queue, not written yet */
+    pl_buf out;         /* of a stream: what the client has not got yet */
+    size_t written;
+    int64_t created, quiet_ms;
+    bool ended, gone; /* gone: the client */
+} exchange;
+
+/* ---- plain answers ---- */
+
+static enum MHD_Result send_answer(struct MHD_Connection *c, unsigned code,
+                                   const char *type, bool close, pl_buf *body)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+    pl_buf_destroy(body);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, "Retry-After", "1");
+    if (close)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    enum MHD_Result result = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
+                              pl_buf *body)
+{
+    return send_answer(c, code, type, false, body);
+}
+
+static enum MHD_Result answer_json(struct MHD_Connection *c, unsigned code,
+                                   pl_buf *body)
+{
+    return answer(c, code, "application/json", body);
+}
+
+static enum MHD_Result answer_error(struct MHD_Connection *c, unsigned http,
+                                    const char *message, const char *code)
+{
+    pl_buf body = {0};
+    pl_completion_write_error(
+        message, http < 500 ? "invalid_request_error" : "server_error", code, &body);
+    return answer_json(c, http, &body);
+}
+
+static unsigned http_status(pl_status status)
+{
+    return status == PL_ERR_USAGE       ? MHD_HTTP_BAD_REQUEST
+           : status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+           : status == PL_ERR_BUSY      ? MHD_HTTP_TOO_MANY_REQUESTS
+           : status == PL_ERR_TIMEOUT   ? MHD_HTTP_GATEWAY_TIMEOUT
+           : status == PL_ERR_CANCELLED ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                        : MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+static enum MHD_Result answer_health(pl_server *s, struct MHD_Connection *c)
+{
+    pl_buf body = {0};
+    bool draining = server_is_draining(s);
+    pl_buf_printf(&body, "{\"status\":\"%s\"}", draining ? "ending" : "ok");
+    return answer_json(c, draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, &body);
+}
+
+/* ---- events of a job ---- */
+
+static int socket_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+/* Waits for an event of the job, if there is one yet, and for the client to go away. */
+static void wait_for_news(exchange *x, int timeout_ms)
+{
+    struct pollfd look[] = {
+        {.fd = x->job ? pl_queue_fd(x->job->events) : -1, .events = POLLIN},
+        {.fd = x->gone ? -1 : socket_of(x->connection), .events = POLLRDHUP}};
+    poll(look, 2, timeout_ms);
+    x->gone = x->gone || look[1].revents != 0;
+}
+
+/* The next event; NULL: none yet, or the client has gone (then the job is told). */
+static server_event *next_event(exchange *x, int timeout_ms)
+{
+    server_event *e = x->held;
+    x->held = NULL;
+    if (e)
+        return e;
+    wait_for_news(x, timeout_ms);
+    if (x->gone)
+        server_job_leave(x->job);
+    return pl_queue_pop(x->job->events, 0);
+}
+
+/* The engine ends a job whose client left, so that this ends. */
+static server_event *wait_event(exchange *x)
+{
+    server_event *e = NULL;
+    while (!e)
+        e = next_event(x, LOOK_MS);
+    return e;
+}
+
+static void start_answer(const exchange *x, pl_completion_answer *a)
+{
+    *a = (pl_completion_answer){
+        .id = x->job->id, .created = x->created, .model = x->job->model, .text = ""};
+}
+
+/* ---- an answer in one piece ---- */
+
+static enum MHD_Result answer_whole(exchange *x)
+{
+    pl_buf text = {0}, body = {0};
+    pl_completion_answer a;
+    server_event *e = wait_event(x);
+    for (; !e->ended; e = wait_event(x)) {
+        pl_buf_append(&text, e->text.data, e->text.len);
+        server_event_destroy(&e);
+    }
+    start_answer(x, &a);
+    a.text = pl_buf_text(&text);
+    a.text_len = text.len;
+    a.ended = true;
+    a.result = e->result;
+    pl_completion_write(&a, &body);
+    enum MHD_Result result;
+    if (e->status == PL_OK)
+        result = answer_json(x->connection, MHD_HTTP_OK, &body);
+    else
+        result = answer_error(x->connection, http_status(e->status),
+                              pl_buf_text(&e->text), e->code);
+    server_event_destroy(&e);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&body);
+    return result;
+}
+
+/* ---- a stream ---- */
+
+static void write_event(exchange *x, server_event *e)
+{
+    pl_completion_answer a;
+    start_answer(x, &a);
+    pl_buf_printf(&x->out, "data: ");
+    if (e->ended && e->status != PL_OK) {
+        pl_completion_write_error(pl_buf_text(&e->text), "server_error", e->code,
+                                  &x->out);
+    } else {
+        if (!e->ended) {
+            a.text = pl_buf_text(&e->text);
+            a.text_len = e->text.len;
+        }
+        a.ended = e->ended;
+        a.result = e->result;
+        pl_completion_write(&a, &x->out);
+    }
+    pl_buf_printf(&x->out, e->ended ? "\n\ndata: [DONE]\n\n" : "\n\n");
+    x->ended = e->ended;
+}
+
+/* Fills x->out with the next event, or with a comment after a long silence. */
+static void read_more(exchange *x)
+{
+    pl_buf_clear(&x->out);
+    x->written = 0;
+    while (x->out.len == 0) {
+        server_event *e = next_event(x, LOOK_MS);
+        x->quiet_ms = e ? 0 : x->quiet_ms + LOOK_MS;
+        if (e)
+            write_event(x, e);
+        else if (x->quiet_ms % COMMENT_MS == 0)
+            pl_buf_printf(&x->out, ": wait\n\n");
+        server_event_destroy(&e);
+    }
+}
+
+static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
+{
+    exchange *x = context;
+    (void)at;
+    if (x->written == x->out.len) {
+        if (x->ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        read_more(x);
+    }
+    size_t left = x->out.len - x->written, n = left < most ? left : most;
+    memcpy(to, x->out.data + x->written, n);
+    x->written += n;
+    return (ssize_t)n;
+}
+
+static enum MHD_Result answer_stream(exchange *x)
+{
+    x->held = wait_event(x);
+    if (x->held->ended && x->held->status != PL_OK)
+        return answer_whole(x); /* nothing was sent: the status can tell */
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    enum MHD_Result result = MHD_queue_response(x->connection, MHD_HTTP_OK, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* ---- requests ---- */
+
+static server_client *client_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info->socket_context;
+}
+
+/* While a job is computed its client need not send anything. Setting the time anew
+ * also counts as activity. */
+static void rest_clock(struct MHD_Connection *c, unsigned seconds)
+{
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}
+
+/* Beyond BUSY_MAX no place would be left for /health. */
+static pl_status become_busy(exchange *x)
+{
+    x->busy = true;
+    server_client_is_busy(x->client);
+    if (__atomic_add_fetch(&x->front->n_busy, 1, __ATOMIC_SEQ_CST) <= BUSY_MAX)
+        return PL_OK;
+    __atomic_fetch_add(&server_counts(x->front->server)->refused, 1, __ATOMIC_SEQ_CST);
+    return pl_fail(PL_ERR_BUSY, "%d requests are under way already; ask again later",
+                   BUSY_MAX);
+}
+
+static uint32_t address_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (!info || info->client_addr->sa_family != AF_INET)
+        return 0;
+    struct sockaddr_in at;
+    memcpy(&at, info->client_addr, sizeof at);
+    return ntohl(at.sin_addr.s_addr);
+}
+
+static enum MHD_Result complete(exchange *x)
+{
+    pl_server *s = x->front->server;
+    pl_completion completion = {0};
+    wait_for_news(x, 0);
+    if (x->gone)
+        return MHD_NO;
+    pl_status status = become_busy(x);
+    if (status == PL_OK)
+        status =
+            pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
+    if (status == PL_OK)
+        status = server_submit(s, &completion, address_of(x->connection), &x->job);
+    if (status != PL_OK) {
+        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
+                            ? MHD_HTTP_SERVICE_UNAVAILABLE
+                            : http_status(status);
+        pl_completion_clear(&completion);
+        return answer_error(x->connection, http, pl_last_error(),
+                            status == PL_ERR_BUSY ? "busy" : "invalid_value");
+    }
+    rest_clock(x->connection, 0);
+    bool stream = x->job->completion.stream;
+    enum MHD_Result result = stream ? answer_stream(x) : answer_whole(x);
+    rest_clock(x->connection, stream ? (unsigned)server_timeout_s(s) : TIMEOUT_S);
+    return result;
+}
+
+static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c,
+                                  const char *url)
+{
+    pl_buf body = {0};
+    if (strcmp(url, "/health") == 0)
+        return answer_health(s, c);
+    if (strcmp(url, "/v1/models") == 0) {
+        server_write_models(s, &body);
+        return answer_json(c, MHD_HTTP_OK, &body);
+    }
+    if (strcmp(url, "/metrics") == 0) {
+        server_write_metrics(s, &body);
+        return answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
+    }
+    return answer_error(c, MHD_HTTP_NOT_FOUND,
+                        "there are GET /health, /metrics, /v1/models and "
+                        "POST /v1/completions",
+                        "not_found");
+}
+
+static bool is_too_large(struct MHD_Connection *c)
+{
+    int64_t bytes = 0;
+    const char *length =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length &&
+           (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
+}
+
+static enum MHD_Result answer_too_large(struct MHD_Connection *c)
+{
+    char text[80];
+    snprintf(text, sizeof text, "the body is larger than %d bytes",
+             (int)PL_COMPLETION_BYTES_MAX);
+    return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
+}
+
+/* ---- how a request says where it ends ---- */
+
+typedef struct framing {
+    int lengths, codings, hosts;
+    bool chunked; /* the last coding is that */
+    bool odd;     /* a header that parsers read in different ways */
+} framing;
+
+/* RFC 9110, section 5.6.2 */
+static bool is_token(const char *name)
+{
+    static const char letters[] =
+        "!#$%&'*+-.^_`|~0123456789"
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    return name[0] && strspn(name, letters) == strlen(name);
+}
+
+static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
+                                      const char *name, const char *value)
+{
+    framing *f = context;
+    (void)kind;
+    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n"));
+    f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        f->codings++;
+        f->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* Why the end of this request is in doubt, with the status to answer; NULL: it is not.
+ * The library (0.9.75) takes the first of several lengths, prefers a coding to a length
+ * and waits for chunks of any size. When told to be strict it only asks for a host too,
+ * and writes the head of that refusal twice. */
+static const char *doubt_framing(struct MHD_Connection *c, const char *version,
+                                 unsigned *http)
+{
+    framing f = {0};
+    MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
+    *http = MHD_HTTP_BAD_REQUEST;
+    if (f.odd)
+        return "a header's name or value has characters that do not belong there";
+    if (f.hosts > 1 || (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0))
+        return "a request has one Host";
+    if (f.lengths > 1)
+        return "Content-Length stands there more than once";
+    if (f.lengths > 0 && f.codings > 0)
+        return "Content-Length and Transfer-Encoding exclude each other";
+    *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED
+                                        : MHD_HTTP_NOT_IMPLEMENTED;
+    if (f.codings > 0)
+        return "send the body with Content-Length and without Transfer-Encoding";
+    return NULL;
+}
+
+static enum MHD_Result answer_doubt(struct MHD_Connection *c, unsigned http,
+                                    const char *why)
+{
+    pl_buf body = {0};
+    pl_completion_write_error(why, "invalid_request_error", "framing", &body);
+    return send_answer(c, http, "application/json", true, &body);
+}
+
+/* The first call of a request, before its body. HEAD is answered like GET; the library
+ * leaves the body away. */
+static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
+                             const char *url, const char *method, const char *version,
+                             void **state)
+{
+    bool post = strcmp(method, "POST") == 0;
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    bool completions = strcmp(url, "/v1/completions") == 0;
+    unsigned http = 0;
+    const char *doubt = doubt_framing(c, version, &http);
+    if (doubt)
+        return answer_doubt(c, http, doubt);
+    if (strcmp(url, "/v1/chat/completions") == 0)
+        return answer_error(c, MHD_HTTP_NOT_FOUND,
+                            "this server completes text only and has no chat; send a "
+                            "`prompt` to POST /v1/completions",
+                            "not_found");
+    if (is_too_large(c))
+        return answer_too_large(c);
+    if ((completions && !post) || (!completions && !get))
+        return answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                            completions ? "send completions with POST"
+                                        : "only GET, but for POST /v1/completions",
+                            "method_not_allowed");
+    exchange *x = pl_alloc(sizeof *x);
+    x->front = front;
+    x->connection = c;
+    x->client = client_of(c);
+    server_client_waits(x->client);
+    x->created = (int64_t)time(NULL);
+    *state = x;
+    __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
+                                  const char *url, const char *method,
+                                  const char *version, const char *upload,
+                                  size_t *upload_bytes, void **state)
+{
+    pl_server_front *front = context;
+    exchange *x = *state;
+    if (!x)
+        return begin(front, c, url, method, version, state);
+    if (*upload_bytes > 0) {
+        pl_buf_append(&x->body, upload, *upload_bytes);
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    return strcmp(method, "POST") == 0 ? complete(x)
+                                       : answer_get(front->server, c, url);
+}
+
+/* Also when the client has gone in the middle. */
+static void on_completed(void *context, struct MHD_Connection *c, void **state,
+                         enum MHD_RequestTerminationCode why)
+{
+    pl_server_front *front = context;
+    exchange *x = *state;
+    (void)c;
+    (void)why;
+    if (!x)
+        return;
+    if (x->job)
+        server_job_leave(x->job);
+    if (x->busy)
+        __atomic_sub_fetch(&front->n_busy, 1, __ATOMIC_SEQ_CST);
+    server_client_waits(x->client);
+    server_event_destroy(&x->held);
+    server_job_release(&x->job);
+    pl_buf_destroy(&x->body);
+    pl_buf_destroy(&x->out);
+    pl_free(x);
+    *state = NULL;
+    __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Both calls come from the library's own thread, the second one before it closes the
+ * socket. */
+static void on_connection(void *context, struct MHD_Connection *c, void **client,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    pl_server_front *front = context;
+    server_client *left = *client;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        *client = server_clients_enter(front->clients, socket_of(c), address_of(c));
+    else
+        server_clients_leave(front->clients, &left);
+}
+
+/* ---- opening ---- */
+
+static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr_in *at)
+{
+    return MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
+        0, NULL, NULL, on_request, f, MHD_OPTION_SOCK_ADDR, at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, f, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, f, MHD_OPTION_END);
+}
+
+pl_status pl_server_front_open(pl_server *s, const char *listen, pl_server_front **out,
+                               char address[64])
+{
+    struct sockaddr_in at;
+    char host[INET_ADDRSTRLEN];
+    *out = NULL;
+    if (!pl_http_address(listen, &at))
+        return pl_fail(PL_ERR_USAGE,
+                       "--listen takes IPv4:PORT, as 127.0.0.1:8080, not `%s`", listen);
+    pl_server_front *f = pl_alloc(sizeof *f);
+    const server_clients_options places = {.places = PLACES,
+                                           .request_s = REQUEST_S,
+                                           .answer_s = server_timeout_s(s) + REQUEST_S};
+    f->server = s;
+    pl_status status = server_clients_open(&places, &f->clients);
+    if (status != PL_OK) {
+        pl_free(f);
+        return status;
+    }
+    f->daemon = start_daemon(f, &at);
+    if (!f->daemon) {
+        int cause = errno;
+        server_clients_close(&f->clients);
+        pl_free(f);
+        if (cause == EADDRINUSE)
+            return pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop it or choose another "
+                           "port by --listen",
+                           listen);
+        return pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
+                       listen, strerror(cause));
+    }
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
+    snprintf(address, 64, "%s:%u", host, info ? (unsigned)info->port : 0u);
+    *out = f;
+    return PL_OK;
+}
+
+void pl_server_front_close(pl_server_front **front)
+{
+    if (!*front)
+        return;
+    MHD_stop_daemon((*front)->daemon);
+    server_clients_close(&(*front)->clients);
+    pl_free(*front);
+    *front = NULL;
+}

@@ -1,0 +1,55 @@
+/* Private to the server: what its two sides hand each other (server.h). */
+#ifndef PL_SERVE_SERVER_INTERNAL_H
+#define PL_SERVE_SERVER_INTERNAL_H
+#include "serve/serve.h"
+
+/* Both sides touch these, and `left`, `in_line`, `of_address` and `owners` of a
+ * job, by atomic operations. */
+typedef struct server_counters {
+    int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
+    int waiting, active, loaded, open; /* open: exchanges at the front */
+} server_counters;
+
+/* What a job tells the front. */
+typedef struct server_event {
+    pl_buf text; /* a piece, or the sentence of an error */
+    bool ended;
+    pl_status status;
+    const char *code; /* of an error; static */
+    pl_generate_result result;
+} server_event;
+void server_event_destroy(server_event **event);
+
+typedef struct server_job {
+    uint64_t id;
+    pl_completion completion;
+    pl_queue *events; /* server_event*, for the front */
+    bool left;        /* the client has gone */
+    bool in_line;     /* counted in `waiting`, */
+    bool of_address;  /* and among the requests of its address */
+    uint32_t address; /* of the client */
+    int owners;       /* front and engine; the last one frees */
+    double deadline;
+    char model[PL_NAME_MAX]; /* of the path; set before the first event */
+    /* the engine's own */
+    pl_buf tokens;
+    int path; /* -1: not known yet */
+    struct pl_server *server;
+    struct server_job *next;
+} server_job;
+void server_job_release(server_job **job);
+/* The client has gone: the job gives up its places, and the engine ends it. */
+void server_job_leave(server_job *job);
+
+/* ---- for the front, from any thread ---- */
+/* Takes the completion. ERR_BUSY: too many wait, too many are of this address, or the
+ * server is ending. */
+PL_MUST_CHECK pl_status server_submit(pl_server *s, pl_completion *completion,
+                                      uint32_t address, server_job **out);
+server_counters *server_counts(pl_server *s);
+bool server_is_draining(const pl_server *s);
+int server_timeout_s(const pl_server *s);
+void server_write_models(const pl_server *s, pl_buf *out);
+void server_write_metrics(pl_server *s, pl_buf *out);
+
+#endif

@@ -1,0 +1,310 @@
+/* Paths in memory. A path is read from the store when a request asks for it; when there
+ * is no room, the one that nobody has asked for longest leaves, if it is idle. */
+#include "serve/server_paths.h"
+#include "serve/path_chooser.h"
+
+enum {
+    STAY_MS = 1000, /* at least, so that answering is not all loading */
+    ROUTE_MS = 20   /* of routing between two steps, while anybody is being answered */
+};
+
+typedef struct loaded {
+    pl_model *model; /* NULL: free */
+    pl_batch *batch;
+    int path, edition;
+    bool leaving; /* nobody joins it any more: another path waits for its place */
+    uint64_t asked;
+    int64_t since_ms;
+} loaded;
+
+struct server_paths {
+    const pl_server_options *options;
+    pl_mixture *mix;
+    pl_path_chooser *chooser;
+    pl_backend *backend;
+    loaded *paths;
+    int n_places;
+    int edition; /* rises with every reload */
+    uint64_t asked;
+    double routing_s; /* since the last step */
+};
+
+/* ---- opening ---- */
+
+/* A scoring model for each path, all of them read before the first request. */
+static pl_status route_by_likelihood(server_paths *p)
+{
+    PL_RETURN_IF(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
+                                               p->mix->topology,
+                                               pl_topology_n_paths(p->mix->topology)));
+    while (!pl_path_chooser_is_ready(p->chooser))
+        PL_RETURN_IF(pl_path_chooser_read_one(p->chooser));
+    return PL_OK;
+}
+
+/* Decides whether likelihood or the router chooses paths. Scoring models must fit into
+ * a quarter of the free memory; what they take is subtracted from *left. */
+static pl_status open_chooser(server_paths *p, uint64_t *left)
+{
+    char needed[16], room[16];
+    const int n_paths = pl_topology_n_paths(p->mix->topology);
+    PL_RETURN_IF(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
+    if (!pl_answers_by_likelihood(p->mix->settings.rule, p->mix->settings.prefix,
+                                  n_paths)) {
+        pl_log(PL_LOG_INFO, "serve.routing", "by=router paths=%d", n_paths);
+        return pl_path_chooser_by_router(p->chooser);
+    }
+    const uint64_t bytes = pl_path_chooser_bytes(p->chooser, p->mix->topology);
+    pl_human_bytes((double)bytes, needed);
+    pl_human_bytes((double)(*left / 4), room);
+    if (bytes <= *left / 4) {
+        *left -= bytes;
+        pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
+               n_paths, needed);
+        return route_by_likelihood(p);
+    }
+    if (strcmp(p->mix->settings.rule, "likelihood") == 0)
+        return pl_fail(PL_ERR_NOMEM,
+                       "to route by likelihood the server keeps all %d paths in memory "
+                       "a second time, which takes %s, and a quarter of the free "
+                       "memory is %s; free memory, or give --route router",
+                       n_paths, needed, room);
+    pl_log(PL_LOG_WARN, "serve.routing",
+           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the models for "
+           "routing by likelihood do not fit into a quarter of the free memory\"",
+           n_paths, needed, room);
+    return pl_path_chooser_by_router(p->chooser);
+}
+
+/* As many paths as half of the memory that is left holds, while the option is 0. */
+static int count_places(const server_paths *p, uint64_t left)
+{
+    pl_model_plan plan;
+    const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
+    const pl_shape *s = pl_topology_shape(p->mix->topology);
+    int n_paths = pl_topology_n_paths(p->mix->topology);
+    size_t kv = (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_size;
+    size_t cache = 2 * kv * (size_t)model.context * (size_t)p->options->slots *
+                   pl_type_bytes(p->backend->act);
+    pl_model_plan_on(p->backend, p->mix->topology, &model, &plan);
+    uint64_t each = pl_model_plan_sum(&plan) + cache;
+    uint64_t fit = left / 2 / each;
+    /* while a path is loaded, its parameters are here in fp32 as well */
+    const uint64_t copy =
+        p->backend->memory_left_bytes
+            ? 0
+            : sizeof(float) * pl_topology_path_params(p->mix->topology);
+    const uint64_t beside = left > copy ? (left - copy) / each : 0;
+    fit = beside < fit ? beside : fit;
+    if (p->options->paths > 0)
+        return p->options->paths < n_paths ? p->options->paths : n_paths;
+    return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
+}
+
+static pl_status open_all(server_paths *p)
+{
+    const char *precision = p->options->precision;
+    const pl_backend_options backend = {
+        .name = p->mix->settings.backend,
+        .n_threads = p->options->threads,
+        .precision = precision ? precision : p->mix->settings.precision};
+    PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
+    uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
+                                                  : pl_memory_available_bytes();
+    PL_RETURN_IF(open_chooser(p, &left));
+    p->n_places = count_places(p, left);
+    p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
+    return PL_OK;
+}
+
+pl_status server_paths_open(const pl_server_options *options, server_paths **out)
+{
+    server_paths *p = pl_alloc(sizeof *p);
+    p->options = options;
+    p->mix = options->mix;
+    pl_status status = open_all(p);
+    if (status == PL_OK)
+        *out = p;
+    else
+        server_paths_close(&p);
+    return status;
+}
+
+static void unload(loaded *l)
+{
+    pl_batch_destroy(&l->batch);
+    pl_model_destroy(&l->model);
+}
+
+void server_paths_unload(server_paths *p)
+{
+    for (int i = 0; i < p->n_places; i++)
+        unload(&p->paths[i]);
+}
+
+void server_paths_close(server_paths **paths)
+{
+    server_paths *p = *paths;
+    if (!p)
+        return;
+    server_paths_unload(p);
+    pl_free(p->paths);
+    pl_path_chooser_close(&p->chooser);
+    pl_backend_close(&p->backend);
+    pl_free(p);
+    *paths = NULL;
+}
+
+const pl_topology *server_paths_topology(const server_paths *p)
+{
+    return p->mix->topology;
+}
+
+const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
+{
+    return p->mix->tokenizer;
+}
+
+int server_paths_context(const server_paths *p)
+{
+    return p->mix->arm.shape.context;
+}
+
+/* ---- routing ---- */
+
+/* Routing blocks the server's only thread. So while other requests are being answered
+ * it is done in pieces: after ROUTE_MS it stops, at the latest after reading one path's
+ * parameters or routing one prompt. */
+pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
+{
+    pl_path_choice choice;
+    const double start = pl_now();
+    const bool in_pieces = server_paths_active(p) > 0;
+    pl_status status;
+    *path = -1;
+    if (in_pieces && p->routing_s >= ROUTE_MS / 1e3)
+        return PL_OK;
+    if (in_pieces && !pl_path_chooser_is_ready(p->chooser)) {
+        status = pl_path_chooser_read_one(p->chooser);
+    } else {
+        status = pl_path_chooser_choose(p->chooser, tokens, n, &choice);
+        *path = status == PL_OK ? choice.path : -1;
+    }
+    p->routing_s += pl_now() - start;
+    return status;
+}
+
+/* ---- loading ---- */
+
+pl_status server_paths_reload(server_paths *p)
+{
+    PL_RETURN_IF(pl_store_refresh(p->mix->store));
+    pl_path_chooser_reload(p->chooser);
+    p->edition++;
+    return PL_OK;
+}
+
+static pl_status load(server_paths *p, int path, loaded *l)
+{
+    pl_status status = PL_OK;
+    const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
+    PL_TRY(pl_model_create(p->backend, p->mix->topology, &model, &l->model));
+    PL_TRY(pl_load_path(p->mix->store, &p->mix->arm, p->mix->topology, path, l->model));
+    PL_TRY(pl_batch_create(l->model, p->mix->tokenizer, p->mix->arm.shape.vocab,
+                           p->mix->arm.shape.context, p->options->slots, &l->batch));
+    l->path = path;
+    l->edition = p->edition;
+    l->leaving = false;
+    l->since_ms = pl_now_ms();
+done:
+    if (status != PL_OK)
+        unload(l);
+    return status;
+}
+
+static bool is_leaving(const server_paths *p, const loaded *l)
+{
+    return l->leaving || l->edition != p->edition;
+}
+
+/* A free place, or that of the idle path that was asked for least lately. If all are
+ * busy one of them leaves, or those that wait would do so for as long as others ask. */
+static loaded *make_room(server_paths *p)
+{
+    loaded *oldest = NULL, *busy = NULL;
+    bool one_leaves = false;
+    for (int i = 0; i < p->n_places; i++) {
+        loaded *l = &p->paths[i];
+        if (!l->model)
+            return l;
+        bool idle = pl_batch_active(l->batch) == 0;
+        if (idle && (!oldest || l->asked < oldest->asked))
+            oldest = l;
+        bool stayed = pl_now_ms() - l->since_ms >= STAY_MS;
+        if (!idle && stayed && (!busy || l->asked < busy->asked))
+            busy = l;
+        one_leaves |= is_leaving(p, l);
+    }
+    if (oldest)
+        unload(oldest);
+    else if (busy && !one_leaves)
+        busy->leaving = true;
+    return oldest;
+}
+
+pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
+{
+    loaded *l = NULL;
+    *out = NULL;
+    for (int i = 0; i < p->n_places && !l; i++)
+        if (p->paths[i].model && p->paths[i].path == path &&
+            !is_leaving(p, &p->paths[i]))
+            l = &p->paths[i];
+    if (!l) {
+        l = make_room(p);
+        if (!l)
+            return PL_OK;
+        PL_RETURN_IF(load(p, path, l));
+    }
+    l->asked = ++p->asked;
+    *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;
+    return PL_OK;
+}
+
+/* Paths that leave do so as soon as they are idle. */
+int server_paths_step(server_paths *p)
+{
+    int n = 0;
+    p->routing_s = 0;
+    for (int i = 0; i < p->n_places; i++) {
+        loaded *l = &p->paths[i];
+        if (!l->model)
+            continue;
+        if (pl_batch_active(l->batch) == 0) {
+            if (is_leaving(p, l))
+                unload(l);
+            continue;
+        }
+        n++;
+        if (pl_batch_step(l->batch) != PL_OK)
+            pl_log(PL_LOG_WARN, "serve.step_failed", "path=%d error=\"%s\"", l->path,
+                   pl_last_error());
+    }
+    return n;
+}
+
+int server_paths_active(const server_paths *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_places; i++)
+        n += p->paths[i].model ? pl_batch_active(p->paths[i].batch) : 0;
+    return n;
+}
+
+int server_paths_loaded(const server_paths *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_places; i++)
+        n += p->paths[i].model != NULL;
+    return n;
+}

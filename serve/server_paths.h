@@ -1,0 +1,33 @@
+/* Private to serve: what a server knows of a run: what routes, and the paths in memory.
+ */
+#ifndef PL_SERVE_SERVER_PATHS_H
+#define PL_SERVE_SERVER_PATHS_H
+#include "serve/server_internal.h"
+
+typedef struct server_paths server_paths;
+PL_MUST_CHECK pl_status server_paths_open(const pl_server_options *options,
+                                          server_paths **out);
+void server_paths_close(server_paths **paths);
+/* Requests that are being answered end with ERR_CANCELLED. */
+void server_paths_unload(server_paths *p);
+
+const pl_topology *server_paths_topology(const server_paths *p);
+const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
+int server_paths_context(const server_paths *p);
+int server_paths_loaded(const server_paths *p);
+
+/* Catches up with the store: what is loaded from now on is the newest. Paths in memory
+ * end with the requests that they have. */
+PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
+/* The path that answers a prompt, as `pathloom generate` chooses it; -1: not known yet,
+ * ask again after the next step. */
+PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
+                                           int n, int *path);
+/* The batch that a request for this path may join now; NULL if it has to wait for a
+ * place, or for a path that leaves memory. */
+PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int path, pl_batch **out);
+/* One step of each path; returns how many had something to do. */
+int server_paths_step(server_paths *p);
+int server_paths_active(const server_paths *p);
+
+#endif
