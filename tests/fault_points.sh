@@ -66,14 +66,10 @@ worker.update.wrong - 0
 worker.offer.wrong - 0
 worker.offer.damaged - 0
 worker.update.flipped - 0
-outer.back.after - 0
 key.write.before - 0
 key.write.after - 0
 home.handover.before - 0
 home.handover.after - 0
-kv.piece.before - 0
-kv.last.before - 0
-kv.flush.before - 0
 kv.file.before - 0
 kv.file.after - 0
 kv.take_in.before - 0
