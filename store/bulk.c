@@ -6,7 +6,7 @@
 
 struct bulk_file {
     char path[PL_PATH_MAX];
-    kv_table *table;
+    kv_file *table; /* NULL once it is durable */
     struct bulk_file *next;
 };
 
@@ -71,20 +71,6 @@ pl_status bulk_clean(pl_store *store)
 }
 
 /* ---- while a transaction grows ---- */
-enum { ENDING_MAX = 8 }; /* files that are being written at the same time */
-
-/* Each has a thread, some memory and an open file until it is on the disk. */
-static pl_status wait_for_old(const pl_txn *txn)
-{
-    int n = 0;
-    if (txn->spoiled != PL_OK) /* one may have no end that it could wait for */
-        return PL_OK;
-    for (bulk_file *f = txn->files; f; f = f->next)
-        if (f->table && ++n >= ENDING_MAX)
-            return kv_file_finish(&f->table, f->path);
-    return PL_OK;
-}
-
 pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
 {
     char folder[PL_PATH_MAX], name[32];
@@ -92,7 +78,6 @@ pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
     if (store->remote || new_bytes < store->bulk_bytes)
         return PL_OK;
     PL_RETURN_IF(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
-    PL_RETURN_IF(wait_for_old(txn));
     incoming(store, folder);
     if (store->n_bulk == 0)
         PL_RETURN_IF(pl_make_folders(folder));
@@ -122,24 +107,15 @@ pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data, size_t len
                        (kv_slice){data, len});
 }
 
-/* The disk works beside the processor, and is waited for only before the commit. */
 pl_status bulk_end(pl_txn *txn)
 {
     if (!txn->in_file)
         return PL_OK;
     txn->in_file = false;
-    return kv_file_end(txn->files->table, txn->files->path);
+    return kv_file_finish(&txn->files->table, txn->files->path);
 }
 
 /* ---- at the commit ---- */
-pl_status bulk_finish(pl_txn *txn)
-{
-    for (bulk_file *f = txn->files; f; f = f->next)
-        if (f->table)
-            PL_RETURN_IF(kv_file_finish(&f->table, f->path));
-    return PL_OK;
-}
-
 size_t bulk_files(const pl_txn *txn)
 {
     size_t n = 0;

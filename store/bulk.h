@@ -21,10 +21,9 @@ PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 bool bulk_takes(const pl_txn *txn); /* between begin and end of a large one */
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
+/* The blob is complete: its file becomes durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 
-/* Waits until the files are durable; after a failure the database is as it was. */
-PL_MUST_CHECK pl_status bulk_finish(pl_txn *txn);
 size_t bulk_files(const pl_txn *txn); /* how many this transaction has */
 /* And part of the database. */
 PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);

@@ -4,7 +4,6 @@
  * destroyed before the database is closed (it asserts, and Debian builds it with
  * assertions), and an error is a text that must be freed with its own function. */
 #include "store/kv.h"
-#include "store/kv_file.h"
 #include <rocksdb/c.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -447,40 +446,58 @@ pl_status kv_commit(kv *db, kv_batch *batch)
 }
 
 /* ---- table files ---- */
-pl_status kv_file_create(const char *path, kv_table **out)
+struct kv_file {
+    rocksdb_options_t *options;
+    rocksdb_envoptions_t *environment;
+    rocksdb_sstfilewriter_t *writer;
+};
+
+pl_status kv_file_create(const char *path, kv_file **out)
 {
     char *error = NULL;
-    *out = kv_table_open(path, &error);
+    kv_file *file = *out = pl_alloc(sizeof *file);
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    rocksdb_block_based_options_set_no_block_cache(table, 1);
+    file->options = rocksdb_options_create();
+    rocksdb_options_set_compression(file->options, rocksdb_no_compression);
+    rocksdb_options_set_block_based_table_factory(file->options, table);
+    rocksdb_block_based_options_destroy(table);
+    file->environment = rocksdb_envoptions_create();
+    file->writer = rocksdb_sstfilewriter_create(file->environment, file->options);
+    rocksdb_sstfilewriter_open(file->writer, path, &error);
+    if (!error)
+        return PL_OK;
+    kv_file_drop(out);
+    return failed("write", path, error);
+}
+
+pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value)
+{
+    char *error = NULL;
+    rocksdb_sstfilewriter_put(file->writer, key.data, key.len, value.data, value.len,
+                              &error);
     return error ? failed("write", path, error) : PL_OK;
 }
 
-pl_status kv_file_put(kv_table *file, const char *path, kv_slice key, kv_slice value)
-{
-    char *error = NULL;
-    kv_table_put(file, key.data, key.len, value.data, value.len, &error);
-    return error ? failed("write", path, error) : PL_OK;
-}
-
-pl_status kv_file_end(kv_table *file, const char *path)
-{
-    char *error = NULL;
-    kv_table_end(file, &error);
-    return error ? failed("write", path, error) : PL_OK;
-}
-
-pl_status kv_file_finish(kv_table **file, const char *path)
+pl_status kv_file_finish(kv_file **file, const char *path)
 {
     char *error = NULL;
     PL_RETURN_IF(pl_failpoint("kv.file.before"));
-    kv_table_finish(*file, &error);
+    rocksdb_sstfilewriter_finish((*file)->writer, &error);
     kv_file_drop(file);
     return error ? failed("write", path, error) : pl_failpoint("kv.file.after");
 }
 
-void kv_file_drop(kv_table **file)
+void kv_file_drop(kv_file **handle)
 {
-    kv_table_free(*file);
-    *file = NULL;
+    kv_file *file = *handle;
+    *handle = NULL;
+    if (!file)
+        return;
+    rocksdb_sstfilewriter_destroy(file->writer);
+    rocksdb_envoptions_destroy(file->environment);
+    rocksdb_options_destroy(file->options);
+    pl_free(file);
 }
 
 pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n)

@@ -114,16 +114,15 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out);
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made beside the database ---- */
-typedef struct kv_table kv_table;
-PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_table **out);
+typedef struct kv_file kv_file;
+PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
 /* Keys rise. */
-PL_MUST_CHECK pl_status kv_file_put(kv_table *file, const char *path, kv_slice key,
+PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
                                     kv_slice value);
-/* No key comes any more: it is made durable meanwhile. */
-PL_MUST_CHECK pl_status kv_file_end(kv_table *file, const char *path);
-/* Waits until it is durable. */
-PL_MUST_CHECK pl_status kv_file_finish(kv_table **file, const char *path);
-void kv_file_drop(kv_table **file); /* accepts NULL; what was written stays */
+/* Completes the file, makes it durable and closes it. */
+PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
+/* Accepts NULL. What was written stays in the folder. */
+void kv_file_drop(kv_file **file);
 /* All of them, finished, become part of the family at once, durably, and leave their
  * places. No key may be there already, in them or in the family. After a failure the
  * database must not be written again. */

@@ -136,7 +136,6 @@ pl_status pl_txn_commit(pl_txn **handle)
     put_log(txn, &after.log);
     if (store->remote)
         PL_TRY(remote_bring(txn, &after.log));
-    PL_TRY(bulk_finish(txn)); /* nothing has been written yet */
     status = bulk_take_in(txn);
     if (status != PL_OK)
         PL_TRY(refuse(store, status));

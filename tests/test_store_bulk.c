@@ -370,9 +370,9 @@ static void a_commit_that_is_killed_between_its_files_leaves_nothing(void **stat
     static const struct {
         const char *point;
         int passages;
-    } table[] = {{"kv.piece.before", 3}, {"kv.last.before", 2},
-                 {"kv.flush.before", 2}, {"kv.file.before", 2},
-                 {"kv.file.after", 2},   {"kv.take_in.before", 1},
+    } table[] = {{"kv.file.before", 2},
+                 {"kv.file.after", 2},
+                 {"kv.take_in.before", 1},
                  {"kv.take_in.after", 1}};
     char folder[PL_PATH_MAX];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -429,34 +429,6 @@ static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
     pl_store_close(&store);
 }
 
-/* A file with a few pieces, which nobody wants then; or which is finished. */
-static int make_a_file(const char *path, bool wanted)
-{
-    kv_table *file = NULL;
-    uint8_t *bytes = make_bytes(1, BLOB);
-    kv_slice key = {"key", 3}, value = {bytes, BLOB};
-    pl_status status = kv_file_create(path, &file);
-    if (status == PL_OK)
-        status = kv_file_put(file, path, key, value);
-    if (status == PL_OK && wanted)
-        status = kv_file_end(file, path);
-    if (status == PL_OK && wanted)
-        status = kv_file_finish(&file, path);
-    kv_file_drop(&file);
-    pl_free(bytes);
-    return status == PL_OK ? 0 : 1;
-}
-
-static void what_nobody_wants_is_not_flushed(void **state)
-{
-    char path[PL_PATH_MAX];
-    pl_join(path, *state, "file");
-    assert_int_equal(die_at("kv.flush.before", 1, "finish", path, NULL), SIGKILL);
-    assert_int_equal(die_at("kv.flush.before", 1, "drop", path, NULL), 0);
-    assert_int_equal(die_at("kv.last.before", 1, "finish", path, NULL), SIGKILL);
-    assert_int_equal(die_at("kv.last.before", 1, "drop", path, NULL), 0);
-}
-
 static void touch(const char *folder, const char *name)
 {
     char path[PL_PATH_MAX];
@@ -483,9 +455,6 @@ static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
 
 int main(int argc, char **argv)
 {
-    bool drops = strcmp(argv[0], "drop") == 0;
-    if (argc == 2 && (drops || strcmp(argv[0], "finish") == 0))
-        return make_a_file(argv[1], !drops);
     if (argc == 2)
         return strcmp(argv[0], "die") == 0 ? die_before_the_batch(argv[1])
                                            : commit_on(argv[1]);
@@ -519,8 +488,6 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(
             a_copy_is_right_again_after_bytes_that_nothing_names, make_folder,
             drop_folder),
-        cmocka_unit_test_setup_teardown(what_nobody_wants_is_not_flushed, make_folder,
-                                        drop_folder),
         cmocka_unit_test_setup_teardown(
             a_part_of_a_copy_that_is_not_whole_is_not_opened, make_folder, drop_folder),
     };
