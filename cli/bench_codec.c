@@ -38,8 +38,6 @@ static row rows[] = {
     {.label = "i8 + residual", .codec = "i8", .residual = true},
     {.label = "i4", .codec = "i4"},
     {.label = "i4 + zstd", .codec = "i4", .entropy = true},
-    {.label = "e3m0", .codec = "e3m0"},
-    {.label = "e3m0 + zstd", .codec = "e3m0", .entropy = true},
     {.label = "topk 8 bits", .codec = "topk"},
     {.label = "topk 8 bits + zstd", .codec = "topk", .entropy = true},
     {.label = "topk 2 bits", .codec = "topk", .value_bits = 2},

@@ -107,7 +107,6 @@ static const codec_way ways[WIRE_COUNT] = {
     [PL_CODEC_BF16] = {bf16_encode, bf16_decode},
     [PL_CODEC_I8] = {i8_encode, i8_decode},
     [PL_CODEC_I4] = {i4_encode, i4_decode},
-    [PL_CODEC_E3M0] = {e3m0_encode, e3m0_decode},
     [PL_CODEC_TOPK] = {topk_encode, topk_decode},
     [PL_CODEC_SKETCH16] = {sketch_encode, sketch_decode},
     [PL_CODEC_I8_SHARED] = {shared_encode, shared_decode},

@@ -4,7 +4,6 @@
  *   bf16       2 bytes, rounded to nearest even
  *   i8         blocks of 256: a scale (f32) and 256 codes of 8 bits
  *   i4         blocks of 64: a scale (bf16) and 64 codes of 4 bits
- *   e3m0       blocks of 64: a power of two and 64 floats of 4 bits, without mantissas
  *   topk       the k largest of each 4096, as gaps and codes of 8 or 2 bits
  *   i8-shared  8 bits on a scale that all contributors share; homomorphic
  *   sketch16   the largest few, summed into cells of 16 bits (exact; TAGC redone as in
@@ -28,7 +27,7 @@
  * machine.
  *
  * Read in this order: codec_parts (private nouns), codec_policy (options, roles),
- * codec (the door), codec_message (header, table, sections), codec_quant, codec_e3m0,
+ * codec (the door), codec_message (header, table, sections), codec_quant,
  * codec_select, codec_topk, codec_shared, codec_sketch, codec_combine.
  */
 #ifndef PL_CODEC_CODEC_H
@@ -51,8 +50,7 @@ typedef enum pl_codec { /* numbers of the protocol */
                         PL_CODEC_TOPK,
                         PL_CODEC_SKETCH16,
                         PL_CODEC_I8_SHARED,
-                        PL_CODEC_E3M0 = 10, /* 8 and 9 only stand in messages */
-                        PL_CODEC_COUNT
+                        PL_CODEC_COUNT /* this and the next only stand in messages */
 } pl_codec;
 
 typedef enum pl_role {
@@ -67,18 +65,17 @@ typedef enum pl_role {
 
 typedef enum pl_selector {
     PL_SELECT_EXACT, /* the k largest of every 4096, ties to the lower index */
-    PL_SELECT_SIDCO, /* a threshold from an exponential fit, one for a stretch */
     PL_SELECT_TAGC,  /* the first of 25 fixed thresholds that drops enough */
     PL_SELECT_COUNT
 } pl_selector;
 
 typedef struct pl_codec_options {
     uint8_t codec[PL_ROLE_COUNT]; /* pl_codec of each role */
-    uint8_t selector;             /* of topk and sketch16 */
+    uint8_t selector;             /* of sketch16; topk is always exact */
     uint8_t value_bits;           /* of topk: 8 or 2 (2) */
     bool entropy;                 /* zstd where it saves 3 % or more */
     int32_t k;     /* of every 4096, for topk and sketch16; 1..4096 (64). An upper
-                      bound for the two selectors that estimate */
+                      bound for TAGC's selector */
     int32_t small; /* elements; smaller tensors have the role SMALL (4096) */
     double beta;   /* decay of the residual, 0..1 (1; topk 0.95) */
     double cells;  /* of sketch16, cells a key: 1.05..16 (1.30) */
@@ -114,8 +111,6 @@ bool pl_codec_is_lossy(const pl_codec_options *options);
 /* Whether so much is lost that a residual pays (codec.feedback auto). */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
-/* "exact", "sidco", "tagc"; ERR_CONFIG. */
-PL_MUST_CHECK pl_status pl_codec_selector(const char *name, uint8_t *out);
 
 /* The tensors of a module in order, back to back from 0 on. Returns the count; `parts`
  * may be NULL. */

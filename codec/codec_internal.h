@@ -43,12 +43,11 @@ enum {
     SEGMENT = 1 << 20, /* elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
-    E3M0_BLOCK = 64,
     SKETCH_W_MAX = 4096 /* contributors that leave a sketch's values 3 bits */
 };
 
 /* Numbers on the wire beside those of pl_codec. */
-enum { WIRE_I22_SHARED = 8, WIRE_LIST16, WIRE_COUNT = PL_CODEC_COUNT };
+enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
 enum { VARIANT_PLANES = 1 }; /* of f32 and bf16: exponents apart from the rest */
 
 typedef struct codec_section {
@@ -177,7 +176,6 @@ pl_status f32_encode(codec_job *job);
 pl_status bf16_encode(codec_job *job);
 pl_status i8_encode(codec_job *job);
 pl_status i4_encode(codec_job *job);
-pl_status e3m0_encode(codec_job *job);
 pl_status topk_encode(codec_job *job);
 pl_status shared_encode(codec_job *job);
 pl_status sketch_encode(codec_job *job);
@@ -185,7 +183,6 @@ pl_status f32_decode(const codec_task *task);
 pl_status bf16_decode(const codec_task *task);
 pl_status i8_decode(const codec_task *task);
 pl_status i4_decode(const codec_task *task);
-pl_status e3m0_decode(const codec_task *task);
 pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
@@ -227,7 +224,7 @@ typedef struct codec_choice {
     uint32_t above;
     size_t ties;
 } codec_choice;
-/* For the whole stretch; only for selectors that are not exact. */
+/* One threshold for the whole stretch (PL_SELECT_TAGC). */
 pl_status select_stretch(const codec_job *job, codec_choice *out);
 /* The k largest of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);

@@ -228,7 +228,6 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
         return planes && s->exponent == 0;
     case PL_CODEC_I8:
     case PL_CODEC_I4:
-    case PL_CODEC_E3M0:
         return s->variant == 0 && s->exponent == 0;
     case PL_CODEC_TOPK:
         return (s->variant == 8 || s->variant == 2) && s->exponent == 0;

@@ -14,9 +14,7 @@ static const char *const codec_names[PL_CODEC_COUNT] = {
     [PL_CODEC_I4] = "i4",
     [PL_CODEC_TOPK] = "topk",
     [PL_CODEC_SKETCH16] = "sketch16",
-    [PL_CODEC_I8_SHARED] = "i8-shared",
-    [PL_CODEC_E3M0] = "e3m0"};
-static const char *const selector_names[PL_SELECT_COUNT] = {"exact", "sidco", "tagc"};
+    [PL_CODEC_I8_SHARED] = "i8-shared"};
 
 static bool is_codec(int codec)
 {
@@ -37,8 +35,8 @@ static pl_status unknown_name(const char *name)
             known[n++] = codec_names[i];
     const char *near = pl_nearest(name, known, (size_t)n);
     return pl_fail(PL_ERR_CONFIG,
-                   "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, e3m0, "
-                   "topk, sketch16, i8-shared and tagc",
+                   "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, topk, "
+                   "sketch16, i8-shared and tagc",
                    name, near ? " (did you mean `" : "", near ? near : "",
                    near ? "`?)" : "");
 }
@@ -80,17 +78,6 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     return PL_OK;
 }
 
-pl_status pl_codec_selector(const char *name, uint8_t *out)
-{
-    for (uint8_t i = 0; i < PL_SELECT_COUNT; i++)
-        if (strcmp(name, selector_names[i]) == 0) {
-            *out = i;
-            return PL_OK;
-        }
-    return pl_fail(PL_ERR_CONFIG,
-                   "unknown selector `%s`; known are exact, sidco and tagc", name);
-}
-
 bool codec_wire_homomorphic(int codec)
 {
     return codec == PL_CODEC_SKETCH16 || codec == PL_CODEC_I8_SHARED ||
@@ -117,8 +104,7 @@ bool pl_codec_is_lossy(const pl_codec_options *options)
 bool pl_codec_drops_much(const pl_codec_options *o)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
-        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_E3M0 ||
-            o->codec[role] == PL_CODEC_TOPK)
+        if (o->codec[role] == PL_CODEC_I4 || o->codec[role] == PL_CODEC_TOPK)
             return true;
     return pl_codec_is_homomorphic(o);
 }
@@ -317,10 +303,6 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
         return 2;
     case PL_CODEC_I4:
         raw[0] = 2 * blocks_of(s->count, I4_BLOCK);
-        raw[1] = 16 * blocks_of(s->count, 32);
-        return 2;
-    case PL_CODEC_E3M0:
-        raw[0] = blocks_of(s->count, E3M0_BLOCK);
         raw[1] = 16 * blocks_of(s->count, 32);
         return 2;
     case PL_CODEC_TOPK:

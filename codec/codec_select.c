@@ -1,14 +1,11 @@
 /* Which values of a stretch travel: the largest.
  *
  *   exact   the k largest of every 4096, ties to the lower index
- *   sidco   |a| taken as exponential: a share d lies above mean ln(1/d). In stages of
- *           at most a quarter each, on what is left above the last threshold eta:
- *           eta += (mean - eta) ln(1/d)   (SIDCo, arXiv:2101.10761)
  *   tagc    25 fixed thresholds, bisected for the first that keeps few enough. (TAGC's
  *           code then takes the one before, which keeps up to twice what was asked for;
  *           a sketch of a planned size cannot.)
  *
- * No selector keeps more than k of 4096 on average: where an estimate keeps more, or
+ * Neither keeps more than k of 4096 on average: where a fixed threshold keeps more, or
  * less than half of that, the exact threshold of the whole stretch takes its place.
  * Zeros are never kept. */
 #include "codec/codec_internal.h"
@@ -16,11 +13,6 @@
 #include <math.h>
 
 enum { GROUP = 16, GROUPS = TILE / GROUP, SELECT_BINS = 1 << 16 };
-
-typedef struct select_tail {
-    double sum; /* of |a| above a threshold */
-    uint64_t count;
-} select_tail;
 
 CODEC_INLINE int32_t magnitude(float x)
 {
@@ -102,66 +94,16 @@ size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
 }
 
 /* ---- one threshold for a stretch ---- */
-/* Compared as bits: of positive floats they have the same order, and vectors of them
- * need no care for NaN. */
-CODEC_WIDE static void add_tail(const float *restrict a, int32_t threshold,
-                                select_tail *restrict out)
-{
-    enum { LANES = 16 };
-    double lanes[LANES] = {0};
-    int32_t count = 0;
-    for (int i = 0; i < TILE; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            int32_t m = magnitude(a[i + j]);
-            int32_t kept = m & -(int32_t)(m > threshold);
-            lanes[j] += (double)codec_bits_float((uint32_t)kept);
-        }
-    for (int i = 0; i < TILE; i++)
-        count += magnitude(a[i]) > threshold;
-    for (int j = 0; j < LANES; j++)
-        out->sum += lanes[j];
-    out->count += (uint64_t)count;
-}
-
-static pl_status measure_tail(const codec_job *job, float threshold, select_tail *out)
+static uint64_t count_stretch(const codec_job *job, float threshold)
 {
     float tile[TILE];
-    int32_t bits = magnitude(threshold);
-    *out = (select_tail){0, 0};
+    uint64_t count = 0;
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        add_tail(job_tile(job, i, tile), bits, out);
-    return PL_OK;
+        count += count_above(job_tile(job, i, tile), magnitude(threshold));
+    return count;
 }
 
-/* ln x for x >= 1, by + - * / alone: with x = m 2^e and s = (m-1)/(m+1),
- * ln m = 2 (s + s^3/3 + ...), s < 1/3. */
-static double natural_log(double x)
-{
-    int exponent = 0;
-    double m = frexp(x, &exponent) * 2, s = (m - 1) / (m + 1), sum = 0;
-    for (int k = 33; k >= 1; k -= 2)
-        sum = sum * s * s + 1.0 / k;
-    return 2 * s * sum + (exponent - 1) * 0.6931471805599453;
-}
-
-/* Aims a little below the budget, so that the last stage need not hit it. */
-static pl_status sidco_threshold(const codec_job *job, uint64_t budget, float *out)
-{
-    enum { STAGES = 8 };
-    double eta = 0, aim = 0.9 * (double)budget;
-    for (int stage = 0; stage < STAGES; stage++) {
-        select_tail t;
-        PL_RETURN_IF(measure_tail(job, (float)eta, &t));
-        if (t.count <= budget)
-            break;
-        double mean = t.sum / (double)t.count, ratio = (double)t.count / aim;
-        eta += (mean - eta) * natural_log(ratio < 4 ? ratio : 4);
-    }
-    *out = (float)eta;
-    return PL_OK;
-}
-
-static pl_status tagc_threshold(const codec_job *job, uint64_t budget, float *out)
+static float tagc_threshold(const codec_job *job, uint64_t budget)
 {
     static const float thresholds[25] = {
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
@@ -170,20 +112,17 @@ static pl_status tagc_threshold(const codec_job *job, uint64_t budget, float *ou
     int low = 0, high = 24; /* the first that fits lies in low..high, or is the last */
     while (low < high) {
         int middle = (low + high) / 2;
-        select_tail t;
-        PL_RETURN_IF(measure_tail(job, thresholds[middle], &t));
-        if (t.count <= budget)
+        if (count_stretch(job, thresholds[middle]) <= budget)
             high = middle;
         else
             low = middle + 1;
     }
-    *out = thresholds[low];
-    return PL_OK;
+    return thresholds[low];
 }
 
 /* The budget-th largest |a|, exactly: a histogram of the upper 16 bits, then one of the
  * lower 15 within the bin where it lies. */
-static pl_status count_bins(const codec_job *job, int upper, uint64_t *bins)
+static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
     memset(bins, 0, SELECT_BINS * sizeof *bins);
@@ -198,7 +137,6 @@ static pl_status count_bins(const codec_job *job, int upper, uint64_t *bins)
                 bins[m & 0x7fff]++;
         }
     }
-    return PL_OK;
 }
 
 /* The bin that holds the one after `*left` larger ones; takes those off. What bin 0
@@ -211,22 +149,16 @@ static int find_bin(const uint64_t *bins, uint64_t *left)
     return bin;
 }
 
-static pl_status exact_threshold(const codec_job *job, uint64_t budget,
-                                 codec_choice *out)
+static codec_choice exact_threshold(const codec_job *job, uint64_t budget)
 {
     uint64_t *bins = pl_alloc(SELECT_BINS * sizeof *bins), left = budget;
-    int upper = 0, lower = 0;
-    pl_status status = count_bins(job, -1, bins);
-    if (status == PL_OK) {
-        upper = find_bin(bins, &left);
-        status = count_bins(job, upper, bins);
-    }
-    if (status == PL_OK)
-        lower = find_bin(bins, &left);
+    count_bins(job, -1, bins);
+    int upper = find_bin(bins, &left);
+    count_bins(job, upper, bins);
+    int lower = find_bin(bins, &left);
     pl_free(bins);
     uint32_t above = (uint32_t)upper << 15 | (uint32_t)lower;
-    *out = (codec_choice){above, above ? (size_t)left : 0};
-    return status;
+    return (codec_choice){above, above ? (size_t)left : 0};
 }
 
 static pl_status check_finite(const codec_job *job)
@@ -240,16 +172,12 @@ static pl_status check_finite(const codec_job *job)
 pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
-    float threshold = 0;
-    select_tail kept;
+    *out = (codec_choice){0, 0};
     PL_RETURN_IF(check_finite(job));
-    if (job->options->selector == PL_SELECT_SIDCO)
-        PL_RETURN_IF(sidco_threshold(job, budget, &threshold));
-    else
-        PL_RETURN_IF(tagc_threshold(job, budget, &threshold));
-    *out = (codec_choice){codec_float_bits(threshold), 0};
-    PL_RETURN_IF(measure_tail(job, threshold, &kept));
-    if (kept.count <= budget && 2 * kept.count >= budget)
-        return PL_OK;
-    return exact_threshold(job, budget, out);
+    float threshold = tagc_threshold(job, budget);
+    uint64_t kept = count_stretch(job, threshold);
+    bool fits = kept <= budget && 2 * kept >= budget;
+    *out = fits ? (codec_choice){codec_float_bits(threshold), 0}
+                : exact_threshold(job, budget);
+    return PL_OK;
 }

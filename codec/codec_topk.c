@@ -105,17 +105,15 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
 }
 
 /* ---- encoding ---- */
-static pl_status encode_tile(codec_job *job, uint64_t at, codec_choice *choice,
-                             topk_out *o)
+static pl_status encode_tile(codec_job *job, uint64_t at, topk_out *o)
 {
     float tile[TILE], left[TILE];
     uint16_t kept[TILE];
     size_t n = job_tile_length(job, at);
     const float *a = job_tile(job, at, tile);
     PL_RETURN_IF(job_check_finite(job, at, select_top(a)));
-    if (job->options->selector == PL_SELECT_EXACT)
-        *choice = select_tile(a, codec_budget(job->options, n));
-    size_t n_kept = select_indices(a, n, choice, kept);
+    codec_choice choice = select_tile(a, codec_budget(job->options, n));
+    size_t n_kept = select_indices(a, n, &choice, kept);
     memcpy(left, a, sizeof left);
     put_gaps(o, kept, n_kept, n);
     if (job->stretch.variant == 2)
@@ -131,20 +129,17 @@ pl_status topk_encode(codec_job *job)
     codec_stretch *s = &job->stretch;
     uint64_t raw[SECTIONS_MAX];
     uint8_t *at[SECTIONS_MAX];
-    codec_choice choice = {0, 0};
     topk_out o = {0};
     s->variant = job->options->value_bits;
     s->kept = codec_budget(job->options, (size_t)s->count); /* at most */
     int n = codec_raw_bytes(s, 1, raw);
     raw[1] += s->count / 255;
     job_sections(job, raw, n, false, at);
-    if (job->options->selector != PL_SELECT_EXACT)
-        PL_RETURN_IF(select_stretch(job, &choice));
     o.scales = at[0];
     o.gaps = at[1];
     o.codes = at[2];
     for (uint64_t i = 0; i < s->count; i += TILE)
-        PL_RETURN_IF(encode_tile(job, i, &choice, &o));
+        PL_RETURN_IF(encode_tile(job, i, &o));
     s->kept = o.n_kept;
     codec_raw_bytes(s, 1, raw);
     raw[1] = o.n_gaps;

@@ -57,7 +57,7 @@ fi
 # ---- options ----
 out="pathloom-compare"
 methods="diloco fedavg heavy-ball noloco co2 streaming eager delayed-nesterov"
-codecs="bf16 i8 i4 e3m0 topk sketch16 i8-shared tagc
+codecs="bf16 i8 i4 topk sketch16 i8-shared tagc
     fedavg/topk:outer.mean=present:codec.beta=0.95"
 seeds="1 2 3"
 topologies="2x2 diloco-8"

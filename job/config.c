@@ -278,7 +278,7 @@ static const pl_key keys[] = {
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by sqrt(contributors)", false},
     {"codec.name", PL_KEY_TEXT, AT(codec), "f32", 0, 0, NULL, "",
-     "f32, bf16, i8, i4, e3m0, topk, i8-shared, sketch16, tagc; small tensors go as "
+     "f32, bf16, i8, i4, topk, i8-shared, sketch16, tagc; small tensors go as "
      "f32",
      false},
     {"codec.attention", PL_KEY_TEXT, AT(codec_attention), "", 0, 0, NULL, "",
@@ -289,20 +289,18 @@ static const pl_key keys[] = {
      "for the embedding", false},
     {"codec.head", PL_KEY_TEXT, AT(codec_head), "", 0, 0, NULL, "",
      "for the output matrix", false},
-    {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4|e3m0",
-     "", "how merged versions travel to workers that have the one before", false},
+    {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4", "",
+     "how merged versions travel to workers that have the one before", false},
     {"codec.k", PL_KEY_INT, AT(codec_k), "0", 0, 4096, NULL, "of 4096",
      "values that topk, sketch16 and tagc keep; 0: codec.name's own (tagc 819, others "
      "64)",
      false},
     {"codec.value_bits", PL_KEY_INT, AT(value_bits), "8", 2, 8, NULL, "bits",
      "of topk's values: 8 or 2", false},
-    {"codec.selector", PL_KEY_CHOICE, AT(selector), "exact", 0, 0, "exact|sidco|tagc",
-     "", "how topk and sketch16 choose", false},
     {"codec.entropy", PL_KEY_BOOL, AT(entropy), "true", 0, 0, NULL, "",
      "entropy coding where it saves 3 % or more", false},
     {"codec.feedback", PL_KEY_CHOICE, AT(feedback), "auto", 0, 0, "auto|on|off", "",
-     "add what was dropped to the next update; auto: for i4, e3m0, topk, i8-shared, "
+     "add what was dropped to the next update; auto: for i4, topk, i8-shared, "
      "sketch16",
      false},
     {"codec.residual", PL_KEY_CHOICE, AT(residual), "f32", 0, 0, "f32|bf16|i8", "",

@@ -45,7 +45,7 @@ typedef struct config {
         curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
     config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
-        selector, feedback, residual, own;
+        feedback, residual, own;
     int64_t codec_k, value_bits;
     double ef_beta, cells;
     bool entropy, dynamic_steps;

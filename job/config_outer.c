@@ -122,7 +122,7 @@ static pl_status check_gossip_codec(const pl_outer *out)
     if (out->method.method == PL_METHOD_NOLOCO && partial)
         return pl_fail(PL_ERR_CONFIG,
                        "noloco's mates exchange whole parameters, which codec %s does "
-                       "not carry; use f32, bf16, i8, i4 or e3m0",
+                       "not carry; use f32, bf16, i8 or i4",
                        out->codec_name);
     return PL_OK;
 }
@@ -136,8 +136,6 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_RETURN_IF(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
     PL_RETURN_IF(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
     PL_RETURN_IF(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
-    if (strcmp(c->selector, "exact") != 0)
-        PL_RETURN_IF(pl_codec_selector(c->selector, &o->selector));
     if (c->codec_k > 0)
         o->k = (int32_t)c->codec_k;
     o->value_bits = (uint8_t)c->value_bits;

@@ -332,7 +332,7 @@ pl_status pl_quorum_check(const pl_outer *outer)
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
         return pl_fail(PL_ERR_CONFIG,
                        "rounds of codec %s are decoded as one sum of all contributors; "
-                       "outer.quorum goes with f32, bf16, i8, i4, e3m0 and topk",
+                       "outer.quorum goes with f32, bf16, i8, i4 and topk",
                        outer->codec_name);
     return PL_OK;
 }

@@ -1,21 +1,15 @@
 #include "outer/change.h"
 
-/* Codecs of whole vectors that need no round of their own. */
-static bool carries_versions(pl_codec codec)
-{
-    return codec <= PL_CODEC_I4 || codec == PL_CODEC_E3M0;
-}
-
 pl_status pl_change_check(const pl_outer *outer)
 {
     pl_codec codec = (pl_codec)outer->down.codec[PL_ROLE_MLP];
     pl_method method = outer->method.method;
     if (codec <= PL_CODEC_F32)
         return PL_OK;
-    if (!carries_versions(codec))
+    if (codec > PL_CODEC_I4) /* the others need a round, or leave values out */
         return pl_fail(
             PL_ERR_CONFIG,
-            "versions do not travel as %s; codec.down is f32, bf16, i8, i4 or e3m0",
+            "versions do not travel as %s; codec.down is f32, bf16, i8 or i4",
             pl_codec_name(codec));
     if (method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER)
         return pl_fail(PL_ERR_CONFIG,

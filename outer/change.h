@@ -18,8 +18,8 @@
 extern "C" {
 #endif
 
-/* Whether versions can travel so: ERR_CONFIG for codecs other than f32, bf16, i8, i4
- * and e3m0, and for methods whose workers do not take versions. */
+/* Whether versions can travel so: ERR_CONFIG for codecs other than f32, bf16, i8 and
+ * i4, and for methods whose workers do not take versions. */
 PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 
 /* Whether versions of this module have a change (key codec.down). */

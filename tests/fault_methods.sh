@@ -135,7 +135,7 @@ agrees noloco-deadline --set outer.method=noloco --set outer.deadline_s=0.05
 agrees noloco-deadline-two --set outer.method=noloco --set outer.deadline_s=0.2 \
     --set outer.consensus=0.3 --set topology.levels=3x1
 same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
-for codec in bf16 i8 i4 e3m0 topk i8-shared sketch16 tagc; do
+for codec in bf16 i8 i4 topk i8-shared sketch16 tagc; do
     same "$codec" --set codec.name="$codec"
 done
 same topk-present --set codec.name=topk --set codec.value_bits=2 \
@@ -149,8 +149,6 @@ same streaming-kept --set outer.method=streaming --set outer.fragments=3 \
     --set outer.overlap=2 --set codec.name=i4 --set codec.residual=i8 --set outer.own=bf16
 same streaming-topk --set outer.method=streaming --set outer.fragments=3 \
     --set outer.overlap=2 --set codec.name=topk --set outer.own=f24
-same streaming-e3m0 --set outer.method=streaming --set outer.fragments=3 \
-    --set outer.overlap=2 --set codec.name=e3m0 --set codec.down=e3m0
 same noloco-i8 --set outer.method=noloco --set codec.name=i8
 same diloco-down --set codec.down=i8 --set codec.name=i4
 same co2-down --set outer.method=co2 --set codec.down=i4

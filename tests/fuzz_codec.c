@@ -94,8 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
-    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
-                                        "topk", "sketch16", "i8-shared", "e3m0"};
+    static const char *const names[] = {"f32",  "bf16",     "i8",       "i4",
+                                        "topk", "sketch16", "i8-shared"};
     static float x[N];
     pl_buf seed = {0};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++)

@@ -114,7 +114,6 @@ static void a_version_is_what_its_change_says(void **state)
     whoever_applies_the_change_has_the_same_bytes("bf16");
     whoever_applies_the_change_has_the_same_bytes("i8");
     whoever_applies_the_change_has_the_same_bytes("i4");
-    whoever_applies_the_change_has_the_same_bytes("e3m0");
 }
 
 /* version - residual is where exact steps would be, but for the rounding of floats; and
@@ -139,7 +138,6 @@ static void what_rounding_leaves_out_comes_later(void **state)
 {
     (void)state;
     check_later("i4");
-    check_later("e3m0");
 }
 
 static void modules_of_one_path_and_whole_versions_have_none(void **state)
@@ -168,8 +166,6 @@ static void sparse_codecs_and_methods_without_versions_are_refused(void **state)
     (void)state;
     pl_outer outer = {.method = pl_method_defaults(PL_METHOD_CO2)};
     assert_int_equal(pl_codec_options_default("i8", &outer.down), PL_OK);
-    assert_int_equal(pl_change_check(&outer), PL_OK);
-    assert_int_equal(pl_codec_options_default("e3m0", &outer.down), PL_OK);
     assert_int_equal(pl_change_check(&outer), PL_OK);
     outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
     assert_int_equal(pl_change_check(&outer), PL_ERR_CONFIG);

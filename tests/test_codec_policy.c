@@ -62,30 +62,24 @@ static void tensors_have_the_roles_of_their_names(void **state)
 static void unknown_codec_is_a_configuration_error(void **state)
 {
     pl_codec_options o;
-    uint8_t selector;
     (void)state;
     assert_int_equal(pl_codec_options_default("int7", &o), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "int7"));
     assert_int_equal(pl_codec_options_default("sketch", &o), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "did you mean `sketch16`"));
-    assert_int_equal(pl_codec_options_default("e3", &o), PL_ERR_CONFIG);
-    assert_non_null(strstr(pl_last_error(), "did you mean `e3m0`"));
-    assert_int_equal(pl_codec_selector("best", &selector), PL_ERR_CONFIG);
-    assert_int_equal(pl_codec_selector("sidco", &selector), PL_OK);
-    assert_int_equal(selector, PL_SELECT_SIDCO);
 }
 
 static void every_default_passes_its_own_check(void **state)
 {
-    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",  "e3m0",
+    static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
                                         "topk", "sketch16", "i8-shared", "tagc"};
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 8; i++) {
         pl_codec_options o;
         assert_int_equal(pl_codec_options_default(names[i], &o), PL_OK);
         assert_int_equal(pl_codec_options_check(&o), PL_OK);
         assert_int_equal(o.codec[PL_ROLE_SMALL], PL_CODEC_F32);
-        assert_int_equal(pl_codec_is_homomorphic(&o), i >= 6);
+        assert_int_equal(pl_codec_is_homomorphic(&o), i >= 5);
         assert_int_equal(pl_codec_is_lossy(&o), i >= 1);
         assert_int_equal(pl_codec_drops_much(&o), i >= 3);
     }

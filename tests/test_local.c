@@ -223,7 +223,6 @@ static void home_follows_noloco_with_two_vectors(void **state)
     follow(new_gossip(4, "bf16", 1.1, PL_RULE_HEAVY_BALL), false);
     follow(new_gossip(3, "i8", 0.3, PL_RULE_NESTEROV), false);
     follow(new_gossip(4, "i4", 0.3, PL_RULE_HEAVY_BALL), true);
-    follow(new_gossip(3, "e3m0", 0.3, PL_RULE_NESTEROV), true);
 }
 
 static void home_of_eager_has_the_mean_of_its_holders(void **state)
@@ -232,7 +231,6 @@ static void home_of_eager_has_the_mean_of_its_holders(void **state)
     for (int k = 2; k <= HOLDERS_MAX; k++)
         follow(new_world(PL_METHOD_EAGER, k, "f32"), false);
     follow(new_world(PL_METHOD_EAGER, 3, "i4"), true);
-    follow(new_world(PL_METHOD_EAGER, 4, "e3m0"), true);
     follow(new_world(PL_METHOD_EAGER, 3, "sketch16"), true);
 }
 
