@@ -269,58 +269,106 @@ static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n)
 {
-    float *sum = sink->sum ? sink->sum + first : NULL;
-    double squares = sum && n == TILE ? add_tile(tile, sink->weight, sum)
-                                      : add_short(tile, n, sink->weight, sum);
-    return sink_squares(sink, first, squares);
+    uint64_t begin = first > sink->begin ? first : sink->begin;
+    uint64_t end = first + n < sink->end ? first + n : sink->end;
+    if (begin >= end)
+        return PL_OK;
+    size_t some = (size_t)(end - begin);
+    float *sum = sink->sum ? sink->sum + begin : NULL;
+    tile += begin - first;
+    double squares = sum && some == TILE ? add_tile(tile, sink->weight, sum)
+                                         : add_short(tile, some, sink->weight, sum);
+    return sink_squares(sink, begin, squares);
 }
 
 /* For codecs that send few values: what they leave out is not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
-    const codec_value entry = {index, value};
+    if (index < sink->begin || index >= sink->end)
+        return PL_OK;
     PL_RETURN_IF(sink_squares(sink, index, (double)value * (double)value));
-    if (sink->list)
-        pl_buf_append(sink->list, &entry, sizeof entry);
     if (sink->sum)
         sink->sum[index] += sink->weight * value;
     return PL_OK;
 }
 
-static pl_status decode_stretch(const codec_header *header, const codec_stretch *s,
-                                pl_buf scratch[SECTIONS_MAX], codec_sink *sink)
+/* ---- messages ---- */
+/* Bytes of the sections that come compressed. */
+static size_t unzipped_bytes(codec_reader reader)
 {
-    codec_task task = {.header = header, .stretch = s, .sink = sink};
-    for (int i = 0; i < s->n_sections; i++)
-        PL_RETURN_IF(codec_section_open(&s->sections[i], &scratch[i], &task.raw[i]));
-    return ways[s->codec].decode(&task);
+    size_t total = 0;
+    codec_stretch s;
+    while (codec_reader_next(&reader, &s))
+        for (int i = 0; i < s.n_sections; i++)
+            if (s.sections[i].wire_bytes != s.sections[i].raw_bytes)
+                total += (size_t)s.sections[i].raw_bytes;
+    return total;
 }
 
-/* Checks a message and adds its values to the sink, whose weight becomes 1 for a
- * homomorphic message: it was multiplied by its weight before it was rounded. */
-static pl_status decode(const void *data, uint64_t bytes, size_t n, codec_sink *sink)
+static bool stretch_splits(const codec_stretch *s)
 {
-    pl_status status = PL_OK;
+    return s->codec <= PL_CODEC_I4 || s->codec == PL_CODEC_E3M0;
+}
+
+pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out)
+{
     codec_reader reader;
     codec_stretch s;
-    pl_buf scratch[SECTIONS_MAX] = {{0}};
-    PL_RETURN_IF(codec_reader_open(&reader, data, bytes, n));
+    const uint8_t *unused;
+    pl_buf_clear(&out->raw);
+    out->message = *m;
+    out->n = n;
+    out->splits = true;
+    PL_RETURN_IF(codec_reader_open(&reader, m->data, m->bytes, n));
+    pl_buf_reserve(&out->raw, unzipped_bytes(reader));
+    while (codec_reader_next(&reader, &s)) {
+        out->splits &= stretch_splits(&s);
+        for (int i = 0; i < s.n_sections; i++)
+            PL_RETURN_IF(codec_section_open(&s.sections[i], &out->raw, &unused));
+    }
+    return PL_OK;
+}
+
+void codec_opened_destroy(codec_opened *m)
+{
+    pl_buf_destroy(&m->raw);
+}
+
+/* A homomorphic message was multiplied by its weight before it was rounded. */
+pl_status codec_decode(const codec_opened *m, codec_sink *sink)
+{
+    codec_reader reader;
+    codec_stretch s;
+    const uint8_t *unzipped = m->raw.data;
+    PL_RETURN_IF(codec_reader_open(&reader, m->message.data, m->message.bytes, m->n));
     if (reader.header.homomorphic)
         sink->weight = 1.0f;
-    while (codec_reader_next(&reader, &s))
-        PL_TRY(decode_stretch(&reader.header, &s, scratch, sink));
-done:
-    for (int i = 0; i < SECTIONS_MAX; i++)
-        pl_buf_destroy(&scratch[i]);
-    return status;
+    while (codec_reader_next(&reader, &s)) {
+        codec_task task = {.header = &reader.header, .stretch = &s, .sink = sink};
+        for (int i = 0; i < s.n_sections; i++) {
+            const codec_section *section = &s.sections[i];
+            bool zipped = section->wire_bytes != section->raw_bytes;
+            task.raw[i] = zipped ? unzipped : section->data;
+            if (zipped)
+                unzipped += section->raw_bytes;
+        }
+        PL_RETURN_IF(ways[s.codec].decode(&task));
+    }
+    return PL_OK;
 }
 
 pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
                        float *sum, double *norm)
 {
-    codec_sink sink = {.sum = sum, .weight = weight};
+    const pl_codec_message message = {data, bytes};
+    codec_sink sink = {.sum = sum, .weight = weight, .end = n};
+    codec_opened m = {.n = n};
     *norm = 0;
-    PL_RETURN_IF(decode(data, bytes, n, &sink));
-    *norm = sqrt(sink.squares);
-    return PL_OK;
+    pl_status status = codec_open(&message, n, &m);
+    if (status == PL_OK)
+        status = codec_decode(&m, &sink);
+    if (status == PL_OK)
+        *norm = sqrt(sink.squares);
+    codec_opened_destroy(&m);
+    return status;
 }

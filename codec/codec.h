@@ -26,9 +26,9 @@
  * All functions are pure: no state, any thread, equal input gives equal bytes on every
  * machine.
  *
- * Read in this order: codec_parts (private nouns), codec_policy (options, roles),
+ * Read in this order: codec_internal (private nouns), codec_policy (options, roles),
  * codec (the door), codec_message (header, table, sections), codec_quant,
- * codec_select, codec_topk, codec_shared, codec_sketch, codec_combine.
+ * codec_select, codec_topk, codec_shared, codec_sketch, codec_combine, codec_round.
  */
 #ifndef PL_CODEC_CODEC_H
 #define PL_CODEC_CODEC_H
@@ -178,13 +178,30 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
-/* Messages, one after the other: a reader need not have all of them in memory. */
+/* Messages that follow one another. */
+typedef struct pl_codec_run {
+    const pl_codec_message *messages;
+    const float *weights; /* or NULL: 1 each */
+    int n;
+} pl_codec_run;
+
+/* The messages of a round in runs: a reader need not have all of them in memory. */
 typedef struct pl_codec_source {
-    /* Lends the next message until the next call; data NULL behind the last one. With
-     * `anew` it is the first one. *weight is not set if the messages have none. */
-    pl_status (*next)(void *context, bool anew, pl_codec_message *out, float *weight);
+    /* Lends the next ones until the next call; n 0 behind the last one. With `anew` the
+     * first ones. */
+    pl_status (*next)(void *context, bool anew, pl_codec_run *out);
     void *context;
 } pl_codec_source;
+
+/* One by one; data NULL behind the last one. {.source = S} is at the first one. */
+typedef struct pl_codec_walk {
+    pl_codec_source source;
+    pl_codec_run run;
+    int at;
+    bool begun;
+} pl_codec_walk;
+PL_MUST_CHECK pl_status pl_codec_next(pl_codec_walk *walk, pl_codec_message *out,
+                                      float *weight);
 
 /* Those of a list in memory, borrowed. */
 typedef struct pl_codec_list {
@@ -200,7 +217,10 @@ pl_codec_source pl_codec_source_of(pl_codec_list *list);
  * ERR_NOMEM; ERR_PEEL then means that a message by itself does not come apart. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
                                          float *sum, double *norm);
-/* sum[i] += weight * update[i] of each message, in their order. */
+/* sum[i] += weight * update[i] of each message, in their order, by several threads: the
+ * same bits whatever their number, which pl_codec_add_threads tells: the machine's, at
+ * most 4. */
+int pl_codec_add_threads(void);
 PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
                                           float *sum);
 

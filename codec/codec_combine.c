@@ -230,8 +230,10 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
 static pl_status open_sections(operand *o)
 {
     const codec_stretch *s = &o->stretch;
-    for (int i = 0; i < s->n_sections; i++)
+    for (int i = 0; i < s->n_sections; i++) {
+        pl_buf_clear(&o->scratch[i]);
         PL_RETURN_IF(codec_section_open(&s->sections[i], &o->scratch[i], &o->raw[i]));
+    }
     return PL_OK;
 }
 
@@ -293,25 +295,6 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-static pl_status next_of_list(void *context, bool anew, pl_codec_message *out,
-                              float *weight)
-{
-    pl_codec_list *list = context;
-    list->at = anew ? 0 : list->at;
-    *out = (pl_codec_message){NULL, 0};
-    if (list->at == list->n)
-        return PL_OK;
-    if (list->weights)
-        *weight = list->weights[list->at];
-    *out = list->messages[list->at++];
-    return PL_OK;
-}
-
-pl_codec_source pl_codec_source_of(pl_codec_list *list)
-{
-    return (pl_codec_source){next_of_list, list};
-}
-
 /* A message that wants a weight would be added with the wrong one. */
 static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
 {
@@ -326,9 +309,10 @@ static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
 pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                             pl_codec_message *out)
 {
+    pl_codec_walk walk = {.source = *messages};
     pl_codec_message m;
     float unused;
-    PL_RETURN_IF(messages->next(messages->context, true, &m, &unused));
+    PL_RETURN_IF(pl_codec_next(&walk, &m, &unused));
     if (!m.data)
         return pl_fail(PL_ERR_ARG, "there are no messages to add");
     PL_RETURN_IF(check_sum(&m, 0, n));
@@ -337,7 +321,7 @@ pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf su
     for (int i = 1;; i++) {
         const pl_buf *before = &sums[(i - 1) % 2];
         pl_buf *sum = &sums[i % 2];
-        PL_RETURN_IF(messages->next(messages->context, false, &m, &unused));
+        PL_RETURN_IF(pl_codec_next(&walk, &m, &unused));
         *out = (pl_codec_message){before->data, before->len};
         if (!m.data)
             return PL_OK;
@@ -345,19 +329,6 @@ pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf su
         pl_buf_clear(sum);
         PL_RETURN_IF(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
     }
-}
-
-pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *sum)
-{
-    double norm = 0;
-    float weight = 1.0f;
-    pl_codec_message m;
-    PL_RETURN_IF(messages->next(messages->context, true, &m, &weight));
-    while (m.data) {
-        PL_RETURN_IF(pl_codec_add(m.data, m.bytes, n, weight, sum, &norm));
-        PL_RETURN_IF(messages->next(messages->context, false, &m, &weight));
-    }
-    return PL_OK;
 }
 
 /* The sum as it is, or message by message where it does not come apart. */
@@ -379,7 +350,7 @@ static pl_status decode_total(const pl_codec_source *messages, size_t n, float *
 
 static pl_status add_total(const float *total, size_t n, float *sum, double *norm)
 {
-    codec_sink sink = {.sum = sum, .weight = 1.0f};
+    codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
     for (size_t i = 0; i < n; i += TILE)
         PL_RETURN_IF(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
     *norm = sqrt(sink.squares);

@@ -115,7 +115,7 @@ typedef struct codec_reader {
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
 bool codec_reader_next(codec_reader *r, codec_stretch *s);
-/* Checksum, and decompression into `scratch` where needed. */
+/* Checksum, and decompression behind what is in `scratch` where needed. */
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
@@ -150,19 +150,16 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* Where decoded values go. */
+/* Where decoded values go; those outside of [begin, end) are left out. */
 typedef struct codec_sink {
     float *sum; /* of the whole update, or NULL */
     float weight;
+    uint64_t begin, end; /* elements of the update */
     double squares;
-    pl_buf *list; /* or NULL; of single values, here in their order */
 } codec_sink;
-typedef struct codec_value {
-    uint64_t index;
-    float value;
-} codec_value;
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
+
 /* What decoders need beside the stretch. */
 typedef struct codec_task {
     const codec_header *header;
@@ -170,6 +167,34 @@ typedef struct codec_task {
     const uint8_t *raw[SECTIONS_MAX];
     codec_sink *sink;
 } codec_task;
+
+/* The tiles of the stretch that have a value for the sink: from one to before the
+ * other. */
+static inline uint64_t task_begin(const codec_task *task)
+{
+    uint64_t first = task->stretch->first, begin = task->sink->begin;
+    return begin > first ? (begin - first) / TILE * TILE : 0;
+}
+static inline uint64_t task_end(const codec_task *task)
+{
+    const codec_stretch *s = task->stretch;
+    uint64_t end = task->sink->end > s->first ? task->sink->end - s->first : 0;
+    return end < s->count ? end : s->count;
+}
+
+/* A message whose bytes were checked, with its sections decompressed: several threads
+ * may decode parts of it at once. */
+typedef struct codec_opened {
+    pl_codec_message message; /* borrowed */
+    size_t n;
+    bool splits; /* a part of it takes a part of the time of all */
+    pl_buf raw;  /* what came compressed, one section behind the other */
+} codec_opened;
+/* `out` is zeros, or was opened before: its memory is used again. */
+pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
+void codec_opened_destroy(codec_opened *m);
+/* Adds to the sink, whose weight becomes 1 for a homomorphic message. */
+pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
 pl_status f32_encode(codec_job *job);

@@ -353,7 +353,7 @@ bool codec_reader_next(codec_reader *r, codec_stretch *s)
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw)
 {
-    size_t wire = (size_t)section->wire_bytes;
+    size_t wire = (size_t)section->wire_bytes, before = 0;
     if (pl_checksum(section->data, wire) != section->checksum)
         return pl_fail(PL_ERR_DATA,
                        "%zu bytes of the update are damaged: their "
@@ -362,11 +362,11 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     *raw = section->data;
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
-    pl_buf_clear(scratch);
+    before = scratch->len;
     /* raw_bytes has been compared with what the record needs: it bounds the memory */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
-    *raw = scratch->data;
+    *raw = scratch->data + before;
     return PL_OK;
 }
 

@@ -109,7 +109,7 @@ pl_status f32_decode(const codec_task *task)
 {
     float tile[TILE] = {0};
     const codec_stretch *s = task->stretch;
-    for (uint64_t i = 0; i < s->count; i += TILE) {
+    for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         PL_RETURN_IF(
             sink_tile(task->sink, s->first + i, f32_tile(task, i, n, tile), n));
@@ -182,7 +182,7 @@ pl_status bf16_decode(const codec_task *task)
     uint16_t halves[TILE] = {0};
     uint8_t top[TILE] = {0}, low[TILE] = {0};
     const codec_stretch *s = task->stretch;
-    for (uint64_t i = 0; i < s->count; i += TILE) {
+    for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         if (s->variant == VARIANT_PLANES) {
             memcpy(top, task->raw[0] + i, n);
@@ -251,7 +251,7 @@ pl_status i8_decode(const codec_task *task)
     float tile[TILE], scales[TILE / I8_BLOCK] = {0};
     int8_t codes[TILE] = {0};
     const codec_stretch *s = task->stretch;
-    for (uint64_t i = 0; i < s->count; i += TILE) {
+    for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         size_t blocks = (n + I8_BLOCK - 1) / I8_BLOCK;
         memcpy(scales, task->raw[0] + i / I8_BLOCK * sizeof *scales,
@@ -337,7 +337,7 @@ pl_status i4_decode(const codec_task *task)
     uint16_t scales[TILE / I4_BLOCK] = {0};
     uint8_t codes[TILE / 2] = {0};
     const codec_stretch *s = task->stretch;
-    for (uint64_t i = 0; i < s->count; i += TILE) {
+    for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         memcpy(scales, task->raw[0] + i / I4_BLOCK * 2,
                (n + I4_BLOCK - 1) / I4_BLOCK * 2);

@@ -112,7 +112,7 @@ static pl_status follow_holders(merge *g, pl_arith_merge *of)
 }
 
 /* alpha_i and update_i, in the order of the list. A second vector is for mates. */
-static pl_status open_updates(const merge *g, float *weights, home_updates **out)
+static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
     for (int i = 0; i < g->n; i++)
@@ -125,26 +125,26 @@ static pl_status open_updates(const merge *g, float *weights, home_updates **out
                               .weights = weights,
                               .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
                               .n_vectors =
-                                  pl_round_vectors(arm, g->arm->topology, g->index)};
-    return home_updates_open(&round, out);
+                                  pl_round_vectors(arm, g->arm->topology, g->index),
+                              .ahead_bytes = HOME_AHEAD_BYTES};
+    return home_updates_create(&round);
 }
 
 static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
 {
     float *weights = pl_alloc((size_t)g->n * sizeof *weights);
-    home_updates *updates = NULL;
+    home_updates *updates = list_updates(g, weights);
     pl_arith_merge of = {
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
     of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
-    PL_TRY(open_updates(g, weights, &updates));
     of.messages = home_updates_source(updates);
     if (g->settings.method == PL_METHOD_NOLOCO)
         PL_TRY(follow_holders(g, &of));
     PL_TRY(pl_arith_step(&of, report));
 done:
-    home_updates_close(&updates);
+    home_updates_destroy(&updates);
     pl_free(weights);
     return status;
 }

@@ -2,28 +2,19 @@
 
 #include <string.h>
 
-enum { PIECES = 2, SENTENCE_MAX = 1024 };
-
-/* One update in memory, or why there is none. */
-typedef struct piece {
-    uint8_t *data;
-    uint64_t room;
-    pl_codec_message message; /* data NULL: behind the last one */
-    float weight;
-    pl_status status;
-    char error[SENTENCE_MAX];
-} piece;
-
 struct home_updates {
     home_round round;
-    piece pieces[PIECES];
-    piece *lent;             /* to whoever adds */
-    pl_queue *empty, *ready; /* pieces to the reader's thread, and from it */
-    pl_thread *thread;
-    /* the reader's: */
     int at;           /* the contribution that comes next */
     int contributors; /* of the updates so far */
     int *stands_for;  /* [n] contributors of the update that this one names first */
+    /* the run that is lent: */
+    int n;
+    int *indices; /* [n] of its contributions */
+    pl_blob_read *reads;
+    pl_codec_message *messages;
+    float *weights;
+    uint8_t *data;
+    size_t room;
 };
 
 /* ---- which updates ---- */
@@ -46,154 +37,139 @@ static bool is_skipped(const home_updates *u)
     return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
-/* ---- the reader ---- */
-static pl_status read_blob(const home_updates *u, const pl_contribution *c, piece *p)
+/* How many contributors an update stands for is known when it has been read. */
+static bool waits_for_run(const home_updates *u)
 {
-    p->message = (pl_codec_message){NULL, 0};
-    if (c->update_bytes > p->room) {
-        pl_free_aligned(p->data);
-        p->room = 0;
-        PL_RETURN_IF(
-            pl_try_alloc_bare((size_t)c->update_bytes, "an update", (void **)&p->data));
-        p->room = c->update_bytes;
+    for (int i = 0; u->round.homomorphic && i < u->n; i++)
+        if (same_update(u, u->indices[i], u->at))
+            return true;
+    return false;
+}
+
+/* ---- a run of them ---- */
+enum { ALIGN = 64 };
+
+static size_t room_of(const home_updates *u, int index)
+{
+    return ((size_t)u->round.contributions[index].update_bytes + ALIGN - 1) / ALIGN *
+           ALIGN;
+}
+
+/* One for each thread, or more if they are small. */
+static size_t choose_run(home_updates *u)
+{
+    size_t bytes = 0;
+    int n_threads = pl_codec_add_threads();
+    for (u->n = 0; u->at < u->round.n && !waits_for_run(u); u->at++) {
+        if (is_skipped(u))
+            continue;
+        size_t more = room_of(u, u->at);
+        if (u->n >= n_threads && bytes + more > u->round.ahead_bytes)
+            break;
+        bytes += more;
+        u->indices[u->n++] = u->at;
     }
-    PL_RETURN_IF(pl_store_read_blob(u->round.store, &c->update, 0,
-                                    (size_t)c->update_bytes, p->data));
-    p->message = (pl_codec_message){p->data, c->update_bytes};
+    return bytes;
+}
+
+/* A little more than asked for: compressed ones differ in length. */
+static pl_status make_room(home_updates *u, size_t bytes)
+{
+    if (bytes <= u->room)
+        return PL_OK;
+    pl_free_aligned(u->data);
+    u->data = NULL;
+    u->room = 0;
+    bytes += bytes / 32;
+    PL_RETURN_IF(pl_try_alloc_bare(bytes, "updates", (void **)&u->data));
+    u->room = bytes;
     return PL_OK;
 }
 
-static pl_status count_contributors(home_updates *u, const pl_codec_message *m)
+static pl_status read_run(home_updates *u)
+{
+    PL_RETURN_IF(make_room(u, choose_run(u)));
+    uint8_t *to = u->data;
+    for (int i = 0; i < u->n; i++) {
+        const pl_contribution *c = &u->round.contributions[u->indices[i]];
+        u->reads[i] = (pl_blob_read){&c->update, (size_t)c->update_bytes, to};
+        u->messages[i] = (pl_codec_message){to, c->update_bytes};
+        to += room_of(u, u->indices[i]);
+    }
+    return pl_store_read_blobs(u->round.store, u->reads, (size_t)u->n);
+}
+
+static pl_status count_contributors(home_updates *u, int i)
 {
     pl_codec_info info;
+    const pl_codec_message *m = &u->messages[i];
     PL_RETURN_IF(pl_codec_inspect(m->data, m->bytes, u->round.n_params, &info));
-    u->stands_for[u->at] = info.contributors;
+    u->stands_for[u->indices[i]] = info.contributors;
     u->contributors += info.contributors;
     return PL_OK;
 }
 
-static pl_status end_round(const home_updates *u, piece *p)
+static pl_status weigh(home_updates *u, int i)
 {
-    p->message = (pl_codec_message){NULL, 0};
+    pl_codec_message vectors[2];
+    const pl_codec_message *m = &u->messages[i];
+    PL_RETURN_IF(pl_codec_split(m->data, m->bytes, u->round.n_vectors, vectors));
+    u->messages[i] = vectors[0];
+    u->weights[i] = u->round.weights[u->indices[i]];
+    return PL_OK;
+}
+
+static pl_status end_round(const home_updates *u)
+{
     if (!u->round.homomorphic || u->contributors == u->round.n)
         return PL_OK;
     return pl_fail(PL_ERR_INTERNAL, "%s has updates of %d contributors, not of %d",
                    u->round.module, u->contributors, u->round.n);
 }
 
-static pl_status read_next(home_updates *u, piece *p)
-{
-    pl_codec_message vectors[2];
-    while (u->at < u->round.n && is_skipped(u))
-        u->at++;
-    if (u->at >= u->round.n)
-        return end_round(u, p);
-    PL_RETURN_IF(read_blob(u, &u->round.contributions[u->at], p));
-    if (u->round.homomorphic) {
-        PL_RETURN_IF(count_contributors(u, &p->message));
-    } else {
-        PL_RETURN_IF(pl_codec_split(p->message.data, p->message.bytes,
-                                    u->round.n_vectors, vectors));
-        p->message = vectors[0];
-        p->weight = u->round.weights[u->at];
-    }
-    u->at++;
-    return PL_OK;
-}
-
-static void fill(home_updates *u, piece *p)
-{
-    p->status = read_next(u, p);
-    if (p->status != PL_OK)
-        pl_copy_text(p->error, sizeof p->error, pl_last_error());
-}
-
-static void run(void *context)
+static pl_status next_run(void *context, bool anew, pl_codec_run *out)
 {
     home_updates *u = context;
-    for (void *item; (item = pl_queue_pop(u->empty, -1)) != u;) {
-        fill(u, item);
-        pl_queue_push(u->ready, item);
-    }
-}
-
-/* ---- whoever adds ---- */
-static void stop_reading(home_updates *u)
-{
-    if (!u->thread)
-        return;
-    pl_queue_push(u->empty, u); /* the mark of the end */
-    pl_thread_join(&u->thread);
-    while (pl_queue_pop(u->ready, 0))
-        continue;
-}
-
-static pl_status begin_anew(home_updates *u)
-{
-    stop_reading(u);
-    u->at = u->contributors = 0;
-    u->lent = NULL;
-    if (u->round.n == 1) /* nothing to read ahead */
-        return PL_OK;
-    PL_RETURN_IF(pl_thread_start("updates", run, u, &u->thread));
-    for (int i = 0; i < PIECES; i++)
-        pl_queue_push(u->empty, &u->pieces[i]);
-    return PL_OK;
-}
-
-static pl_status next_update(void *context, bool anew, pl_codec_message *out,
-                             float *weight)
-{
-    home_updates *u = context;
-    *out = (pl_codec_message){NULL, 0};
+    bool homomorphic = u->round.homomorphic;
+    *out = (pl_codec_run){.n = 0};
     if (anew)
-        PL_RETURN_IF(begin_anew(u));
-    if (u->lent && u->thread)
-        pl_queue_push(u->empty, u->lent);
-    u->lent = u->thread ? pl_queue_pop(u->ready, -1) : &u->pieces[0];
-    if (!u->thread)
-        fill(u, u->lent);
-    if (u->lent->status != PL_OK)
-        return pl_fail(u->lent->status, "%s", u->lent->error);
-    *out = u->lent->message;
-    *weight = u->lent->weight;
-    return PL_OK;
+        u->at = u->contributors = 0;
+    PL_RETURN_IF(read_run(u));
+    for (int i = 0; i < u->n; i++)
+        PL_RETURN_IF(homomorphic ? count_contributors(u, i) : weigh(u, i));
+    *out = (pl_codec_run){u->messages, homomorphic ? NULL : u->weights, u->n};
+    return u->n > 0 ? PL_OK : end_round(u);
 }
 
 pl_codec_source home_updates_source(home_updates *u)
 {
-    return (pl_codec_source){next_update, u};
+    return (pl_codec_source){next_run, u};
 }
 
-pl_status home_updates_open(const home_round *round, home_updates **out)
+home_updates *home_updates_create(const home_round *round)
 {
-    pl_status status = PL_OK;
+    size_t n = (size_t)round->n;
     home_updates *u = pl_alloc(sizeof *u);
-    *out = NULL;
     u->round = *round;
-    u->stands_for = pl_alloc((size_t)round->n * sizeof *u->stands_for);
-    for (int i = 0; i < PIECES; i++)
-        u->pieces[i].weight = 1.0f;
-    PL_TRY(pl_queue_create(&u->empty));
-    PL_TRY(pl_queue_create(&u->ready));
-    *out = u;
-    u = NULL;
-done:
-    home_updates_close(&u);
-    return status;
+    u->stands_for = pl_alloc(n * sizeof *u->stands_for);
+    u->indices = pl_alloc(n * sizeof *u->indices);
+    u->reads = pl_alloc(n * sizeof *u->reads);
+    u->messages = pl_alloc(n * sizeof *u->messages);
+    u->weights = pl_alloc(n * sizeof *u->weights);
+    return u;
 }
 
-void home_updates_close(home_updates **updates)
+void home_updates_destroy(home_updates **updates)
 {
     home_updates *u = *updates;
     if (!u)
         return;
-    stop_reading(u);
-    pl_queue_destroy(&u->empty);
-    pl_queue_destroy(&u->ready);
-    for (int i = 0; i < PIECES; i++)
-        pl_free_aligned(u->pieces[i].data);
     pl_free(u->stands_for);
+    pl_free(u->indices);
+    pl_free(u->reads);
+    pl_free(u->messages);
+    pl_free(u->weights);
+    pl_free_aligned(u->data);
     pl_free(u);
     *updates = NULL;
 }

@@ -1,15 +1,18 @@
 /* Private to the home: the updates of a round, on their way from the store into its
  * sum.
  *
- * A merge needs memory for two updates, however many contributors there are: while one
- * is added, a thread reads and checks the next. They come in the order of the
- * contributions, which is that of the sum. */
+ * A merge needs memory for a run of them, however many contributors there are: one for
+ * each thread, or as many small ones as have 16 MiB together (their hashes are computed
+ * side by side). They come in the order of the contributions, which is that of the
+ * sum. */
 #ifndef PL_HOME_HOME_UPDATES_H
 #define PL_HOME_HOME_UPDATES_H
 #include "codec/codec.h"
 #include "store/store.h"
 
-/* Borrowed until home_updates_close. */
+enum { HOME_AHEAD_BYTES = 16 << 20 };
+
+/* Borrowed until home_updates_destroy. */
 typedef struct home_round {
     pl_store *store;
     const char *module;
@@ -19,13 +22,14 @@ typedef struct home_round {
     const float *weights; /* [n]; not read if homomorphic */
     bool homomorphic;     /* an update may stand for several contributors */
     int n_vectors;        /* of an update; the first is added */
+    size_t ahead_bytes;   /* of a run, unless it has one update for each thread only */
 } home_round;
 
 typedef struct home_updates home_updates;
-PL_MUST_CHECK pl_status home_updates_open(const home_round *round, home_updates **out);
+home_updates *home_updates_create(const home_round *round);
 /* For one thread at a time. ERR_INTERNAL at the end if the updates are not of as many
  * contributors as the round has. */
 pl_codec_source home_updates_source(home_updates *u);
-void home_updates_close(home_updates **u);
+void home_updates_destroy(home_updates **u);
 
 #endif

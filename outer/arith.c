@@ -2,14 +2,14 @@
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
-    const pl_codec_source *from = &m->messages;
+    pl_codec_walk walk = {.source = m->messages};
     float *one, weight = 1.0f; /* one: [2, n], a message, and W */
     pl_codec_message message;
     pl_status status = PL_OK;
     double norm = 0;
     PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *one, "an outer step", (void **)&one));
     float *whole = one + m->n;
-    PL_TRY(from->next(from->context, true, &message, &weight));
+    PL_TRY(pl_codec_next(&walk, &message, &weight));
     while (message.data) {
         memset(one, 0, m->n * sizeof *one);
         PL_TRY(pl_codec_add(message.data, message.bytes, m->n, 1.0f, one, &norm));
@@ -17,7 +17,7 @@ static pl_status add_present(const pl_arith_merge *m, float *mean)
             mean[i] += weight * one[i];
             whole[i] += one[i] != 0.0f ? weight : 0.0f;
         }
-        PL_TRY(from->next(from->context, false, &message, &weight));
+        PL_TRY(pl_codec_next(&walk, &message, &weight));
     }
     for (size_t i = 0; i < m->n; i++)
         mean[i] = whole[i] > 0.0f ? mean[i] / whole[i] : mean[i];

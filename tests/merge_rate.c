@@ -3,9 +3,11 @@
  * How fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS PARAMS
  * CODEC].
  *
- * The updates lie in a store in FOLDER, as workers send them. Three rows: all of them
- * read first and added then; each added while the next is read, as homes do; and the
- * memory alone, a pass that reads an update and rewrites the sum for each contributor.
+ * The updates lie in a store in FOLDER, as workers send them. The rows: the merge as
+ * homes make it; its parts, each alone; and the memory alone, a pass that reads an
+ * update and rewrites a sum of floats for each contributor, by one thread and by all.
+ * Each row has the best of five rounds, and the processor seconds of all threads in it,
+ * which tell more where other processes run.
  */
 #include "home/home_updates.h"
 #include "codec/codec.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct merge_bench {
     pl_store *store;
@@ -21,7 +24,9 @@ typedef struct merge_bench {
     size_t n_params;
     pl_contribution *contributions;
     float *weights, *params, *momentum, *sum;
+    uint8_t *one; /* update */
     bool homomorphic;
+    size_t n_slices;
 } merge_bench;
 
 static pl_status put_update(merge_bench *b, const pl_codec_options *codec, int i,
@@ -70,30 +75,7 @@ static pl_status merge(merge_bench *b, pl_codec_source source)
     return pl_arith_step(&of, &report);
 }
 
-static pl_status read_first(merge_bench *b, double *seconds)
-{
-    pl_codec_message *messages = pl_alloc((size_t)b->n * sizeof *messages);
-    pl_codec_list list = {messages, b->weights, b->n, 0};
-    double start = pl_now();
-    pl_status status = PL_OK;
-    for (int i = 0; i < b->n; i++) {
-        const pl_contribution *c = &b->contributions[i];
-        PL_TRY(pl_try_alloc((size_t)c->update_bytes, "an update",
-                            (void **)(uintptr_t)&messages[i].data));
-        PL_TRY(pl_store_read_blob(b->store, &c->update, 0, (size_t)c->update_bytes,
-                                  (void *)(uintptr_t)messages[i].data));
-        messages[i].bytes = c->update_bytes;
-    }
-    PL_TRY(merge(b, pl_codec_source_of(&list)));
-    *seconds = pl_now() - start;
-done:
-    for (int i = 0; i < b->n; i++)
-        pl_free_aligned((void *)(uintptr_t)messages[i].data);
-    pl_free(messages);
-    return status;
-}
-
-static pl_status read_ahead(merge_bench *b, double *seconds)
+static home_updates *list_updates(const merge_bench *b)
 {
     const home_round round = {.store = b->store,
                               .module = "a module",
@@ -102,41 +84,113 @@ static pl_status read_ahead(merge_bench *b, double *seconds)
                               .n = b->n,
                               .weights = b->weights,
                               .homomorphic = b->homomorphic,
-                              .n_vectors = 1};
-    home_updates *updates = NULL;
-    double start = pl_now();
-    PL_RETURN_IF(home_updates_open(&round, &updates));
+                              .n_vectors = 1,
+                              .ahead_bytes = HOME_AHEAD_BYTES};
+    return home_updates_create(&round);
+}
+
+static pl_status as_homes_do(merge_bench *b)
+{
+    home_updates *updates = list_updates(b);
     pl_status status = merge(b, home_updates_source(updates));
-    home_updates_close(&updates);
-    *seconds = pl_now() - start;
+    home_updates_destroy(&updates);
+    return status;
+}
+
+static pl_status only_read(merge_bench *b)
+{
+    home_updates *updates = list_updates(b);
+    pl_codec_source source = home_updates_source(updates);
+    pl_codec_run run = {.n = 1};
+    pl_status status = PL_OK;
+    for (bool anew = true; status == PL_OK && run.n > 0; anew = false)
+        status = source.next(source.context, anew, &run);
+    home_updates_destroy(&updates);
+    return status;
+}
+
+/* One after another, by one thread. */
+static pl_status only_copied(merge_bench *b)
+{
+    for (int i = 0; i < b->n; i++)
+        PL_RETURN_IF(pl_store_copy_blob(b->store, &b->contributions[i].update, 0,
+                                        (size_t)b->contributions[i].update_bytes,
+                                        b->one));
+    return PL_OK;
+}
+
+/* Every message is the first update, which lies in the caches. */
+static pl_status only_added(merge_bench *b)
+{
+    pl_codec_message *messages = pl_alloc((size_t)b->n * sizeof *messages);
+    pl_codec_list list = {messages, b->weights, b->n, 0};
+    uint64_t bytes = b->contributions[0].update_bytes;
+    pl_status status = pl_store_read_blob(b->store, &b->contributions[0].update, 0,
+                                          (size_t)bytes, b->one);
+    for (int i = 0; i < b->n; i++)
+        messages[i] = (pl_codec_message){b->one, bytes};
+    if (status == PL_OK)
+        status = merge(b, pl_codec_source_of(&list));
+    pl_free(messages);
     return status;
 }
 
 /* The update's bytes are read as they are, whatever they mean. */
-static void touch_memory(merge_bench *b, const pl_buf *update, double *seconds)
+static pl_status touch_slice(void *context, size_t item, int thread)
 {
-    double start = pl_now();
-    for (int i = 0; i < b->n; i++)
-        for (size_t k = 0; k < b->n_params; k++) {
-            size_t at = k * (update->len / b->n_params);
-            b->sum[k] += (float)update->data[at];
-        }
-    *seconds = pl_now() - start;
+    const merge_bench *b = context;
+    size_t n = b->n_params, first = n * item / b->n_slices;
+    size_t end = n * (item + 1) / b->n_slices;
+    double step = (double)b->contributions[0].update_bytes / (double)n;
+    (void)thread;
+    for (int i = 0; i < b->n; i++) {
+        const uint8_t *from = b->one + (size_t)((double)first * step);
+        for (size_t k = first; k < end; k++)
+            b->sum[k] += (float)from[(k - first) * (size_t)step];
+    }
+    return PL_OK;
 }
 
-static void say_row(const merge_bench *b, const char *name, double seconds)
+static pl_status touch_memory(merge_bench *b)
 {
+    b->n_slices = 1;
+    return touch_slice(b, 0, 0);
+}
+
+static pl_status touch_by_all(merge_bench *b)
+{
+    b->n_slices = (size_t)pl_codec_add_threads();
+    return pl_parallel((int)b->n_slices, b->n_slices, touch_slice, b);
+}
+
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pl_status measure(merge_bench *b, const char *name,
+                         pl_status (*fn)(merge_bench *))
+{
+    double best = 1e9, least = 1e9;
     double bytes = (double)b->n * (double)b->contributions[0].update_bytes;
-    printf("  %-34s %8.3f s %8.2f GB/s of updates\n", name, seconds,
-           bytes / seconds * 1e-9);
+    for (int round = 0; round < 5; round++) {
+        double start = pl_now(), before = processor_seconds();
+        PL_RETURN_IF(fn(b));
+        double wall = pl_now() - start, used = processor_seconds() - before;
+        best = wall < best ? wall : best;
+        least = used < least ? used : least;
+    }
+    printf("  %-34s %8.3f s %8.3f s of processors %8.2f GB/s of updates\n", name, best,
+           least, bytes / best * 1e-9);
+    return PL_OK;
 }
 
 static pl_status run(merge_bench *b, const char *folder, const char *codec_name)
 {
     pl_codec_options codec;
-    double first = 0, ahead = 0, memory = 0, best[3] = {1e9, 1e9, 1e9};
     size_t bytes = b->n_params * sizeof(float);
-    pl_buf update = {0};
     pl_status status = PL_OK;
     PL_TRY(pl_codec_options_default(codec_name, &codec));
     b->homomorphic = pl_codec_is_homomorphic(&codec);
@@ -146,25 +200,16 @@ static pl_status run(merge_bench *b, const char *folder, const char *codec_name)
     PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&b->sum));
     for (int i = 0; i < b->n; i++)
         PL_TRY(put_update(b, &codec, i, b->sum));
-    pl_buf_reserve(&update, (size_t)b->contributions[0].update_bytes);
-    PL_TRY(pl_store_read_blob(b->store, &b->contributions[0].update, 0,
-                              (size_t)b->contributions[0].update_bytes, update.data));
-    update.len = (size_t)b->contributions[0].update_bytes;
-    for (int round = 0; round < 5; round++) {
-        PL_TRY(read_first(b, &first));
-        PL_TRY(read_ahead(b, &ahead));
-        touch_memory(b, &update, &memory);
-        best[0] = first < best[0] ? first : best[0];
-        best[1] = ahead < best[1] ? ahead : best[1];
-        best[2] = memory < best[2] ? memory : best[2];
-    }
-    printf("%d updates of %zu parameters, %s, %zu bytes each\n", b->n, b->n_params,
-           codec_name, update.len);
-    say_row(b, "all read, then added", best[0]);
-    say_row(b, "one added while the next is read", best[1]);
-    say_row(b, "the memory alone, one thread", best[2]);
+    PL_TRY(pl_try_alloc(2 * bytes + 4096, "an update", (void **)&b->one));
+    printf("%d updates of %zu parameters, %s, %llu bytes each\n", b->n, b->n_params,
+           codec_name, (unsigned long long)b->contributions[0].update_bytes);
+    PL_TRY(measure(b, "the merge", as_homes_do));
+    PL_TRY(measure(b, "  read and checked", only_read));
+    PL_TRY(measure(b, "  copied from the store, unchecked", only_copied));
+    PL_TRY(measure(b, "  opened and added, all the same", only_added));
+    PL_TRY(measure(b, "the memory alone, one thread", touch_memory));
+    PL_TRY(measure(b, "the memory alone, all threads", touch_by_all));
 done:
-    pl_buf_destroy(&update);
     return status;
 }
 
@@ -185,6 +230,7 @@ int main(int argc, char **argv)
     pl_free_aligned(b.params);
     pl_free_aligned(b.momentum);
     pl_free_aligned(b.sum);
+    pl_free_aligned(b.one);
     pl_free(b.contributions);
     pl_free(b.weights);
     return status == PL_OK ? 0 : 1;

@@ -504,9 +504,57 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
     pl_buf_destroy(&next);
 }
 
+/* ---- by several threads ---- */
+/* Two stretches, the second from value 100 on: slices do not end where tiles do. */
+static void gather_dense(crowd *c, const char *name, int n)
+{
+    const pl_codec_part parts[] = {{0, 100, PL_ROLE_SMALL},
+                                   {100, N - 100, PL_ROLE_MLP}};
+    float *x = zeros(N);
+    memset(c, 0, sizeof *c);
+    assert_int_equal(pl_codec_options_default(name, &c->options), PL_OK);
+    c->n = n;
+    for (int w = 0; w < n; w++) {
+        fill(x, N, (uint64_t)w);
+        assert_int_equal(pl_codec_encode_module(&c->options, parts, 2, NULL, x, NULL,
+                                                &c->messages[w]),
+                         PL_OK);
+    }
+    pl_free(x);
+}
+
+static void slices_of_several_threads_add_the_bits_of_one(void **state)
+{
+    static const char *const names[] = {"f32", "bf16", "i8", "i4", "e3m0", "topk"};
+    (void)state;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        crowd c;
+        pl_codec_message messages[W_MAX];
+        float weights[W_MAX], *alone = zeros(N), *together = zeros(N);
+        int order[W_MAX];
+        gather_dense(&c, names[k], W_MAX);
+        shuffle(order, c.n, k);
+        list_all(&c, order, messages);
+        for (int w = 0; w < c.n; w++) {
+            weights[w] = 1.0f / (float)(w + 3);
+            add_ok(&c.messages[order[w]], N, weights[w], alone);
+        }
+        pl_codec_list list = {messages, weights, c.n, 0};
+        const pl_codec_source source = pl_codec_source_of(&list);
+        assert_int_equal(pl_codec_add_each(&source, N, together), PL_OK);
+        assert_memory_equal(together, alone, N * sizeof *alone);
+        c.messages[3].data[c.messages[3].len - 1] ^= 1;
+        assert_int_equal(pl_codec_add_each(&source, N, together), PL_ERR_DATA);
+        pl_free(alone);
+        pl_free(together);
+        disperse(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_of_several_threads_add_the_bits_of_one),
         cmocka_unit_test(sum_of_messages_is_the_sum_of_updates),
         cmocka_unit_test(small_tensors_of_such_a_message_are_exact_sums_too),
         cmocka_unit_test(equal_messages_combine_to_equal_bytes_in_any_order),

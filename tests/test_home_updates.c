@@ -1,8 +1,7 @@
 /* folder: home; label: unit
  *
  * The updates of a round come in the order of its contributions, each as often as it
- * counts, and two of them are in memory, however many there are. */
-#include "codec/codec.h"
+ * counts, and the memory that they lie in is bounded, however many there are. */
 #include "home/home_updates.h"
 #include "tests/store_fixture.h"
 
@@ -59,37 +58,41 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     r->weights[index] = 1.0f / (float)(index + 2);
 }
 
-static void two_updates_are_in_memory_however_many_there_are(void **state)
+static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
 {
+    enum { ROOM = 5 * (4 * N + 256) };
     round_of r;
-    home_updates *updates = NULL;
     pl_buf bytes[MANY] = {{0}};
     open_round(&r, *state, MANY);
+    r.round.ahead_bytes = ROOM;
     for (int i = 0; i < MANY; i++) {
         encode("f32", i, MANY, &bytes[i]);
         put(&r, i, &bytes[i]);
     }
-    assert_ok(home_updates_open(&r.round, &updates));
+    home_updates *updates = home_updates_create(&r.round);
     const pl_codec_source source = home_updates_source(updates);
+    const uint8_t *place = NULL;
     for (int time = 0; time < 2; time++) { /* also once more, and from the middle */
-        const uint8_t *seen[2] = {NULL, NULL};
-        pl_codec_message m;
-        float weight = 0;
-        for (int i = 0; i < (time ? MANY : MANY / 2); i++) {
-            assert_ok(source.next(source.context, i == 0, &m, &weight));
-            assert_int_equal(m.bytes, bytes[i].len);
-            assert_memory_equal(m.data, bytes[i].data, m.bytes);
-            assert_true(weight == r.weights[i]);
-            const uint8_t **place = !seen[0] || seen[0] == m.data ? &seen[0] : &seen[1];
-            assert_true(!*place || *place == m.data);
-            *place = m.data;
+        pl_codec_run run;
+        int n = 0;
+        assert_ok(source.next(source.context, true, &run));
+        while (run.n > 0 && n < (time ? MANY : MANY / 2)) {
+            const uint8_t *first = run.messages[0].data;
+            assert_in_range(run.n, n + 4 < MANY ? 4 : 1, MANY / 4);
+            assert_true(!place || place == first); /* the same memory */
+            place = first;
+            for (int i = 0; i < run.n; i++, n++) {
+                const pl_codec_message *m = &run.messages[i];
+                assert_in_range((const uint8_t *)m->data - first, 0, ROOM - m->bytes);
+                assert_int_equal(m->bytes, bytes[n].len);
+                assert_memory_equal(m->data, bytes[n].data, m->bytes);
+                assert_true(run.weights[i] == r.weights[n]);
+            }
+            assert_ok(source.next(source.context, false, &run));
         }
-        if (time == 0)
-            continue;
-        assert_ok(source.next(source.context, false, &m, &weight));
-        assert_null(m.data);
+        assert_int_equal(run.n == 0, time == 1);
     }
-    home_updates_close(&updates);
+    home_updates_destroy(&updates);
     for (int i = 0; i < MANY; i++)
         pl_buf_destroy(&bytes[i]);
     pl_store_close(&r.store);
@@ -98,7 +101,6 @@ static void two_updates_are_in_memory_however_many_there_are(void **state)
 static void a_sum_of_three_contributors_is_added_once(void **state)
 {
     round_of r;
-    home_updates *updates = NULL;
     pl_buf one[3] = {{0}}, two = {0}, three = {0}, alone = {0};
     pl_codec_message m;
     float weight = 0;
@@ -113,23 +115,23 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     put(&r, 1, &alone);
     put(&r, 2, &three);
     put(&r, 3, &three);
-    assert_ok(home_updates_open(&r.round, &updates));
-    pl_codec_source source = home_updates_source(updates);
-    assert_ok(source.next(source.context, true, &m, &weight));
+    home_updates *updates = home_updates_create(&r.round);
+    pl_codec_walk walk = {.source = home_updates_source(updates)};
+    assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_memory_equal(m.data, three.data, three.len);
-    assert_ok(source.next(source.context, false, &m, &weight));
+    assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_memory_equal(m.data, alone.data, alone.len);
-    assert_ok(source.next(source.context, false, &m, &weight));
+    assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_null(m.data);
-    home_updates_close(&updates);
+    home_updates_destroy(&updates);
     put(&r, 1, &three); /* a fourth time: that is two sums, of six contributors */
-    assert_ok(home_updates_open(&r.round, &updates));
-    source = home_updates_source(updates);
-    assert_ok(source.next(source.context, true, &m, &weight));
-    assert_ok(source.next(source.context, false, &m, &weight));
-    assert_int_equal(source.next(source.context, false, &m, &weight), PL_ERR_INTERNAL);
+    updates = home_updates_create(&r.round);
+    walk = (pl_codec_walk){.source = home_updates_source(updates)};
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_int_equal(pl_codec_next(&walk, &m, &weight), PL_ERR_INTERNAL);
     assert_says("6 contributors");
-    home_updates_close(&updates);
+    home_updates_destroy(&updates);
     for (int i = 0; i < 3; i++)
         pl_buf_destroy(&one[i]);
     pl_buf_destroy(&two);
@@ -141,20 +143,17 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
 static void an_update_that_is_gone_ends_the_round(void **state)
 {
     round_of r;
-    home_updates *updates = NULL;
     pl_buf bytes = {0};
-    pl_codec_message m;
-    float weight = 0;
+    pl_codec_run run;
     open_round(&r, *state, 3);
     encode("f32", 0, 3, &bytes);
     for (int i = 0; i < 3; i++)
         put(&r, i, &bytes);
     r.contributions[1].update.bytes[0] ^= 1;
-    assert_ok(home_updates_open(&r.round, &updates));
-    const pl_codec_source source = home_updates_source(updates);
-    assert_ok(source.next(source.context, true, &m, &weight));
-    assert_int_equal(source.next(source.context, false, &m, &weight), PL_ERR_NOT_FOUND);
-    home_updates_close(&updates);
+    home_updates *updates = home_updates_create(&r.round);
+    pl_codec_source source = home_updates_source(updates);
+    assert_int_equal(source.next(source.context, true, &run), PL_ERR_NOT_FOUND);
+    home_updates_destroy(&updates);
     pl_buf_destroy(&bytes);
     pl_store_close(&r.store);
 }
@@ -163,7 +162,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            two_updates_are_in_memory_however_many_there_are, make_folder, drop_folder),
+            updates_come_in_runs_of_bounded_size_in_their_order, make_folder,
+            drop_folder),
         cmocka_unit_test_setup_teardown(a_sum_of_three_contributors_is_added_once,
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(an_update_that_is_gone_ends_the_round,
