@@ -164,10 +164,16 @@ static const pl_key_entry *find(const gate *g, const pl_pubkey *key)
     return pl_key_list_find(&s->list, key, pl_wall_ms() / 1000);
 }
 
-pl_key_role pl_gate_role(const pl_pubkey *key)
+static bool is_own(const pl_key_entry *e)
+{
+    return e && pl_starts_with(e->name, PL_KEY_OWN);
+}
+
+pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
 {
     const gate *g = atomic_load(&process_gate);
     const pl_key_entry *e = g ? find(g, key) : NULL;
+    *own = is_own(e);
     return e ? e->role : PL_AS_NONE;
 }
 
@@ -175,6 +181,12 @@ bool pl_gate_may(pl_key_role role, uint16_t type)
 {
     const gate *g = atomic_load(&process_gate);
     return g && role != PL_AS_NONE && g->options.may(role, type);
+}
+
+unsigned pl_gate_cost(uint16_t type)
+{
+    const gate *g = atomic_load(&process_gate);
+    return g && g->options.cost ? g->options.cost(type) : 1;
 }
 
 void pl_gate_refused(const pl_refusal *refusal)
@@ -333,8 +345,7 @@ static const pl_key_entry *judge(gate *g, const zap_request *q, const pl_pubkey 
         return NULL;
     reread(g, false); /* it may have been put there a moment ago */
     const pl_key_entry *e = find(g, key);
-    bool own = e && pl_starts_with(e->name, PL_KEY_OWN);
-    return g->unread_ms == 0 || own ? e : NULL;
+    return g->unread_ms == 0 || is_own(e) ? e : NULL;
 }
 
 static void answer_requests(gate *g)

@@ -29,6 +29,7 @@ typedef struct pl_gate_options {
     const pl_keypair *own; /* of this process; copied */
     const char *list;      /* file; "" for none: only pl_gate_admit lets somebody in */
     bool (*may)(pl_key_role role, uint16_t type);
+    unsigned (*cost)(uint16_t type); /* of a key's share (base/quota.h); NULL: 1 each */
     /* Called from several threads, not more than once a second for one key. */
     void (*on_refused)(const pl_refusal *refusal);
     /* A sentence about a list that cannot be read, or has bad lines; from the gate's
@@ -48,9 +49,10 @@ void pl_gate_close(void);
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 void pl_gate_dismiss(const pl_pubkey *key);
 
-/* What the key may do now; PL_AS_NONE: nothing. */
-pl_key_role pl_gate_role(const pl_pubkey *key);
+/* What the key may do now, PL_AS_NONE: nothing; and whether it is the job's own. */
+pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
 bool pl_gate_may(pl_key_role role, uint16_t type);
+unsigned pl_gate_cost(uint16_t type);
 void pl_gate_refused(const pl_refusal *refusal);
 
 #ifdef __cplusplus

@@ -241,6 +241,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
     socket->is_secure = is_secure;
+    socket->shares = is_server && is_secure ? quota_create() : NULL;
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
     atomic_fetch_add(&n_open, socket->zmq != NULL);
@@ -381,6 +382,7 @@ void pl_wire_close(pl_socket **socket)
     wire_watch_end(*socket);
     if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
         atomic_fetch_sub(&n_open, 1);
+    quota_destroy(&(*socket)->shares);
     pl_free(*socket);
     *socket = NULL;
 }
@@ -631,21 +633,34 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
 static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
 {
     peer->role = PL_AS_LOCAL;
+    peer->own = true;
     memset(&peer->key, 0, sizeof peer->key);
     if (!socket->is_secure)
         return;
     const char *user = in->count > 0 ? zmq_msg_gets(&in->frame[0], "User-Id") : NULL;
     peer->role = user && pl_pubkey_parse(user, &peer->key) == PL_OK
-                     ? pl_gate_role(&peer->key)
+                     ? pl_gate_role(&peer->key, &peer->own)
                      : PL_AS_NONE;
+    peer->own = peer->own && peer->role != PL_AS_NONE;
+}
+
+/* To the server's own side, once in a while. */
+static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
+{
+    char key[PL_PUBKEY_TEXT];
+    int64_t now = pl_now_ms();
+    if (now - socket->refused_ms <= WIRE_REFUSAL_MS)
+        return;
+    socket->refused_ms = now;
+    pl_pubkey_format(&peer->key, key);
+    pl_gate_refused(&(pl_refusal){text, key, ""});
 }
 
 /* Says no, to both sides. */
 static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
-    char text[160], key[PL_PUBKEY_TEXT];
+    char text[160];
     pl_message a;
-    int64_t now = pl_now_ms();
     if (peer->role == PL_AS_NONE)
         snprintf(text, sizeof text,
                  "this key was taken out of the list or has expired");
@@ -655,14 +670,27 @@ static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
                  pl_key_role_name(peer->role), (unsigned)m->type);
     pl_message_init(&a, 0);
     pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
-    if (pl_wire_send_to(socket, peer, &a) == PL_OK &&
-        now - socket->refused_ms > WIRE_REFUSAL_MS) {
-        socket->refused_ms = now;
-        pl_pubkey_format(&peer->key, key);
-        pl_gate_refused(&(pl_refusal){text, key, ""});
-    }
+    if (pl_wire_send_to(socket, peer, &a) == PL_OK)
+        tell_refusal(socket, peer, text);
     pl_message_destroy(&a);
+}
+
+/* Whether the caller hears of it: the sender's key must have some of its share left,
+ * and its role must allow the message. */
+static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message *m)
+{
+    bool may = pl_gate_may(peer->role, m->type);
+    if (!quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms()))
+        tell_refusal(socket, peer,
+                     "this key asks more than its share, and some of its messages are "
+                     "dropped; give further workers keys of their own (`pathloom key "
+                     "invite`), or revoke the key");
+    else if (may)
+        return true;
+    else
+        refuse(socket, peer, m);
     socket->refused++;
+    return false;
 }
 
 /* A message is always taken whole, so that a bad one cannot put the next out of step.
@@ -687,10 +715,7 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         socket->dropped++;
     if (*good && socket->is_server) {
         recv_owner(socket, &in, peer);
-        if (socket->is_secure && !pl_gate_may(peer->role, out->type)) {
-            refuse(socket, peer, out);
-            *good = false;
-        }
+        *good = !socket->is_secure || is_admitted(socket, peer, out);
     }
     close_frames(&in);
     return true;

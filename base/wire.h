@@ -32,6 +32,7 @@ typedef struct pl_peer { /* a routing id, bound to one connection */
     size_t len;
     pl_key_role role; /* of the key below; LOCAL if the socket is not encrypted */
     pl_pubkey key; /* that the connection was made with; zero if it is not encrypted */
+    bool own;      /* the key is one of the job's own (PL_KEY_OWN) */
 } pl_peer;
 
 typedef struct pl_message {
@@ -102,7 +103,7 @@ bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 const char *pl_wire_address(const pl_socket *socket);
 /* Messages dropped by the checks above, since the socket was opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
-/* Messages that a role did not allow. */
+/* Messages that a role did not allow, or that were more than a key may send. */
 uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);

@@ -3,6 +3,7 @@
 #ifndef PL_BASE_WIRE_INTERNAL_H
 #define PL_BASE_WIRE_INTERNAL_H
 #include "base/keys.h"
+#include "base/quota.h"
 #include "base/wire.h"
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,7 @@ struct pl_socket {
     void *zmq, *monitor; /* the latter tells of every connection and of failed ones */
     uint64_t connections;
     bool is_server, is_bound, is_secure;
+    quota *shares; /* of an encrypted server */
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
     int n_broken;

@@ -173,6 +173,7 @@ static void run_home(const bench *b, bool curve, const char *ready)
     pl_gate_options gate = {.own = &b->server,
                             .list = list,
                             .may = pl_role_allows,
+                            .cost = pl_message_cost,
                             .on_refused = no_word,
                             .on_list = no_trouble};
     pl_home_options options = {.store = store,

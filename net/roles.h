@@ -9,6 +9,8 @@ extern "C" {
 
 /* False also for types that are answers, or that nobody knows. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
+/* Of the share that its key has of a server (base/quota.h). */
+unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,13 @@ static bool may(pl_key_role role, uint16_t type)
     return role == PL_AS_ADMIN || type != TYPE_COMMAND;
 }
 
+enum { COST = 100, SHARE = 8000 / COST }; /* base/quota.h */
+
+static unsigned cost(uint16_t type)
+{
+    return type == TYPE_ASK ? COST : 1;
+}
+
 typedef struct fixture {
     char folder[32], list[64], address[PL_ADDRESS_MAX];
     pl_keypair server_keys, worker, admin, stranger;
@@ -77,6 +84,7 @@ static int set_up(void **state)
     pl_gate_options options = {.own = &f->server_keys,
                                .list = f->list,
                                .may = may,
+                               .cost = cost,
                                .on_refused = note_refused,
                                .on_list = note_trouble};
     assert_int_equal(pl_gate_open(&options), PL_OK);
@@ -141,6 +149,38 @@ static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
     assert_true(pl_pubkey_equal(&peer.key, &f->worker.open));
     assert_int_equal(atomic_load(&n_refused), 0);
     pl_wire_close(&client);
+}
+
+/* What is more than its share is dropped and said; others are answered meanwhile, and
+ * so is the same key a little later. */
+static void a_key_that_asks_too_much_is_not_heard(void **state)
+{
+    const fixture *f = *state;
+    pl_socket *client, *other;
+    pl_peer peer;
+    pl_message q, got;
+    int n = 0;
+    pl_message_init(&q, TYPE_ASK);
+    pl_message_init(&got, 0);
+    allow(f, &f->stranger, PL_AS_WORKER);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
+    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &other), PL_OK);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    for (int i = 0; i < 10 * SHARE; i++)
+        assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    for (int64_t end = pl_now_ms() + WAIT_MS;
+         pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
+        n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
+    assert_in_range(n, SHARE - 1, 5 * SHARE); /* it fills up meanwhile */
+    assert_true(pl_wire_refused(f->server) >= 5 * SHARE);
+    assert_non_null(strstr(last_reason, "more than its share"));
+    assert_int_equal(converse(f, other, TYPE_ASK, &peer), PL_OK);
+    pl_sleep_ms(100);
+    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    pl_message_destroy(&q);
+    pl_message_destroy(&got);
+    pl_wire_close(&client);
+    pl_wire_close(&other);
 }
 
 static void an_unknown_key_is_refused_on_both_sides_within_seconds(void **state)
@@ -605,6 +645,7 @@ int main(void)
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role),
+        WITH_SERVER(a_key_that_asks_too_much_is_not_heard),
         WITH_SERVER(an_unknown_key_is_refused_on_both_sides_within_seconds),
         WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more),
         WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there),

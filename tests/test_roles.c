@@ -93,6 +93,18 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
     assert_true(n_questions > 20 && n_answers > 15);
 }
 
+/* A share lasts for all of a key's workers to begin at once, and for few descriptions
+ * of the whole job. */
+static void what_costs_the_server_more_costs_the_key_more(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_message_cost(PL_MSG_RENEW), 1);
+    assert_int_equal(pl_message_cost(9999), 1);
+    assert_true(64 * pl_message_cost(PL_MSG_HELLO) < 8000);
+    assert_in_range(pl_message_cost(PL_MSG_STATUS), 100, 1000);
+    assert_true(pl_message_cost(PL_MSG_GET_BLOB) > 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +113,7 @@ int main(void)
         cmocka_unit_test(an_inspector_and_a_home_only_read),
         cmocka_unit_test(nobody_may_do_anything_without_a_role),
         cmocka_unit_test(every_question_is_somebodys_and_no_answer_is_anybodys),
+        cmocka_unit_test(what_costs_the_server_more_costs_the_key_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

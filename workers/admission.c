@@ -23,6 +23,7 @@ pl_status pl_admission_open(const char *key, const char *list)
     pl_gate_options options = {.own = &own,
                                .list = list,
                                .may = pl_role_allows,
+                               .cost = pl_message_cost,
                                .on_refused = on_refused,
                                .on_list = on_list};
     pl_status status = list ? pl_gate_open(&options) : PL_OK;

@@ -38,21 +38,6 @@ bool hub_same_holder(const hub_worker *a, const hub_worker *b)
     return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
 }
 
-/* The key of the job's own workers stands in the list under a name of its own. */
-static bool is_own_key(const hub *h, const pl_peer *peer)
-{
-    pl_key_list list = {0};
-    if (peer->role == PL_AS_LOCAL)
-        return true;
-    if (!h->options->keys || !h->options->keys[0] ||
-        pl_key_list_load(h->options->keys, &list) != PL_OK)
-        return false;
-    const pl_key_entry *entry = pl_key_list_find(&list, &peer->key, 0);
-    bool own = entry && pl_starts_with(entry->name, PL_KEY_OWN);
-    pl_key_list_clear(&list);
-    return own;
-}
-
 /* Nothing refers to it any more: its name may go. */
 static bool is_idle(hub *h, int worker, int64_t now_ms)
 {
@@ -117,7 +102,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
     fresh.key = peer->key;
-    fresh.own_key = is_own_key(h, peer);
+    fresh.own_key = peer->own;
     PL_RETURN_IF(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);

@@ -1,0 +1,85 @@
+/* Token buckets of keys. There are as many as keys have ever been let in, for a bucket
+ * that could be thrown away would be full when its key comes back. */
+#include "base/quota.h"
+#include "base/mem.h"
+#include "base/name_table.h"
+
+typedef struct bucket {
+    double left;
+    int64_t at_ms;
+} bucket;
+
+struct quota {
+    pl_name_table *keys; /* text of a key -> buckets */
+    bucket *buckets;
+    int n;
+    bucket others;
+};
+
+quota *quota_create(void)
+{
+    quota *q = pl_alloc(sizeof *q);
+    q->keys = pl_name_table_create();
+    q->others.left = QUOTA_OTHERS_AT_ONCE;
+    return q;
+}
+
+void quota_destroy(quota **quota_at)
+{
+    quota *q = *quota_at;
+    if (!q)
+        return;
+    pl_name_table_destroy(&q->keys);
+    pl_free(q->buckets);
+    pl_free(q);
+    *quota_at = NULL;
+}
+
+static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms)
+{
+    char text[PL_PUBKEY_TEXT];
+    pl_pubkey_format(key, text);
+    int at = pl_name_table_get(q->keys, text);
+    if (at < 0) {
+        at = q->n++;
+        q->buckets = pl_grow(q->buckets, (size_t)q->n * sizeof *q->buckets);
+        q->buckets[at] = (bucket){QUOTA_AT_ONCE, now_ms};
+        pl_name_table_put(q->keys, text, at);
+    }
+    return &q->buckets[at];
+}
+
+static bool take_out(bucket *b, unsigned cost, int64_t now_ms, double per_s,
+                     double most)
+{
+    b->left += 1e-3 * per_s * (double)(now_ms - b->at_ms);
+    b->left = b->left < most ? b->left : most;
+    b->at_ms = now_ms;
+    if (b->left < cost)
+        return false;
+    b->left -= cost;
+    return true;
+}
+
+bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
+{
+    switch (from->role) {
+    case PL_AS_LOCAL:
+    case PL_AS_HUB:
+    case PL_AS_HOME:
+    case PL_AS_ADMIN:
+        return true;
+    case PL_AS_WORKER:
+    case PL_AS_RELAY:
+    case PL_AS_INSPECTOR:
+        return from->own || take_out(find_bucket(q, &from->key, now_ms), cost, now_ms,
+                                     QUOTA_PER_S, QUOTA_AT_ONCE);
+    case PL_AS_NONE:
+    case PL_AS_INVITE:
+    case PL_AS_REVOKED:
+    case PL_AS_COUNT:
+    default:
+        return take_out(&q->others, cost, now_ms, QUOTA_OTHERS_PER_S,
+                        QUOTA_OTHERS_AT_ONCE);
+    }
+}

@@ -1,0 +1,94 @@
+/* folder: base; label: unit */
+/* How much each key may ask: shares are per key, fill up again, and cost others
+ * nothing.
+ */
+#include "base/quota.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static pl_peer peer_of(pl_key_role role, uint8_t key)
+{
+    pl_peer peer = {.role = role};
+    peer.key.bytes[0] = key;
+    return peer;
+}
+
+static int count_taken(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
+{
+    int n = 0;
+    while (n <= QUOTA_AT_ONCE && quota_take(q, from, cost, now_ms))
+        n++;
+    return n;
+}
+
+static void key_has_a_share_that_fills_up_again(void **state)
+{
+    (void)state;
+    quota *q = quota_create();
+    const pl_peer a = peer_of(PL_AS_WORKER, 1);
+    assert_int_equal(count_taken(q, &a, 1, 1000), QUOTA_AT_ONCE);
+    assert_int_equal(count_taken(q, &a, 1, 1000), 0);
+    assert_int_equal(count_taken(q, &a, 1, 1100), QUOTA_PER_S / 10);
+    assert_int_equal(count_taken(q, &a, 4, 2100), QUOTA_PER_S / 4);
+    assert_int_equal(count_taken(q, &a, 1, 900000), QUOTA_AT_ONCE); /* and no more */
+    quota_destroy(&q);
+    assert_null(q);
+    quota_destroy(&q);
+}
+
+static void one_key_takes_nothing_from_another(void **state)
+{
+    (void)state;
+    quota *q = quota_create();
+    for (int i = 0; i < 200; i++) {
+        const pl_peer a = peer_of(PL_AS_WORKER, (uint8_t)i);
+        assert_int_equal(count_taken(q, &a, QUOTA_AT_ONCE, 5), 1);
+    }
+    const pl_peer again = peer_of(PL_AS_RELAY, 7); /* the same key in another role */
+    assert_false(quota_take(q, &again, 1, 5));
+    quota_destroy(&q);
+}
+
+static void who_may_not_speak_shares_a_small_one(void **state)
+{
+    (void)state;
+    quota *q = quota_create();
+    int n = 0;
+    for (int i = 0; i < 4 * QUOTA_OTHERS_AT_ONCE; i++) {
+        const pl_peer a = peer_of(i % 2 ? PL_AS_INVITE : PL_AS_NONE, (uint8_t)i);
+        n += quota_take(q, &a, 1, 0);
+    }
+    assert_int_equal(n, QUOTA_OTHERS_AT_ONCE);
+    const pl_peer worker = peer_of(PL_AS_WORKER, 1);
+    assert_true(quota_take(q, &worker, 1, 0));
+    quota_destroy(&q);
+}
+
+static void jobs_own_keys_have_no_limit(void **state)
+{
+    (void)state;
+    quota *q = quota_create();
+    pl_peer own = peer_of(PL_AS_WORKER, 1);
+    own.own = true;
+    const pl_peer all[] = {own, peer_of(PL_AS_LOCAL, 0), peer_of(PL_AS_HUB, 2),
+                           peer_of(PL_AS_HOME, 3), peer_of(PL_AS_ADMIN, 4)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_int_equal(count_taken(q, &all[i], 400, 0), QUOTA_AT_ONCE + 1);
+    quota_destroy(&q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(key_has_a_share_that_fills_up_again),
+        cmocka_unit_test(one_key_takes_nothing_from_another),
+        cmocka_unit_test(who_may_not_speak_shares_a_small_one),
+        cmocka_unit_test(jobs_own_keys_have_no_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
