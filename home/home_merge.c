@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+enum { TOGETHER_BYTES = 1 << 20 }; /* of parameters of the versions in one commit */
+
 typedef struct merge {
     home *h;
     home_arm *arm;
@@ -400,21 +402,31 @@ static bool is_ready(const home_arm *arm, home_module *m)
     return pl_now_ms() - m->quorum_ms >= arm->arm.outer.deadline_ms;
 }
 
-/* Of a module that is behind, several rounds may be whole. */
+/* The versions of small modules share a commit: a path-specific module is whole with
+ * each update, and a flush of its own would take longer than its merge. Of a module
+ * that is behind, several rounds may be whole; each begins with the version before it,
+ * which has to be in the store by then. */
 pl_status home_merge_ready(home *h)
 {
+    size_t unsaved = 0; /* bytes of parameters */
+    double start = pl_now();
     for (int a = 0; a < h->n_arms; a++) {
         home_arm *arm = &h->arms[a];
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             home_module *module = &arm->modules[m];
             while (is_ready(arm, module)) {
-                double start = pl_now();
                 PL_RETURN_IF(merge_module(h, arm, m));
-                PL_RETURN_IF(home_end_group(h)); /* one version, one commit */
-                h->counts.merge_s += pl_now() - start;
+                unsaved += module->n_params * sizeof(float);
+                if (unsaved < TOGETHER_BYTES && !is_ready(arm, module))
+                    continue;
+                PL_RETURN_IF(home_end_group(h));
+                unsaved = 0;
             }
         }
     }
+    if (unsaved > 0)
+        PL_RETURN_IF(home_end_group(h));
+    h->counts.merge_s += pl_now() - start;
     return PL_OK;
 }
 

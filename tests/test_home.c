@@ -243,6 +243,59 @@ static void accepted_updates_survive_kill_9_of_the_home(void **state)
     assert_true(pl_hash_equal(&got, &want));
 }
 
+typedef struct twins {
+    pl_txn *txn;
+    char modules[N_SLOTS][PL_MODULE_NAME_MAX];
+    int n;
+} twins;
+
+/* What path 2 has sent and waits for path 3, once more as path 3's. */
+static pl_status add_twin(void *context, const char *module, const pl_contribution *c)
+{
+    twins *t = context;
+    pl_contribution twin = *c;
+    if (c->path != 2)
+        return PL_OK;
+    twin.path = 3;
+    assert_true(t->n < N_SLOTS);
+    pl_copy_text(t->modules[t->n++], PL_MODULE_NAME_MAX, module);
+    return pl_txn_put_pending(t->txn, module, &twin);
+}
+
+static void small_modules_that_are_whole_together_share_a_commit(void **state)
+{
+    fixture *f = *state;
+    twins t = {0};
+    pl_store *store = NULL;
+    pl_hash hash;
+    uint64_t sequence = 0;
+    for (int path = 0; path < 3; path++)
+        for (int slot = 0; slot < N_SLOTS; slot++)
+            assert_int_equal(send_good(f, slot, path).result, PL_SUBMIT_ACCEPTED);
+    kill_child(&f->home, SIGTERM);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_WRITE, &store), PL_OK);
+    assert_int_equal(pl_txn_begin(store, &t.txn), PL_OK);
+    assert_int_equal(pl_store_each_pending(store, "mix/", add_twin, &t), PL_OK);
+    assert_int_equal(pl_txn_commit(&t.txn), PL_OK);
+    pl_store_close(&store);
+    assert_int_equal(t.n, 3); /* L2.E0 had all that it needs */
+    start_child(&f->home);
+    for (int i = 0; i < t.n; i++)
+        wait_version(f, t.modules[i], 1, &hash);
+    kill_child(&f->home, SIGTERM);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
+    for (int i = 0; i < t.n; i++) {
+        pl_version v;
+        assert_int_equal(pl_store_get_version(store, t.modules[i], 1, &v), PL_OK);
+        assert_int_equal(v.n_contributions, i == 0 ? 2 : 4);
+        assert_true(i == 0 || v.sequence == sequence);
+        sequence = v.sequence;
+        pl_version_clear(&v);
+    }
+    pl_store_close(&store);
+    start_child(&f->home);
+}
+
 static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
 {
     fixture *f = *state;
@@ -512,6 +565,7 @@ int main(int argc, char **argv)
         TEST(update_sent_again_counts_once),
         TEST(another_update_under_the_same_key_is_said_to_be_another),
         TEST(accepted_updates_survive_kill_9_of_the_home),
+        TEST(small_modules_that_are_whole_together_share_a_commit),
         TEST(update_that_is_not_finite_is_rejected_with_a_reason),
         TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),
         TEST(update_of_a_wrong_base_is_rejected),
