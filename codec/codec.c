@@ -307,7 +307,7 @@ static size_t unzipped_bytes(codec_reader reader)
 
 static bool stretch_splits(const codec_stretch *s)
 {
-    return s->codec <= PL_CODEC_I4 || s->codec == PL_CODEC_E3M0;
+    return s->codec <= PL_CODEC_I4;
 }
 
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out)

@@ -3,7 +3,7 @@
  * Several threads make it without a change in any bit: first each opens messages of a
  * run (checksums, decompression), then each adds a slice of the vector, of all messages
  * in their order. */
-#include "codec/codec.h"
+#include "codec/codec_internal.h"
 
 enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
 
