@@ -609,18 +609,18 @@ static void serve(fake_home *h, int64_t until_ms)
 /* ---- the whole ---- */
 static void start_hub(load *l)
 {
-    char ready[PL_PATH_MAX], ttl[16];
+    char ready[PL_PATH_MAX], ttl[48];
     pl_buf address = {0};
     pl_join(ready, l->folder, "hub.address");
-    snprintf(ttl, sizeof ttl, "%d", TTL_MS);
+    snprintf(ttl, sizeof ttl, "workers.ttl_ms=%d", TTL_MS);
     l->hub_pid = fork();
     if (l->hub_pid == 0) {
         char log[PL_PATH_MAX];
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!freopen(pl_join(log, l->folder, "hub.log"), "w", stderr))
             _exit(74);
-        execl(l->pathloom, "pathloom", "hub", "--bind", "tcp://127.0.0.1:*", "--home",
-              l->home, "--ttl-ms", ttl, "--ready", ready, (char *)NULL);
+        execl(l->pathloom, "pathloom", "hub", "--listen", "tcp://127.0.0.1:*", "--home",
+              l->home, "--set", ttl, "--ready", ready, (char *)NULL);
         _exit(71);
     }
     for (int i = 0; i < 500 && pl_read_file(ready, &address) != PL_OK; i++)

@@ -15,11 +15,11 @@
 static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
 {
     config *c = pl_alloc(sizeof *c);
-    const char *sets[sizeof o->sets / sizeof *o->sets + 3] = {
-        "topology.levels=1", "topology.private=", "router.prefix=1"};
+    const char *sets[CLI_PAIRS_MAX + 3] = {"topology.levels=1",
+                                           "topology.private=", "router.prefix=1"};
     *out = (bench_model){.name = "own", .rounds = 4};
-    memcpy(sets + 3, o->sets, (size_t)o->n_sets * sizeof *sets);
-    pl_status status = config_build(NULL, sets, o->n_sets + 3, c);
+    memcpy(sets + 3, o->settings.pairs, (size_t)o->settings.n * sizeof *sets);
+    pl_status status = config_build(NULL, sets, o->settings.n + 3, c);
     if (status == PL_OK)
         status = config_shape(c, &out->shape);
     out->batch = (int)c->batch;
@@ -34,9 +34,9 @@ static pl_status choose(const bench_engine_options *o, bench_model *own,
 {
     *first = own;
     *n = 1;
-    if (o->model && o->n_sets > 0)
+    if (o->model && o->settings.n > 0)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    if (o->n_sets > 0)
+    if (o->settings.n > 0)
         return model_of_sets(o, own);
     if (o->model)
         return bench_model_by_name(o->model, own);

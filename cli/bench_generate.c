@@ -8,7 +8,6 @@
  * memory's rate. */
 #include "cli/bench_engine.h"
 
-#include <getopt.h>
 #include <math.h>
 
 enum {
@@ -24,16 +23,9 @@ static const int batches[BATCHES_MAX] = {1, 4, 16};
 
 static const char *const precisions[] = {"f32", "bf16", "int8"};
 
-typedef struct request {
-    bool json;
-    const char *model, *precision, *backend;
-    const char *sets[64];
-    int n_sets, threads;
-} request;
-
 /* One model in one precision. */
 typedef struct bench {
-    const request *q;
+    const bench_engine_options *q;
     const char *name, *precision;
     pl_shape shape;
     int rounds, n_slots;
@@ -49,70 +41,6 @@ typedef struct bench {
     /* what was measured, in seconds */
     double prefill, step[BATCHES_MAX], reading;
 } bench;
-
-/* ---- options ---- */
-
-enum { OPT_JSON = 256, OPT_MODEL, OPT_SET, OPT_PRECISION, OPT_BACKEND, OPT_THREADS };
-static const struct option longs[] = {
-    {"json", no_argument, NULL, OPT_JSON},
-    {"model", required_argument, NULL, OPT_MODEL},
-    {"set", required_argument, NULL, OPT_SET},
-    {"precision", required_argument, NULL, OPT_PRECISION},
-    {"backend", required_argument, NULL, OPT_BACKEND},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {NULL, 0, NULL, 0}};
-
-static pl_status take_threads(request *q)
-{
-    int64_t n = 0;
-    if (pl_parse_int(optarg, &n) != PL_OK || n < 1 || n > 1024)
-        return pl_fail(PL_ERR_USAGE, "--threads is 1 to 1024, not `%s`", optarg);
-    q->threads = (int)n;
-    return PL_OK;
-}
-
-static pl_status take_set(request *q)
-{
-    if ((size_t)q->n_sets == sizeof q->sets / sizeof *q->sets)
-        return pl_fail(PL_ERR_USAGE, "more than %d times --set", q->n_sets);
-    q->sets[q->n_sets++] = optarg;
-    return PL_OK;
-}
-
-static pl_status take(int option, request *q, char **argv)
-{
-    if (option == OPT_JSON)
-        q->json = true;
-    else if (option == OPT_MODEL)
-        q->model = optarg;
-    else if (option == OPT_PRECISION)
-        q->precision = optarg;
-    else if (option == OPT_BACKEND)
-        q->backend = optarg;
-    else if (option == OPT_THREADS)
-        return take_threads(q);
-    else if (option == OPT_SET)
-        return take_set(q);
-    else
-        return cli_bad_option(option, argv, longs);
-    return PL_OK;
-}
-
-static pl_status parse(int argc, char **argv, request *q)
-{
-    int option;
-    *q = (request){.backend = "cpu", .threads = pl_cpu_count()};
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, q, argv));
-    if (optind < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
-    if (q->model && q->n_sets > 0)
-        return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    bench_model known;
-    return q->model ? bench_model_by_name(q->model, &known) : PL_OK;
-}
 
 /* ---- a model ---- */
 
@@ -353,8 +281,8 @@ static pl_status run_precisions(bench *b, pl_json *list)
     return PL_OK;
 }
 
-static pl_status run_model(const request *q, const char *name, const pl_shape *shape,
-                           int rounds, pl_json *list)
+static pl_status run_model(const bench_engine_options *q, const char *name,
+                           const pl_shape *shape, int rounds, pl_json *list)
 {
     pl_status status = PL_OK;
     void *memory = NULL;
@@ -374,18 +302,18 @@ done:
     return status;
 }
 
-static pl_status run_own(const request *q, pl_json *list)
+static pl_status run_own(const bench_engine_options *q, pl_json *list)
 {
     pl_shape shape;
     config *c = pl_alloc(sizeof *c);
-    pl_status status = config_build(NULL, q->sets, q->n_sets, c);
+    pl_status status = config_build(NULL, q->settings.pairs, q->settings.n, c);
     if (status == PL_OK)
         status = config_shape(c, &shape);
     pl_free(c);
     return status == PL_OK ? run_model(q, "own", &shape, 4, list) : status;
 }
 
-static pl_status run_models(const request *q, pl_json *list)
+static pl_status run_models(const bench_engine_options *q, pl_json *list)
 {
     int n = 1;
     bench_model named;
@@ -399,7 +327,7 @@ static pl_status run_models(const request *q, pl_json *list)
     return PL_OK;
 }
 
-static pl_status run_all(const request *q)
+static pl_status run_all(const bench_engine_options *q)
 {
     pl_json *out = q->json ? pl_json_object() : NULL;
     pl_json *list = out ? pl_json_array() : NULL;
@@ -408,7 +336,7 @@ static pl_status run_all(const request *q)
             "  %-5s %-5s %8s %11s %9s %9s %9s  %9s %9s",
             q->backend, q->threads, q->threads == 1 ? "" : "s", "model", "", "params",
             "weights", "prefill", "decode", "of memory", "4 at once", "16");
-    pl_status status = q->n_sets > 0 ? run_own(q, list) : run_models(q, list);
+    pl_status status = q->settings.n > 0 ? run_own(q, list) : run_models(q, list);
     if (!out) {
         if (status == PL_OK)
             say("  (of memory: weight bytes a second by the rate at which they can be "
@@ -427,9 +355,12 @@ static pl_status run_all(const request *q)
     return status;
 }
 
-pl_status bench_generate(int argc, char **argv)
+pl_status bench_generate(const bench_engine_options *o)
 {
-    request q;
-    PL_RETURN_IF(parse(argc, argv, &q));
-    return run_all(&q);
+    if (o->model && o->settings.n > 0)
+        return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
+    bench_model known;
+    if (o->model)
+        PL_RETURN_IF(bench_model_by_name(o->model, &known));
+    return run_all(o);
 }

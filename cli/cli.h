@@ -1,45 +1,20 @@
-/* Private to cli: the verbs. Each returns a process exit code (sysexits). */
+/* Private to cli: the verbs, and what they share. */
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
-#include "job/job.h"
+#include "cli/options.h"
 #include <signal.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct verb {
-    const char *name, *usage, *help,
-        *options;                      /* options NULL: store_explain has them */
-    int (*run)(int argc, char **argv); /* argv[0] is the verb */
-    bool hidden; /* a process of the fleet: not in the short help */
-} verb;
-extern const verb verbs[];
-extern const size_t n_verbs;
-
-int cmd_init(int argc, char **argv);
-int cmd_train(int argc, char **argv);
-int cmd_eval(int argc, char **argv);
-int cmd_generate(int argc, char **argv);
-int cmd_serve(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_import(int argc, char **argv);
-int cmd_store(int argc, char **argv);
-int store_explain(int argc, char **argv); /* argv[0] is "store" */
-int cmd_audit(int argc, char **argv);
-int cmd_data(int argc, char **argv);
-int cmd_status(int argc, char **argv);
-int cmd_hub(int argc, char **argv);
-int cmd_home(int argc, char **argv);
-
-int cmd_join(int argc, char **argv);
-int cmd_key(int argc, char **argv);
-int cmd_homes(int argc, char **argv);
-
-int cmd_explain(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_top(int argc, char **argv);
-int cmd_relay(int argc, char **argv);
-int cmd_worker(int argc, char **argv);
+/* One file each: cmd_NAME.c. */
+extern const cli_verb verb_train, verb_eval, verb_generate, verb_serve, verb_export,
+    verb_import, verb_store, verb_data, verb_audit, verb_status, verb_top, verb_doctor,
+    verb_explain, verb_init, verb_bench, verb_key, verb_homes, verb_join, verb_hub,
+    verb_home, verb_relay, verb_worker;
+/* All of them, in the order in which the help shows them. */
+extern const cli_verb *const cli_verbs[];
+extern const size_t cli_n_verbs;
 
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
@@ -53,27 +28,6 @@ enum { CLI_EXIT_STOPPED = 130 };
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
 /* From here on the first SIGINT ends the process: nothing is left to drain. */
 void cli_stop_at_once(void);
-/* What getopt_long could not read: ERR_USAGE, with the nearest known option. `option`
- * is ':' for a missing value; argv[0] is the verb. */
-struct option;
-pl_status cli_bad_option(int option, char **argv, const struct option *known);
-
-/* Options common to verbs that take a configuration. */
-typedef struct cli_options {
-    run_request ask;
-    char made[8][PL_KEY_TEXT_MAX + 32]; /* settings that short forms became */
-    int n_made;
-    bool json;
-    bool reference;      /* init: the keys as a Markdown page */
-    bool list;           /* init: the presets */
-    const char *rest[8]; /* words that no option takes; ask.file is the first */
-    int n_rest;
-} cli_options;
-/* Short forms --corpus X, --valid X, --out X, --workers N become sets. ERR_USAGE. */
-pl_status cli_parse(int argc, char **argv, cli_options *out);
-/* ERR_USAGE if there are words that no option takes. */
-pl_status cli_no_words(const cli_options *o, const char *name);
-
 #ifdef __cplusplus
 }
 #endif

@@ -164,21 +164,31 @@ static pl_status list_worker(audit_call *call)
                    call->dir, call->worker);
 }
 
-int cmd_audit(int argc, char **argv)
+static const cli_option options[] = {CLI_RUN(audit_call, dir),
+                                     CLI_JSON(audit_call, json)};
+
+static int run_audit(int argc, char **argv)
 {
-    cli_options o;
-    audit_call call = {0};
-    pl_status status = cli_parse(argc, argv, &o);
-    if (status == PL_OK && o.n_rest > 1)
-        status =
-            pl_fail(PL_ERR_USAGE, "audit takes one worker, not `%s` too", o.rest[1]);
-    call.dir = o.ask.run ? o.ask.run : "pathloom-run";
-    call.worker = o.n_rest > 0 ? o.rest[0] : NULL;
-    call.json = o.json;
+    audit_call call = {.dir = "pathloom-run"};
+    cli_words words;
+    pl_status status = cli_read(&verb_audit, argc, argv, &call, &words);
     if (status == PL_OK)
         status = store_open_run(call.dir, &call.store);
-    if (status == PL_OK)
+    if (status == PL_OK) {
+        call.worker = words.n > 0 ? words.at[0] : NULL;
         status = call.worker ? list_worker(&call) : list_all(&call);
+    }
     pl_store_close(&call.store);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_audit = {
+    .name = "audit",
+    .usage = "audit [WORKER] --run RUN [--json]",
+    .help = "tasks that were done twice, who is fenced, and what a worker contributed "
+            "to",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "With WORKER: versions that it contributed to, and how to undo them.",
+    .most_words = 1,
+    .run = run_audit};

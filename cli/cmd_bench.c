@@ -1,168 +1,219 @@
-/* pathloom bench: how fast parts of it are on this machine. */
+/* pathloom bench: how fast parts of it are on this machine. Each subject has options of
+ * its own. */
 #include "cli/bench.h"
 
-#include <getopt.h>
+/* ---- a training step, and its operations ---- */
+#define MODEL_OPTIONS                                                                  \
+    CLI_OPTION("model", CLI_TEXT, bench_engine_options, model, "NAME",                 \
+               "laptop, 2m, 13m or 124m (step, generate: all; ops: 13m); 150m or "     \
+               "1.3b: the presets dense-150m and dense-1b, for a GPU"),                \
+        CLI_SETTINGS(bench_engine_options, settings,                                   \
+                     "model keys of a model of your own (and train.batch)"),           \
+        CLI_NUMBER("threads", CLI_INT, bench_engine_options, threads, "N", 1, 1024,    \
+                   "of the process (step, ops: 1; generate: all processors)")
 
-typedef struct request {
-    const char *subject, *run;
-    bool json;
-    bench_engine_options engine;
-} request;
-
-enum {
-    OPT_JSON = 256,
-    OPT_RUN,
-    OPT_MODEL,
-    OPT_SET,
-    OPT_BACKEND,
-    OPT_PRECISION,
-    OPT_THREADS,
-    OPT_PROCESSES,
-    OPT_CLOCK
+static const cli_option step_options[] = {
+    MODEL_OPTIONS,
+    CLI_OPTION("backend", CLI_TEXT, bench_engine_options, backend, "NAME",
+               "auto, cpu, cuda or ref (auto)"),
+    CLI_OPTION("precision", CLI_TEXT, bench_engine_options, precision, "P",
+               "auto, f32, bf16, f16 or fp8 (auto)"),
+    CLI_OPTION("clock", CLI_TEXT, bench_engine_options, clock, "NAME",
+               "wall, or cpu: of one thread, on a busy machine (wall)"),
+    CLI_JSON(bench_engine_options, json),
+    CLI_NUMBER("processes", CLI_INT, bench_engine_options, processes, "N", 1, 1024,
+               "step: N processes at once, each held to processors of its own, against "
+               "one with "
+               "as many threads"),
 };
 
-static const struct option longs[] = {
-    {"json", no_argument, NULL, OPT_JSON},
-    {"run", required_argument, NULL, OPT_RUN},
-    {"model", required_argument, NULL, OPT_MODEL},
-    {"set", required_argument, NULL, OPT_SET},
-    {"backend", required_argument, NULL, OPT_BACKEND},
-    {"precision", required_argument, NULL, OPT_PRECISION},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"processes", required_argument, NULL, OPT_PROCESSES},
-    {"clock", required_argument, NULL, OPT_CLOCK},
-    {NULL, 0, NULL, 0}};
+static const cli_option generate_options[] = {
+    MODEL_OPTIONS,
+    CLI_OPTION("backend", CLI_TEXT, bench_engine_options, backend, "NAME",
+               "auto, cpu, cuda or ref (cpu)"),
+    CLI_OPTION("precision", CLI_TEXT, bench_engine_options, precision, "P",
+               "f32, bf16 or int8 (all)"),
+    CLI_JSON(bench_engine_options, json),
+};
 
-static const char *const subjects[] = {"step", "ops", "generate", "codec", "outer"};
-enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-
-static pl_status check_subject(const char *subject)
+static pl_status read_clock(bench_engine_options *o)
 {
-    if (!subject)
-        return pl_fail(PL_ERR_USAGE, "bench needs a subject, like `pathloom bench %s`",
-                       subjects[0]);
-    for (size_t i = 0; i < N_SUBJECTS; i++)
-        if (strcmp(subject, subjects[i]) == 0)
-            return PL_OK;
-    const char *near = pl_nearest(subject, subjects, N_SUBJECTS);
-    return pl_fail(PL_ERR_USAGE, "bench has no subject `%s`; did you mean `%s`?",
-                   subject, near ? near : subjects[0]);
-}
-
-static pl_status read_count(const char *option, const char *text, int *out)
-{
-    int64_t value;
-    if (pl_parse_int(text, &value) != PL_OK || value < 1 || value > 1024)
-        return pl_fail(PL_ERR_USAGE, "%s is a number of 1 to 1024, not `%s`", option,
-                       text);
-    *out = (int)value;
-    return PL_OK;
-}
-
-static pl_status read_clock(const char *name, bench_engine_options *o)
-{
-    o->cpu_clock = strcmp(name, "cpu") == 0;
-    if (o->cpu_clock || strcmp(name, "wall") == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", name);
-}
-
-static pl_status add_set(const char *pair, bench_engine_options *o)
-{
-    if ((size_t)o->n_sets == sizeof o->sets / sizeof *o->sets)
-        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->n_sets);
-    o->sets[o->n_sets++] = pair;
-    return PL_OK;
-}
-
-/* Those of `step` and `ops`. */
-static pl_status take_engine_option(int option, char **argv, bench_engine_options *o)
-{
-    switch (option) {
-    case OPT_MODEL:
-        o->model = optarg;
-        return PL_OK;
-    case OPT_SET:
-        return add_set(optarg, o);
-    case OPT_BACKEND:
-        o->backend = optarg;
-        return PL_OK;
-    case OPT_PRECISION:
-        o->precision = optarg;
-        return PL_OK;
-    case OPT_THREADS:
-        return read_count("--threads", optarg, &o->threads);
-    case OPT_PROCESSES:
-        return read_count("--processes", optarg, &o->processes);
-    case OPT_CLOCK:
-        return read_clock(optarg, o);
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
-}
-
-static pl_status parse(int argc, char **argv, request *r)
-{
-    int option;
-    memset(r, 0, sizeof *r);
-    r->engine.backend = r->engine.precision = "auto";
-    r->engine.threads = 1;
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-        if (option == OPT_JSON)
-            r->json = true;
-        else if (option == OPT_RUN)
-            r->run = optarg;
-        else
-            PL_RETURN_IF(take_engine_option(option, argv, &r->engine));
-    }
-    r->subject = optind < argc ? argv[optind] : NULL;
-    if (optind + 1 < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind + 1]);
-    return check_subject(r->subject);
-}
-
-static pl_status measure_engine(const request *r)
-{
-    bench_engine_options o = r->engine;
-    o.ops = strcmp(r->subject, "ops") == 0;
-    o.json = r->json;
-    if (r->run)
-        return pl_fail(PL_ERR_USAGE, "bench %s takes no --run; say --model or --set",
-                       r->subject);
-    if (o.ops && o.processes > 0)
-        return pl_fail(PL_ERR_USAGE, "--processes belongs to bench step");
-    if (o.cpu_clock && (o.threads > 1 || o.processes > 1))
+    o->cpu_clock = strcmp(o->clock, "cpu") == 0;
+    if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
+        return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
+    if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
         return pl_fail(PL_ERR_USAGE, "--clock cpu counts one thread; leave out "
                                      "--threads and --processes");
-    return bench_engine(&o);
+    return PL_OK;
 }
 
-static pl_status measure(const request *r)
+static int measure_engine(const cli_verb *verb, int argc, char **argv, bool ops)
 {
-    if (strcmp(r->subject, "step") == 0 || strcmp(r->subject, "ops") == 0)
-        return measure_engine(r);
-    if (r->engine.model || r->engine.n_sets > 0 || r->engine.processes > 0)
-        return pl_fail(PL_ERR_USAGE,
-                       "--model, --set and --processes belong to bench step and ops");
-    if (strcmp(r->subject, "codec") == 0)
-        return bench_codec(r->json, r->run);
-    if (r->run)
-        return pl_fail(PL_ERR_USAGE, "bench outer takes no --run; it makes its own "
-                                     "parameters");
-    return bench_outer(r->json);
-}
-
-int cmd_bench(int argc, char **argv)
-{
-    request r;
-    if (argc > 1 && strcmp(argv[1], "generate") == 0) {
-        pl_status generated = bench_generate(argc - 1, argv + 1);
-        return generated == PL_OK ? 0 : cli_fail(generated);
-    }
-    pl_status status = parse(argc, argv, &r);
+    bench_engine_options o = {.backend = "auto",
+                              .precision = "auto",
+                              .clock = "wall",
+                              .threads = 1,
+                              .ops = ops};
+    pl_status status = cli_read(verb, argc, argv, &o, NULL);
     if (status == PL_OK)
-        status = measure(&r);
+        status = read_clock(&o);
+    if (status == PL_OK)
+        status = bench_engine(&o);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+static int run_step(int argc, char **argv);
+static int run_ops(int argc, char **argv);
+static int run_generate(int argc, char **argv);
+static int run_codec(int argc, char **argv);
+static int run_outer(int argc, char **argv);
+
+/* ---- the outer step and its codecs ---- */
+typedef struct outer_request {
+    const char *run;
+    bool json;
+} outer_request;
+
+static const cli_option codec_options[] = {
+    CLI_OPTION("run", CLI_TEXT, outer_request, run, "RUN",
+               "updates of this run; else a small model is trained for them"),
+    CLI_JSON(outer_request, json),
+};
+static const cli_option outer_options[] = {CLI_JSON(outer_request, json)};
+
+/* ---- the subjects ---- */
+enum { N_SUBJECTS = 5 };
+static const cli_verb subjects[N_SUBJECTS] = {
+    {.name = "bench step",
+     .usage = "bench step [--model NAME] [--processes N] [--json]",
+     .help = "a training step beside its own matrix products",
+     .options = step_options,
+     .n_options = CLI_COUNT(step_options),
+     .run = run_step},
+    {.name = "bench ops",
+     .usage = "bench ops [--model NAME] [--json]",
+     .help = "each operation beside the best product or the best stream",
+     .options = step_options,
+     .n_options = CLI_COUNT(step_options) - 1, /* without --processes */
+     .run = run_ops},
+    {.name = "bench generate",
+     .usage = "bench generate [--model NAME] [--json]",
+     .help = "reading a prompt and writing tokens beside the memory's rate",
+     .options = generate_options,
+     .n_options = CLI_COUNT(generate_options),
+     .run = run_generate},
+    {.name = "bench codec",
+     .usage = "bench codec [--run RUN] [--json]",
+     .help = "codecs of updates: speed, bytes per parameter, error",
+     .options = codec_options,
+     .n_options = CLI_COUNT(codec_options),
+     .run = run_codec},
+    {.name = "bench outer",
+     .usage = "bench outer [--json]",
+     .help = "outer steps beside a pass that only touches the same bytes",
+     .options = outer_options,
+     .n_options = CLI_COUNT(outer_options),
+     .run = run_outer},
+};
+
+static int run_step(int argc, char **argv)
+{
+    return measure_engine(&subjects[0], argc, argv, false);
+}
+
+static int run_ops(int argc, char **argv)
+{
+    return measure_engine(&subjects[1], argc, argv, true);
+}
+
+static int run_generate(int argc, char **argv)
+{
+    bench_engine_options o = {.backend = "cpu", .threads = pl_cpu_count()};
+    pl_status status = cli_read(&subjects[2], argc, argv, &o, NULL);
+    if (status == PL_OK)
+        status = bench_generate(&o);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+static int run_codec(int argc, char **argv)
+{
+    outer_request q = {.json = false};
+    pl_status status = cli_read(&subjects[3], argc, argv, &q, NULL);
+    if (status == PL_OK)
+        status = bench_codec(q.json, q.run);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+static int run_outer(int argc, char **argv)
+{
+    outer_request q = {.json = false};
+    pl_status status = cli_read(&subjects[4], argc, argv, &q, NULL);
+    if (status == PL_OK)
+        status = bench_outer(q.json);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+static const cli_verb *find_subject(const char *word, const char **near)
+{
+    const char *names[N_SUBJECTS];
+    for (size_t i = 0; i < N_SUBJECTS; i++) {
+        names[i] = subjects[i].name + strlen("bench ");
+        if (strcmp(word, names[i]) == 0)
+            return &subjects[i];
+    }
+    *near = pl_nearest(word, names, N_SUBJECTS);
+    return NULL;
+}
+
+static int run_bench(int argc, char **argv)
+{
+    const char *near = NULL;
+    if (argc < 2)
+        return cli_fail(
+            pl_fail(PL_ERR_USAGE, "bench needs a subject, like `pathloom bench step`"));
+    const cli_verb *subject = find_subject(argv[1], &near);
+    if (subject)
+        return subject->run(argc - 1, argv + 1);
+    return cli_fail(pl_fail(PL_ERR_USAGE,
+                            "bench has no subject `%s`; did you mean `%s`?", argv[1],
+                            near ? near : "step"));
+}
+
+static void print_manual(void)
+{
+    cli_print_manual(&verb_bench);
+    printf(".SH SUBJECTS\n");
+    for (size_t i = 0; i < N_SUBJECTS; i++) {
+        printf(".SS \"%s\"\n", subjects[i].name);
+        cli_man_text(subjects[i].help);
+        for (size_t o = 0; o < subjects[i].n_options; o++)
+            cli_man_option(&subjects[i].options[o]);
+    }
+}
+
+static void explain_bench(int argc, char **argv)
+{
+    const char *near;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--man") == 0) {
+            print_manual();
+            return;
+        }
+        const cli_verb *subject = find_subject(argv[i], &near);
+        if (subject) {
+            cli_print_verb(subject);
+            return;
+        }
+    }
+    printf("usage: pathloom %s\n\n%s\n\n", verb_bench.usage, verb_bench.help);
+    for (size_t i = 0; i < N_SUBJECTS; i++)
+        printf("  pathloom %s\n      %s\n", subjects[i].usage, subjects[i].help);
+    printf("\nOptions of a subject: `pathloom bench SUBJECT --help`.\n");
+}
+
+const cli_verb verb_bench = {.name = "bench",
+                             .usage = "bench step|ops|generate|codec|outer [OPTIONS]",
+                             .help = "measure parts of it on this machine",
+                             .computes = true,
+                             .run = run_bench,
+                             .explain = explain_bench};

@@ -131,20 +131,36 @@ done:
     return status;
 }
 
-int cmd_data(int argc, char **argv)
+typedef struct data_request {
+    const char *run;
+    bool json;
+} data_request;
+
+static const cli_option options[] = {CLI_RUN(data_request, run),
+                                     CLI_JSON(data_request, json)};
+
+static int run_data(int argc, char **argv)
 {
-    cli_options o;
+    data_request q = {.run = "pathloom-run"};
+    cli_words words;
     coverage_call call = {0};
-    pl_status status = cli_parse(argc, argv, &o);
-    if (status == PL_OK && (o.n_rest < 1 || strcmp(o.rest[0], "coverage") != 0))
+    pl_status status = cli_read(&verb_data, argc, argv, &q, &words);
+    if (status == PL_OK && (words.n < 1 || strcmp(words.at[0], "coverage") != 0))
         status =
             pl_fail(PL_ERR_USAGE, "data takes the word coverage, and may be an arm");
-    if (status == PL_OK && o.n_rest > 2)
-        status = pl_fail(PL_ERR_USAGE, "data coverage takes one arm, not `%s` too",
-                         o.rest[2]);
-    call.only = o.n_rest > 1 ? o.rest[1] : NULL;
-    call.json = o.json;
-    if (status == PL_OK)
-        status = coverage(o.ask.run ? o.ask.run : "pathloom-run", &call);
+    if (status == PL_OK) {
+        call.only = words.n > 1 ? words.at[1] : NULL;
+        call.json = q.json;
+        status = coverage(q.run, &call);
+    }
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_data = {
+    .name = "data",
+    .usage = "data coverage [ARM] --run RUN [--json]",
+    .help = "which samples the paths were trained on: none lost, none twice",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .most_words = 2,
+    .run = run_data};

@@ -34,25 +34,45 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
         say("      %-11s %s", "remedy", remedy);
 }
 
-int cmd_doctor(int argc, char **argv)
+typedef struct doctor_request {
+    run_request ask;
+    bool json;
+} doctor_request;
+
+static const cli_option options[] = {
+    CLI_OPTION("run", CLI_TEXT, doctor_request, ask.run, "RUN",
+               "folder of the run (pathloom-run)"),
+    CLI_OPTION("hub", CLI_TEXT, doctor_request, ask.hub, "ADDRESS",
+               "the way to a hub instead, with --key"),
+    CLI_OPTION("key", CLI_TEXT, doctor_request, ask.key, "FILE", "of an inspector"),
+    CLI_JSON(doctor_request, json),
+};
+
+static int run_doctor(int argc, char **argv)
 {
-    cli_options o;
+    doctor_request q = {.ask = {.run = "pathloom-run"}};
     doctor d = {.json = false};
-    pl_status status = cli_parse(argc, argv, &o);
-    if (status == PL_OK)
-        status = cli_no_words(&o, "doctor");
+    pl_status status = cli_read(&verb_doctor, argc, argv, &q, NULL);
     if (status != PL_OK)
         return cli_fail(status);
-    d.json = o.json;
+    d.json = q.json;
     doctor_machine(&d);
-    if (o.ask.hub)
+    if (q.ask.hub)
         doctor_gpu(&d, NULL, false);
-    if (o.ask.hub)
-        doctor_hub(&d, o.ask.hub, o.ask.key);
+    if (q.ask.hub)
+        doctor_hub(&d, q.ask.hub, q.ask.key);
     else
-        doctor_run(&d, o.ask.run ? o.ask.run : "pathloom-run");
+        doctor_run(&d, q.ask.run);
     if (!d.json)
         say("%d ok, %d warnings, %d failures", d.n[HEALTH_OK], d.n[HEALTH_WARN],
             d.n[HEALTH_FAIL]);
     return d.n[HEALTH_FAIL] == 0 ? 0 : pl_status_exit_code(PL_ERR_UNSUPPORTED);
 }
+
+const cli_verb verb_doctor = {.name = "doctor",
+                              .usage = "doctor [--run RUN | --hub ADDRESS --key FILE]",
+                              .help =
+                                  "is this machine fit, and the way to the job free",
+                              .options = options,
+                              .n_options = CLI_COUNT(options),
+                              .run = run_doctor};

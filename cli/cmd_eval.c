@@ -24,15 +24,15 @@ done:
 }
 
 /* Keys that do not change results (how much is scored) may differ from the run's. */
-static pl_status apply_sets(pl_run *r, const cli_options *o)
+static pl_status apply_settings(pl_run *r, const cli_settings *s)
 {
-    for (int i = 0; i < o->ask.n_sets; i++) {
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, o->ask.sets[i], "--set"));
-        if (!config_pair_is_local(o->ask.sets[i]))
+    for (int i = 0; i < s->n; i++) {
+        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, s->pairs[i], "--set"));
+        if (!config_pair_is_local(s->pairs[i]))
             return pl_fail(PL_ERR_USAGE,
                            "eval cannot set `%.100s`: the run in %s was made with its "
                            "own value; leave it out",
-                           o->ask.sets[i], r->dir);
+                           s->pairs[i], r->dir);
     }
     return PL_OK;
 }
@@ -51,24 +51,44 @@ static pl_status open_valid(pl_run *r)
     return status;
 }
 
-int cmd_eval(int argc, char **argv)
+typedef struct eval_request {
+    const char *run;
+    cli_settings settings;
+    bool json;
+} eval_request;
+
+static const cli_option options[] = {
+    CLI_RUN(eval_request, run),
+    CLI_JSON(eval_request, json),
+    CLI_SETTINGS(eval_request, settings,
+                 "keys that do not change results, as eval.max_tokens"),
+};
+
+static int run_eval(int argc, char **argv)
 {
-    cli_options o;
+    eval_request q = {.json = false};
     pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_parse(argc, argv, &o);
+    pl_status status = cli_read(&verb_eval, argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = cli_no_words(&o, "eval");
+        status = run_look(q.run, &r);
     if (status == PL_OK)
-        status = run_look(o.ask.run, &r);
-    if (status == PL_OK)
-        status = apply_sets(&r, &o);
+        status = apply_settings(&r, &q.settings);
     if (status == PL_OK)
         status = open_valid(&r);
     if (status == PL_OK)
-        status = eval_run(&r, o.json);
+        status = eval_run(&r, q.json);
     int code = status == PL_OK ? 0 : cli_fail(status);
     run_close(&r);
     return code;
 }
+
+const cli_verb verb_eval = {.name = "eval",
+                            .usage = "eval --run RUN [--json]",
+                            .help =
+                                "held-out perplexity of the mixture and its baselines",
+                            .options = options,
+                            .n_options = CLI_COUNT(options),
+                            .computes = true,
+                            .run = run_eval};

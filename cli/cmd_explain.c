@@ -77,19 +77,37 @@ static pl_status unknown(const char *word)
         word, near ? "; did you mean " : "", near ? near : "");
 }
 
-int cmd_explain(int argc, char **argv)
+typedef struct explain_request {
+    bool json;
+} explain_request;
+
+static const cli_option options[] = {CLI_JSON(explain_request, json)};
+
+static int run_explain(int argc, char **argv)
 {
-    cli_options o;
-    pl_status status = cli_parse(argc, argv, &o);
+    explain_request q = {.json = false};
+    cli_words words;
+    pl_status status = cli_read(&verb_explain, argc, argv, &q, &words);
     if (status != PL_OK)
         return cli_fail(status);
-    for (size_t i = 0; o.n_rest == 0 && i < n_explanations; i++)
-        if (o.json)
+    for (size_t i = 0; words.n == 0 && i < n_explanations; i++)
+        if (q.json)
             print_json(&explanations[i]);
         else
             say("%-18s %s", explanations[i].code, explanations[i].meaning);
-    for (int i = 0; i < o.n_rest; i++)
-        if (print_matching(o.rest[i], o.json) == 0)
-            return cli_fail(unknown(o.rest[i]));
+    for (int i = 0; i < words.n; i++)
+        if (print_matching(words.at[i], q.json) == 0)
+            return cli_fail(unknown(words.at[i]));
     return 0;
 }
+
+const cli_verb verb_explain = {
+    .name = "explain",
+    .usage = "explain [CODE]",
+    .help = "what a status, exit code or event means",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "CODE is a status (ERR_BUSY), an exit code (75) or an event of a log "
+             "(lease.expired); without one all are listed.",
+    .most_words = CLI_WORDS_MAX,
+    .run = run_explain};

@@ -3,97 +3,48 @@
 #include "serve/serve.h"
 #include "cli/store_names.h"
 
-#include <getopt.h>
-
-enum {
-    OPT_RUN = 256,
-    OPT_ARM,
-    OPT_PATH,
-    OPT_PROMPT,
-    OPT_ALL,
-    OPT_AT,
-    OPT_FORMAT,
-    OPT_TYPE,
-    OPT_OUT,
-    OPT_JSON
-};
-
-static const struct option longs[] = {{"run", required_argument, NULL, OPT_RUN},
-                                      {"arm", required_argument, NULL, OPT_ARM},
-                                      {"path", required_argument, NULL, OPT_PATH},
-                                      {"prompt", required_argument, NULL, OPT_PROMPT},
-                                      {"all", no_argument, NULL, OPT_ALL},
-                                      {"at", required_argument, NULL, OPT_AT},
-                                      {"format", required_argument, NULL, OPT_FORMAT},
-                                      {"type", required_argument, NULL, OPT_TYPE},
-                                      {"out", required_argument, NULL, OPT_OUT},
-                                      {"json", no_argument, NULL, OPT_JSON},
-                                      {NULL, 0, NULL, 0}};
-
 typedef struct request {
-    const char *dir, *arm, *path, *text, *out;
+    const char *dir, *arm, *path, *text, *out, *format, *type_name;
     const char *at; /* a version's number or a tag; NULL: heads */
     bool all, gguf, json;
     pl_weight_type type;
 } request;
 
+static const cli_option options[] = {
+    CLI_RUN(request, dir),
+    CLI_OPTION("arm", CLI_TEXT, request, arm, "NAME", "of the run (mix)"),
+    CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path"),
+    CLI_OPTION("prompt", CLI_TEXT, request, text, "TEXT",
+               "the path that would answer this text (generate, serve)"),
+    CLI_OPTION("all", CLI_FLAG, request, all, NULL,
+               "every path, each with a name of its own in --out"),
+    CLI_OPTION("at", CLI_TEXT, request, at, "N|TAG",
+               "version N of every module, or those of a tag (the newest)"),
+    CLI_OPTION("format", CLI_TEXT, request, format, "NAME",
+               "safetensors: a folder for transformers; gguf: a file for llama.cpp "
+               "(safetensors)"),
+    CLI_OPTION("type", CLI_TEXT, request, type_name, "NAME",
+               "f32, f16, bf16 and, in gguf, q8_0 (f32)"),
+    CLI_OPTION("out", CLI_TEXT, request, out, "PATH", "folder, or FILE.gguf"),
+    CLI_JSON(request, json),
+};
+
 static pl_status take_format(request *q)
 {
-    q->gguf = strcmp(optarg, "gguf") == 0;
-    if (q->gguf || strcmp(optarg, "safetensors") == 0)
+    q->gguf = strcmp(q->format, "gguf") == 0;
+    if (q->gguf || strcmp(q->format, "safetensors") == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
-                   optarg);
-}
-
-static pl_status take(int option, request *q, char **argv)
-{
-    switch (option) {
-    case OPT_RUN:
-        q->dir = optarg;
-        return PL_OK;
-    case OPT_ARM:
-        q->arm = optarg;
-        return PL_OK;
-    case OPT_PATH:
-        q->path = optarg;
-        return PL_OK;
-    case OPT_PROMPT:
-        q->text = optarg;
-        return PL_OK;
-    case OPT_ALL:
-        q->all = true;
-        return PL_OK;
-    case OPT_AT:
-        q->at = optarg;
-        return PL_OK;
-    case OPT_FORMAT:
-        return take_format(q);
-    case OPT_TYPE:
-        return pl_weight_type_parse(optarg, &q->type);
-    case OPT_OUT:
-        q->out = optarg;
-        return PL_OK;
-    case OPT_JSON:
-        q->json = true;
-        return PL_OK;
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
+                   q->format);
 }
 
 static pl_status parse(int argc, char **argv, request *q)
 {
-    int option;
-    memset(q, 0, sizeof *q);
-    q->arm = "mix";
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, q, argv));
-    if (optind < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; see `pathloom %s --help`",
-                       argv[optind], argv[0]);
+    *q = (request){.arm = "mix", .format = "safetensors"};
+    PL_RETURN_IF(cli_read(&verb_export, argc, argv, q, NULL));
+    PL_RETURN_IF(take_format(q));
+    if (q->type_name)
+        PL_RETURN_IF(pl_weight_type_parse(q->type_name, &q->type));
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
     if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
@@ -347,7 +298,7 @@ static pl_status export_asked(job *j)
     return PL_OK;
 }
 
-int cmd_export(int argc, char **argv)
+static int run_export(int argc, char **argv)
 {
     request q;
     job j;
@@ -361,3 +312,12 @@ int cmd_export(int argc, char **argv)
     close_job(&j);
     return code;
 }
+
+const cli_verb verb_export = {
+    .name = "export",
+    .usage = "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
+    .help = "a path as files for transformers or llama.cpp",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .computes = true,
+    .run = run_export};

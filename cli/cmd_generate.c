@@ -2,131 +2,61 @@
 #include "cli/cli.h"
 #include "serve/serve.h"
 
-#include <getopt.h>
-
-enum {
-    OPT_RUN = 256,
-    OPT_PROMPT,
-    OPT_PATH,
-    OPT_ROUTE,
-    OPT_MAX,
-    OPT_TEMPERATURE,
-    OPT_TOP_K,
-    OPT_TOP_P,
-    OPT_SEED,
-    OPT_STOP,
-    OPT_PRECISION,
-    OPT_JSON
-};
-
-static const struct option longs[] = {
-    {"run", required_argument, NULL, OPT_RUN},
-    {"prompt", required_argument, NULL, OPT_PROMPT},
-    {"path", required_argument, NULL, OPT_PATH},
-    {"route", required_argument, NULL, OPT_ROUTE},
-    {"max-tokens", required_argument, NULL, OPT_MAX},
-    {"temperature", required_argument, NULL, OPT_TEMPERATURE},
-    {"top-k", required_argument, NULL, OPT_TOP_K},
-    {"top-p", required_argument, NULL, OPT_TOP_P},
-    {"seed", required_argument, NULL, OPT_SEED},
-    {"stop", required_argument, NULL, OPT_STOP},
-    {"precision", required_argument, NULL, OPT_PRECISION},
-    {"json", no_argument, NULL, OPT_JSON},
-    {NULL, 0, NULL, 0}};
-
 typedef struct request {
     const char *dir, *prompt, *path, *route, *precision;
     pl_generate_options options;
-    int n_stop;
+    int64_t seed;
+    cli_list stop;
     bool json;
 } request;
 
-static pl_status take_int(const char *name, int64_t least, int64_t most, int64_t *out)
-{
-    if (pl_parse_int(optarg, out) != PL_OK || *out < least || *out > most)
-        return pl_fail(PL_ERR_USAGE,
-                       "--%s takes a whole number from %lld to %lld, not `%s`", name,
-                       (long long)least, (long long)most, optarg);
-    return PL_OK;
-}
+static const cli_option options[] = {
+    CLI_RUN(request, dir),
+    CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
+               "begins the text; its first tokens choose the path"),
+    CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path answers"),
+    CLI_OPTION(
+        "route", CLI_TEXT, request, route, "RULE",
+        "router: the router chooses the path; likelihood: the path under which the "
+        "prompt's first tokens are likeliest; auto: likelihood, if there are at most "
+        "16 "
+        "paths (router.answer)"),
+    CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
+               "at most N tokens (64)"),
+    CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
+               100, "0 takes the likeliest token, up to 100 (0.8)"),
+    CLI_NUMBER("top-k", CLI_INT, request, options.choice.top_k, "N", 0, 1 << 20,
+               "choose among the N likeliest tokens; 0: among all (40)"),
+    CLI_NUMBER(
+        "top-p", CLI_REAL, request, options.choice.top_p, "X", 0, 1,
+        "choose among the likeliest tokens that have probability X together (0.95)"),
+    CLI_NUMBER("seed", CLI_INT64, request, seed, "N", 0, 9e15, "of the choices (0)"),
+    CLI_OPTION("stop", CLI_LIST, request, stop, "TEXT",
+               "ends before this text; may be given 4 times"),
+    CLI_OPTION("precision", CLI_TEXT, request, precision, "P",
+               "auto, f32, bf16, f16 or int8 (that of the run)"),
+    CLI_JSON(request, json),
+};
 
-static pl_status take_real(const char *name, double most, double *out)
+static pl_status take_stops(request *q)
 {
-    if (pl_parse_real(optarg, out) != PL_OK || *out < 0 || *out > most)
-        return pl_fail(PL_ERR_USAGE, "--%s takes a number from 0 to %g, not `%s`", name,
-                       most, optarg);
-    return PL_OK;
-}
-
-static pl_status take_stop(request *q)
-{
-    if (q->n_stop == PL_STOP_MAX)
+    if (q->stop.n > PL_STOP_MAX)
         return pl_fail(PL_ERR_USAGE, "more than %d times --stop", PL_STOP_MAX);
-    q->options.stop[q->n_stop++] = optarg;
+    for (int i = 0; i < q->stop.n; i++)
+        q->options.stop[i] = q->stop.items[i];
     return PL_OK;
-}
-
-static pl_status take(int option, request *q, char **argv)
-{
-    int64_t number = 0;
-    pl_status status = PL_OK;
-    switch (option) {
-    case OPT_RUN:
-        q->dir = optarg;
-        return PL_OK;
-    case OPT_PROMPT:
-        q->prompt = optarg;
-        return PL_OK;
-    case OPT_PATH:
-        q->path = optarg;
-        return PL_OK;
-    case OPT_ROUTE:
-        q->route = optarg;
-        return config_check_answer("--route", optarg);
-    case OPT_PRECISION:
-        q->precision = optarg;
-        return PL_OK;
-    case OPT_STOP:
-        return take_stop(q);
-    case OPT_JSON:
-        q->json = true;
-        return PL_OK;
-    case OPT_MAX:
-        status = take_int("max-tokens", 1, 1000000, &number);
-        q->options.max_tokens = (int)number;
-        return status;
-    case OPT_TOP_K:
-        status = take_int("top-k", 0, 1000000, &number);
-        q->options.choice.top_k = (int)number;
-        return status;
-    case OPT_SEED:
-        status = take_int("seed", 0, INT64_MAX, &number);
-        q->options.choice.seed = (uint64_t)number;
-        return status;
-    case OPT_TEMPERATURE:
-        return take_real("temperature", 100, &q->options.choice.temperature);
-    case OPT_TOP_P:
-        return take_real("top-p", 1, &q->options.choice.top_p);
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
 }
 
 static pl_status parse(int argc, char **argv, request *q)
 {
-    int option;
     memset(q, 0, sizeof *q);
     q->options.max_tokens = 64;
     q->options.choice = pl_choice_defaults();
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, q, argv));
-    if (optind < argc)
-        return pl_fail(PL_ERR_USAGE,
-                       "unexpected word `%s`; the prompt goes after --prompt, in "
-                       "quotes",
-                       argv[optind]);
+    PL_RETURN_IF(cli_read(&verb_generate, argc, argv, q, NULL));
+    q->options.choice.seed = (uint64_t)q->seed;
+    PL_RETURN_IF(take_stops(q));
+    if (q->route)
+        PL_RETURN_IF(config_check_answer("--route", q->route));
     if (!q->prompt || !q->prompt[0])
         return pl_fail(PL_ERR_USAGE,
                        "generate needs --prompt TEXT, and the text must not be empty");
@@ -295,7 +225,7 @@ static pl_status generate(session *s)
     return PL_OK;
 }
 
-int cmd_generate(int argc, char **argv)
+static int run_generate(int argc, char **argv)
 {
     request q;
     session s;
@@ -309,3 +239,13 @@ int cmd_generate(int argc, char **argv)
     close_session(&s);
     return code;
 }
+
+const cli_verb verb_generate = {
+    .name = "generate",
+    .usage = "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] "
+             "[--temperature X]",
+    .help = "text from the path that fits the prompt",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .computes = true,
+    .run = run_generate};

@@ -7,8 +7,6 @@
  * opens all of it for writing. */
 #include "cli/cli.h"
 
-#include <getopt.h>
-
 enum { HOME_WAIT_MS = 60000 };
 
 typedef struct homes_call {
@@ -21,10 +19,13 @@ typedef struct homes_call {
     pl_move_report report;
 } homes_call;
 
-static const struct option longs[] = {{"run", required_argument, NULL, 'r'},
-                                      {"weight", required_argument, NULL, 'w'},
-                                      {"json", no_argument, NULL, 'j'},
-                                      {NULL, 0, NULL, 0}};
+static const cli_option options[] = {
+    CLI_OPTION("run", CLI_TEXT, homes_call, dir, "RUN",
+               "folder of the run (pathloom-run); the job may be running or stopped"),
+    CLI_NUMBER("weight", CLI_INT64, homes_call, weight, "W", 1, PL_WEIGHT_MAX,
+               "of the home that is added (1)"),
+    CLI_JSON(homes_call, json),
+};
 
 static pl_status read_weight(const char *text, int64_t *out)
 {
@@ -36,38 +37,15 @@ static pl_status read_weight(const char *text, int64_t *out)
                    PL_WEIGHT_MAX, text);
 }
 
-static pl_status take(int option, homes_call *h, char **argv)
-{
-    switch (option) {
-    case 'r':
-        h->dir = optarg;
-        return PL_OK;
-    case 'w':
-        return read_weight(optarg, &h->weight);
-    case 'j':
-        h->json = true;
-        return PL_OK;
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
-}
-
 static pl_status parse(int argc, char **argv, homes_call *h)
 {
-    int option;
+    cli_words words;
     *h =
         (homes_call){.dir = "pathloom-run", .weight = 1, .lock = -1, .r = {.lock = -1}};
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, h, argv));
-    if (optind < argc)
-        h->verb = argv[optind++];
-    for (; optind < argc; optind++) {
-        if (h->n_words == 2)
-            return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
-        h->words[h->n_words++] = argv[optind];
-    }
+    PL_RETURN_IF(cli_read(&verb_homes, argc, argv, h, &words));
+    h->verb = words.n > 0 ? words.at[0] : NULL;
+    for (int i = 1; i < words.n; i++)
+        h->words[h->n_words++] = words.at[i];
     return PL_OK;
 }
 
@@ -190,10 +168,9 @@ static pl_status await_home(homes_call *h, int index)
             return pl_fail(
                 PL_ERR_TIMEOUT,
                 "home %d did not begin within %d s; see %s/log, or start it: "
-                "`pathloom home --run %s --part %d/%d`; then give this "
+                "`pathloom home --run %s --index %d`; then give this "
                 "command again",
-                index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1,
-                index + 1);
+                index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1);
     }
     h->r.n_homes = index + 1;
     PL_RETURN_IF(pl_client_add_home(h->r.client, h->r.homes_at[index]));
@@ -570,7 +547,7 @@ static pl_status run_one(homes_call *h)
                    near ? near : "", near ? "`?" : "");
 }
 
-int cmd_homes(int argc, char **argv)
+static int run_homes(int argc, char **argv)
 {
     homes_call h;
     pl_status status = parse(argc, argv, &h);
@@ -582,3 +559,28 @@ int cmd_homes(int argc, char **argv)
     pl_unlock_folder(&h.lock);
     return code;
 }
+
+const cli_verb verb_homes = {
+    .name = "homes",
+    .usage = "homes list|add|drain|remove|move|weight [--run RUN]",
+    .help = "who keeps which modules: several homes, more of them, fewer",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes =
+        "  list                homes, their weights, and how much each has\n"
+        "  add [HOME]          one home more; it gets its share of everything. With "
+        "its\n"
+        "                      number the command may be given again\n"
+        "  drain HOME          everything leaves that home; it goes on running, "
+        "empty\n"
+        "  remove HOME         a drained home goes for good, the last one, of a "
+        "stopped\n"
+        "                      job\n"
+        "  move NAME HOME      a module, path or object; stays until weights "
+        "change\n"
+        "  weight HOME W       how much of everything a home has, 1 to 10000\n"
+        "\n"
+        "If it is stopped or killed half-way, nothing is lost: the next change goes "
+        "on from there.",
+    .most_words = 3,
+    .run = run_homes};

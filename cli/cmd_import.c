@@ -4,25 +4,25 @@
 #include "cli/cli.h"
 #include "serve/serve.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 
-enum { OPT_OUT = 256, OPT_SET, OPT_FORCE, OPT_JSON };
-enum { SETS_MAX = 64, MADE_MAX = 16, CONTEXT_MAX = 2048 };
-
-static const struct option longs[] = {{"out", required_argument, NULL, OPT_OUT},
-                                      {"set", required_argument, NULL, OPT_SET},
-                                      {"force", no_argument, NULL, OPT_FORCE},
-                                      {"json", no_argument, NULL, OPT_JSON},
-                                      {NULL, 0, NULL, 0}};
+enum { CONTEXT_MAX = 2048 };
 
 typedef struct request {
     const char *model, *out;
-    const char *sets[SETS_MAX + MADE_MAX];
-    char made[MADE_MAX][PL_KEY_TEXT_MAX + 32];
-    int n_sets, n_made;
+    cli_settings settings; /* of --set, and behind them what the model decides */
     bool json, force;
 } request;
+
+static const cli_option options[] = {
+    CLI_OPTION("out", CLI_TEXT, request, out, "FILE.yaml",
+               "configuration of a run that begins with the model; -: standard output"),
+    CLI_OPTION("force", CLI_FLAG, request, force, NULL,
+               "replace a FILE.yaml that is there"),
+    CLI_SETTINGS(request, settings,
+                 "any key but those of the model's shape, which are refused"),
+    CLI_JSON(request, json),
+};
 
 /* What a model says of itself; make_shape sets it. */
 static const char *const shape_keys[] = {
@@ -30,37 +30,18 @@ static const char *const shape_keys[] = {
     "model.head_size", "model.ffn",   "model.blocks", "model.rope_theta",
     "model.norm_eps",  "model.tied",  "model.import"};
 
-static pl_status take_set(request *q, const char *pair)
+static pl_status check_settings(const request *q)
 {
-    size_t len = strcspn(pair, "=");
-    for (size_t i = 0; i < sizeof shape_keys / sizeof *shape_keys; i++)
-        if (strlen(shape_keys[i]) == len && strncmp(pair, shape_keys[i], len) == 0)
-            return pl_fail(PL_ERR_USAGE,
-                           "--set %s: the imported model decides %s; leave it away",
-                           pair, shape_keys[i]);
-    if (q->n_sets == SETS_MAX)
-        return pl_fail(PL_ERR_USAGE, "more than %d times --set", SETS_MAX);
-    q->sets[q->n_sets++] = pair;
-    return PL_OK;
-}
-
-static pl_status take(int option, request *q, char **argv)
-{
-    switch (option) {
-    case OPT_OUT:
-        q->out = optarg;
-        return PL_OK;
-    case OPT_JSON:
-        q->json = true;
-        return PL_OK;
-    case OPT_FORCE:
-        q->force = true;
-        return PL_OK;
-    case OPT_SET:
-        return take_set(q, optarg);
-    default:
-        return cli_bad_option(option, argv, longs);
+    for (int i = 0; i < q->settings.n; i++) {
+        const char *pair = q->settings.pairs[i];
+        size_t len = strcspn(pair, "=");
+        for (size_t k = 0; k < sizeof shape_keys / sizeof *shape_keys; k++)
+            if (strlen(shape_keys[k]) == len && strncmp(pair, shape_keys[k], len) == 0)
+                return pl_fail(PL_ERR_USAGE,
+                               "--set %s: the imported model decides %s; leave it away",
+                               pair, shape_keys[k]);
     }
+    return PL_OK;
 }
 
 static bool goes_to_stdout(const request *q)
@@ -86,42 +67,29 @@ static pl_status check_out(const request *q)
 
 static pl_status parse(int argc, char **argv, request *q)
 {
-    int option;
+    cli_words words;
     memset(q, 0, sizeof *q);
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, q, argv));
-    if (optind + 1 != argc)
+    PL_RETURN_IF(cli_read(&verb_import, argc, argv, q, &words));
+    PL_RETURN_IF(check_settings(q));
+    if (words.n != 1)
         return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
                                      ".safetensors file");
-    q->model = argv[optind];
+    q->model = words.at[0];
     return check_out(q);
 }
 
 /* ---- keys ---- */
-static pl_status make_text(request *q, const char *key, const char *value)
-{
-    char *pair = q->made[q->n_made++];
-    int used = snprintf(pair, sizeof *q->made, "%s=%s", key, value);
-    if (used < 0 || (size_t)used >= sizeof *q->made)
-        return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
-                       key, PL_KEY_TEXT_MAX);
-    q->sets[q->n_sets++] = pair;
-    return PL_OK;
-}
-
 static pl_status make_real(request *q, const char *key, double value)
 {
     char text[32];
-    return make_text(q, key, pl_format_real(value, text));
+    return cli_add_setting(&q->settings, key, pl_format_real(value, text));
 }
 
 /* The run may lie elsewhere. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
-    pl_status status = whole ? make_text(q, key, whole)
+    pl_status status = whole ? cli_add_setting(&q->settings, key, whole)
                              : pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s", path);
     free(whole);
     return status;
@@ -140,14 +108,15 @@ static pl_status make_shape(request *q, const pl_shape *s)
                 {"model.norm_eps", s->norm_eps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         PL_RETURN_IF(make_real(q, keys[i].key, keys[i].value));
-    return make_text(q, "model.tied", s->tied ? "true" : "false");
+    return cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false");
 }
 
 static bool is_set(const request *q, const char *key)
 {
     size_t len = strlen(key);
-    for (int i = 0; i < q->n_sets; i++)
-        if (strncmp(q->sets[i], key, len) == 0 && q->sets[i][len] == '=')
+    for (int i = 0; i < q->settings.n; i++)
+        if (strncmp(q->settings.pairs[i], key, len) == 0 &&
+            q->settings.pairs[i][len] == '=')
             return true;
     return false;
 }
@@ -160,7 +129,7 @@ static pl_status make_defaults(request *q, const pl_import *m)
         PL_RETURN_IF(make_real(q, "model.context",
                                context < CONTEXT_MAX ? context : CONTEXT_MAX));
     if (!is_set(q, "train.base_steps"))
-        PL_RETURN_IF(make_text(q, "train.base_steps", "0"));
+        PL_RETURN_IF(cli_add_setting(&q->settings, "train.base_steps", "0"));
     if (is_set(q, "data.tokenizer"))
         return PL_OK;
     if (!pl_import_tokenizer(m)[0])
@@ -253,7 +222,7 @@ static pl_status import_model(request *q)
     PL_TRY(make_defaults(q, m));
     PL_TRY(make_shape(q, pl_import_shape(m)));
     PL_TRY(make_path(q, "model.import", q->model));
-    PL_TRY(config_build(NULL, q->sets, q->n_sets, &c));
+    PL_TRY(config_build(NULL, q->settings.pairs, q->settings.n, &c));
     PL_TRY(check_tokenizer(&c));
     PL_TRY(check_values(m, &n_params));
     PL_TRY(write_config(q, &c));
@@ -263,7 +232,7 @@ done:
     return status;
 }
 
-int cmd_import(int argc, char **argv)
+static int run_import(int argc, char **argv)
 {
     request q;
     pl_status status = parse(argc, argv, &q);
@@ -271,3 +240,13 @@ int cmd_import(int argc, char **argv)
         status = import_model(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_import = {
+    .name = "import",
+    .usage = "import MODEL --out RUN.yaml",
+    .help = "a configuration of a run that begins with a Llama model",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "MODEL is a folder with config.json, safetensors and tokenizer.model.",
+    .most_words = 2,
+    .run = run_import};

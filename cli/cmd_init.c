@@ -35,29 +35,53 @@ static pl_status print_presets(void)
     return PL_OK;
 }
 
-int cmd_init(int argc, char **argv)
+typedef struct init_request {
+    cli_settings settings;
+    bool list, reference;
+} init_request;
+
+static const cli_option options[] = {
+    CLI_SETTINGS(init_request, settings,
+                 "written instead of the default; preset=NAME: a preset"),
+    CLI_OPTION("list", CLI_FLAG, init_request, list, NULL,
+               "the presets: parameters, paths and modules of each"),
+    CLI_OPTION("reference", CLI_FLAG, init_request, reference, NULL,
+               "the keys as a Markdown page"),
+};
+
+static pl_status write_config(const init_request *q)
 {
-    cli_options o;
     config c;
     pl_buf text = {0};
-    pl_status status = cli_parse(argc, argv, &o);
-    if (status == PL_OK && o.n_rest > 0)
-        status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
-                         o.rest[0]);
-    if (status == PL_OK && o.list) {
-        status = print_presets();
-        return status == PL_OK ? 0 : cli_fail(status);
-    }
-    if (status == PL_OK)
-        status = config_build(NULL, o.ask.sets, o.ask.n_sets, &c);
-    if (status != PL_OK)
-        return cli_fail(status);
+    PL_RETURN_IF(config_build(NULL, q->settings.pairs, q->settings.n, &c));
     config_leave_derived(&c);
-    if (o.reference)
+    if (q->reference)
         pl_conf_write_reference(&config_table, &text);
     else
         pl_conf_write_yaml(&config_table, &c, &text);
     fputs(pl_buf_text(&text), stdout);
     pl_buf_destroy(&text);
-    return 0;
+    return PL_OK;
 }
+
+static int run_init(int argc, char **argv)
+{
+    init_request q = {.list = false};
+    cli_words words;
+    pl_status status = cli_read(&verb_init, argc, argv, &q, &words);
+    if (status == PL_OK && words.n > 0)
+        status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
+                         words.at[0]);
+    if (status == PL_OK)
+        status = q.list ? print_presets() : write_config(&q);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+const cli_verb verb_init = {.name = "init",
+                            .usage = "init [--set KEY=VALUE] > RUN.yaml | init --list",
+                            .help =
+                                "write a commented configuration, or list the presets",
+                            .options = options,
+                            .n_options = CLI_COUNT(options),
+                            .most_words = 1,
+                            .run = run_init};

@@ -71,14 +71,14 @@ static void say_how(const process *p, const char *role)
 }
 
 /* Words of a command line can be seen by everybody on a machine; a file cannot. */
-static pl_status find_token(const process *p, char out[PL_TOKEN_MAX])
+static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     pl_buf text = {0};
     const char *named = getenv("PATHLOOM_TOKEN");
     pl_status status = PL_OK;
     out[0] = '\0';
-    if (p->word)
-        pl_copy_text(out, PL_TOKEN_MAX, p->word);
+    if (word)
+        pl_copy_text(out, PL_TOKEN_MAX, word);
     else if (p->token_file)
         status = pl_read_file(p->token_file, &text);
     else if (named)
@@ -95,12 +95,12 @@ static pl_status find_token(const process *p, char out[PL_TOKEN_MAX])
     return status;
 }
 
-static pl_status join(process *p)
+static pl_status join(process *p, const char *word)
 {
     char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
     pl_keypair invite;
     pl_address at;
-    PL_RETURN_IF(find_token(p, token));
+    PL_RETURN_IF(find_token(p, word, token));
     PL_RETURN_IF(pl_token_parse(token, hub, &invite));
     PL_RETURN_IF(pl_address_parse(hub, &at));
     pl_copy_text(p->found[0], sizeof p->found[0], hub);
@@ -120,15 +120,41 @@ static pl_status join(process *p)
     process_open_log(p, "worker");
     PL_RETURN_IF(pl_admission_open(p->key, NULL));
     cli_stop_flag(true);
-    PL_RETURN_IF(process_settle(p));
+    PL_RETURN_IF(process_configure(p));
     return process_work(p);
 }
 
-int cmd_join(int argc, char **argv)
+static const cli_option options[] = {
+    CLI_OPTION("token-file", CLI_TEXT, process, token_file, "FILE",
+               "where the token stands, instead of the word; or in PATHLOOM_TOKEN"),
+    CLI_OPTION("key", CLI_TEXT, process, key, "FILE",
+               "this machine's key, made if it is not there"),
+    CLI_OPTION("only-enrol", CLI_FLAG, process, only_enrol, NULL, "do not work yet"),
+    CLI_SETTINGS(process, settings, "a key that does not change results"),
+    COMPUTE_OPTIONS,
+    LOG_OPTIONS,
+};
+
+static int run_join(int argc, char **argv)
 {
-    process p;
-    pl_status status = process_parse(argc, argv, 1, &p);
+    process p = {.wait_ms = 0};
+    cli_words words;
+    pl_status status = cli_read(&verb_join, argc, argv, &p, &words);
     if (status == PL_OK)
-        status = join(&p);
+        status = join(&p, words.n > 0 ? words.at[0] : NULL);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_join = {
+    .name = "join",
+    .usage = "join TOKEN [--threads N] [--name NAME]",
+    .help = "work for a job on another machine",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes =
+        "TOKEN is what `pathloom key invite` printed on the other machine. It is "
+        "good once; the key that is made here goes on being good. Ctrl+C or a TERM "
+        "finishes the task and goes; the same command joins again.",
+    .most_words = 1,
+    .computes = true,
+    .run = run_join};

@@ -1,27 +1,31 @@
 /* pathloom key: pairs, the list of who may connect, invitations. */
 #include "cli/cli.h"
 
-#include <getopt.h>
 #include <time.h>
 
 typedef struct key_options {
     const char *verb, *words[2];
     int n_words;
-    const char *run, *list, *hub, *name;
+    const char *run, *list, *hub, *name, *role_name, *span;
     pl_key_role role;
     int64_t uses, lasts_s;
     bool json, expires;
 } key_options;
 
-static const struct option longs[] = {{"run", required_argument, NULL, 'r'},
-                                      {"keys", required_argument, NULL, 'k'},
-                                      {"hub", required_argument, NULL, 'h'},
-                                      {"name", required_argument, NULL, 'n'},
-                                      {"role", required_argument, NULL, 'o'},
-                                      {"uses", required_argument, NULL, 'u'},
-                                      {"expires", required_argument, NULL, 'e'},
-                                      {"json", no_argument, NULL, 'j'},
-                                      {NULL, 0, NULL, 0}};
+static const cli_option options[] = {
+    CLI_RUN(key_options, run),
+    CLI_OPTION("keys", CLI_TEXT, key_options, list, "FILE", "another list"),
+    CLI_OPTION("hub", CLI_TEXT, key_options, hub, "ADDRESS",
+               "of the hub, if it is not the run's"),
+    CLI_OPTION("role", CLI_TEXT, key_options, role_name, "ROLE",
+               "worker, relay, inspector, home, hub or admin (worker)"),
+    CLI_NUMBER("uses", CLI_INT64, key_options, uses, "N", 1, 10000,
+               "of an invitation (1)"),
+    CLI_OPTION("expires", CLI_TEXT, key_options, span, "SPAN",
+               "90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)"),
+    CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME", "in the list"),
+    CLI_JSON(key_options, json),
+};
 
 /* "90s", "30m", "24h", "7d"; 0: never. */
 static pl_status parse_span(const char *text, int64_t *out)
@@ -42,58 +46,24 @@ static pl_status parse_span(const char *text, int64_t *out)
     return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
 }
 
-static pl_status take(int option, key_options *o, char **argv)
-{
-    switch (option) {
-    case 'r':
-        o->run = optarg;
-        return PL_OK;
-    case 'k':
-        o->list = optarg;
-        return PL_OK;
-    case 'h':
-        o->hub = optarg;
-        return PL_OK;
-    case 'n':
-        o->name = optarg;
-        return pl_key_name_check(optarg);
-    case 'o':
-        return pl_key_role_parse(optarg, &o->role);
-    case 'u':
-        if (pl_parse_int(optarg, &o->uses) == PL_OK && o->uses > 0 && o->uses <= 10000)
-            return PL_OK;
-        return pl_fail(PL_ERR_USAGE, "--uses takes 1 to 10000, not `%s`", optarg);
-    case 'e':
-        o->expires = true;
-        return parse_span(optarg, &o->lasts_s);
-    case 'j':
-        o->json = true;
-        return PL_OK;
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
-}
-
 static pl_status parse(int argc, char **argv, key_options *o)
 {
-    int option;
+    cli_words words;
     *o = (key_options){.run = "pathloom-run",
                        .name = "",
                        .role = PL_AS_WORKER,
                        .uses = 1,
                        .lasts_s = 24 * 3600};
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, o, argv));
-    if (optind < argc)
-        o->verb = argv[optind++];
-    for (; optind < argc; optind++) {
-        if (o->n_words == 2)
-            return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
-        o->words[o->n_words++] = argv[optind];
-    }
-    return PL_OK;
+    PL_RETURN_IF(cli_read(&verb_key, argc, argv, o, &words));
+    o->verb = words.n > 0 ? words.at[0] : NULL;
+    for (int i = 1; i < words.n; i++)
+        o->words[o->n_words++] = words.at[i];
+    o->expires = o->span != NULL;
+    if (o->name[0])
+        PL_RETURN_IF(pl_key_name_check(o->name));
+    if (o->role_name)
+        PL_RETURN_IF(pl_key_role_parse(o->role_name, &o->role));
+    return o->span ? parse_span(o->span, &o->lasts_s) : PL_OK;
 }
 
 static pl_status needs_word(const key_options *o, const char *what)
@@ -384,7 +354,7 @@ static pl_status invite(const key_options *o)
     return PL_OK;
 }
 
-int cmd_key(int argc, char **argv)
+static int run_key(int argc, char **argv)
 {
     static const struct {
         const char *name;
@@ -404,3 +374,19 @@ int cmd_key(int argc, char **argv)
                             "key takes new, show, list, allow, invite or revoke%s%s",
                             o.verb ? ", not " : "", o.verb ? o.verb : ""));
 }
+
+const cli_verb verb_key = {
+    .name = "key",
+    .usage = "key new|show|list|invite|allow|revoke [--run RUN]",
+    .help = "who may connect, and invitations for other machines",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "  new FILE            make a pair; prints its open half\n"
+             "  show FILE           print the open half\n"
+             "  list                who may connect\n"
+             "  invite              print a command that lets another machine join\n"
+             "  allow KEY           put a key into the list, without an invitation\n"
+             "  revoke NAME|KEY     refuse what it sends from then on; no invitation "
+             "helps it",
+    .most_words = 3,
+    .run = run_key};

@@ -19,12 +19,12 @@ static const char *or_empty(const char *text)
 static void warn_of_local_homes(const process *p)
 {
     pl_address hub, home;
-    for (int i = 0; i < p->n_homes; i++)
+    for (int i = 0; i < p->homes.n; i++)
         if (pl_address_parse(p->bind, &hub) == PL_OK && !hub.is_local &&
-            pl_address_parse(p->homes[i], &home) == PL_OK && home.is_local)
+            pl_address_parse(p->homes.items[i], &home) == PL_OK && home.is_local)
             pl_log(PL_LOG_WARN, "home.local",
                    "home=%s reason=\"workers on other machines cannot reach it\"",
-                   p->homes[i]);
+                   p->homes.items[i]);
 }
 
 /* ---- hub ---- */
@@ -47,119 +47,105 @@ static pl_status ask_hub(void *context, pl_json **status)
 static pl_status open_exporter(process *p, pl_exporter **out)
 {
     *out = NULL;
-    if (!p->metrics)
+    if (!p->cfg.metrics[0])
         return PL_OK;
     PL_RETURN_IF(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
-    PL_RETURN_IF(pl_exporter_open(p->metrics, ask_hub, p, out));
-    pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->metrics);
+    PL_RETURN_IF(pl_exporter_open(p->cfg.metrics, ask_hub, p, out));
+    pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->cfg.metrics);
     return PL_OK;
 }
 
-static pl_status read_backup(const process *p, pl_backup *out)
+static pl_backup read_backup(const config *c)
 {
-    static const char *const words[] = {
-        [PL_BACKUP_OFF] = "off", [PL_BACKUP_AUTO] = "auto", [PL_BACKUP_ANY] = "any"};
-    *out = PL_BACKUP_AUTO;
-    if (!p->backup)
-        return PL_OK;
-    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
-        if (strcmp(p->backup, words[i]) == 0) {
-            *out = (pl_backup)i;
-            return PL_OK;
-        }
-    return pl_fail(PL_ERR_USAGE, "--backup takes off, auto or any, not `%s`",
-                   p->backup);
+    return strcmp(c->backup, "off") == 0   ? PL_BACKUP_OFF
+           : strcmp(c->backup, "any") == 0 ? PL_BACKUP_ANY
+                                           : PL_BACKUP_AUTO;
 }
 
-static pl_status read_tolerance(const process *p, double *out)
-{
-    *out = 0.25;
-    if (!p->tolerance ||
-        (pl_parse_real(p->tolerance, out) == PL_OK && *out >= 0 && *out <= 1))
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--audit-tolerance takes a distance, 0 to 1, not `%s`",
-                   p->tolerance);
-}
+static const cli_option hub_options[] = {
+    PROCESS_OPTIONS,
+    LISTEN_OPTIONS("net.hub"),
+    CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
+               "of a home; once for each (those of the run)"),
+    CLI_KEY("metrics", process, settings, "HOST:PORT", "net.metrics",
+            "answers Prometheus at /metrics"),
+};
 
-int cmd_hub(int argc, char **argv)
+static int run_hub(int argc, char **argv)
 {
     pl_exporter *metrics = NULL;
-    pl_backup backup = PL_BACKUP_AUTO;
-    double tolerance = 0;
     process p;
-    pl_status status = process_open(argc, argv, "hub", &p);
+    pl_status status = process_open(&verb_hub, argc, argv, &p);
     if (status == PL_OK)
-        status = needs(p.n_homes > 0,
+        status = needs(p.homes.n > 0,
                        "hub needs --run FOLDER, or --home ADDRESS once for each home");
-    if (status == PL_OK)
-        status = read_backup(&p, &backup);
-    if (status == PL_OK)
-        status = read_tolerance(&p, &tolerance);
     if (status == PL_OK)
         status = open_exporter(&p, &metrics);
     if (status != PL_OK)
         return cli_fail(status);
     warn_of_local_homes(&p);
     pl_hub_options options = {.bind = p.bind,
-                              .homes = p.homes,
-                              .n_homes = p.n_homes,
-                              .ttl_ms = (int)p.ttl_ms,
+                              .homes = p.homes.items,
+                              .n_homes = p.homes.n,
+                              .ttl_ms = (int)p.cfg.ttl_ms,
                               .ready_file = or_empty(p.ready),
                               .keys = or_empty(p.keys),
-                              .backup = backup,
-                              .audit_tolerance = tolerance,
+                              .backup = read_backup(&p.cfg),
+                              .audit_tolerance = p.cfg.audit_tolerance,
                               .stop = cli_stop_flag(false)};
     int code = process_ended(pl_hub_run(&options));
     pl_exporter_close(&metrics);
     return code;
 }
 
+const cli_verb verb_hub = {.name = "hub",
+                           .usage = "hub --run RUN [--listen ADDRESS]",
+                           .help = "lease tasks to workers",
+                           .options = hub_options,
+                           .n_options = CLI_COUNT(hub_options),
+                           .is_process = true,
+                           .run = run_hub};
+
 /* ---- home ---- */
-static pl_status read_gate(const process *p, double *out)
-{
-    *out = 10;
-    if (!p->norm_gate || (pl_parse_real(p->norm_gate, out) == PL_OK && *out >= 0))
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--norm-gate takes a number of 0 or more, not `%s`",
-                   p->norm_gate);
-}
+static const cli_option home_options[] = {
+    PROCESS_OPTIONS,
+    LISTEN_OPTIONS("net.home"),
+    INDEX_OPTION("of a run with several homes this is the I-th"),
+    CLI_OPTION("store", CLI_TEXT, process, store, "FOLDER",
+               "its store, made if it is not there (that of the run)"),
+};
 
-static pl_status read_audit(const process *p, double *out)
+static int run_home(int argc, char **argv)
 {
-    *out = 0;
-    if (!p->audit || (pl_parse_real(p->audit, out) == PL_OK && *out >= 0 && *out <= 1))
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--audit takes a share of tasks, 0 to 1, not `%s`",
-                   p->audit);
-}
-
-int cmd_home(int argc, char **argv)
-{
-    double gate = 0, audit = 0;
     process p;
-    pl_status status = process_open(argc, argv, "home", &p);
+    pl_status status = process_open(&verb_home, argc, argv, &p);
     if (status == PL_OK)
         status = needs(p.store, "home needs --run FOLDER, or --store FOLDER");
-    if (status == PL_OK)
-        status = read_gate(&p, &gate);
-    if (status == PL_OK)
-        status = read_audit(&p, &audit);
-    if (status == PL_OK && p.engine)
-        status = pl_store_make_on(p.store, p.engine);
+    /* A store that is there keeps its engine, unless one was asked for. */
+    if (status == PL_OK && (p.settled_by[0] || process_sets(&p, "store.engine")))
+        status = pl_store_make_on(p.store, p.cfg.engine);
     if (status != PL_OK)
         return cli_fail(status);
     pl_home_options options = {.store = p.store,
                                .bind = p.bind,
                                .ready_file = or_empty(p.ready),
-                               .keep_updates = p.keep_updates,
-                               .keep_momentum = p.keep_momentum,
-                               .compress = p.compress,
-                               .norm_gate = gate,
-                               .audit = audit,
-                               .staging_bytes = (uint64_t)p.staging,
+                               .keep_updates = p.cfg.keep_updates,
+                               .keep_momentum = p.cfg.keep_momentum,
+                               .compress = strcmp(p.cfg.compress, "auto") == 0,
+                               .norm_gate = p.cfg.norm_gate,
+                               .audit = p.cfg.audit,
+                               .staging_bytes = (uint64_t)p.cfg.staging,
                                .stop = cli_stop_flag(false)};
     return process_ended(pl_home_run(&options));
 }
+
+const cli_verb verb_home = {.name = "home",
+                            .usage = "home --run RUN [--index I] [--listen ADDRESS]",
+                            .help = "own a store and apply outer steps",
+                            .options = home_options,
+                            .n_options = CLI_COUNT(home_options),
+                            .is_process = true,
+                            .run = run_home};
 
 /* ---- worker ---- */
 /* Other workers may ask this one on the machine of the hub; elsewhere only where its
@@ -183,38 +169,49 @@ static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
 pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
+    const config *c = &p->cfg;
     PL_RETURN_IF(place_of_offers(p, offers));
     pl_log(PL_LOG_INFO, "worker.settings",
            "backend=%s precision=%s threads=%lld recompute=%s cache_bytes=%lld "
            "patience_s=%lld run=\"%s\"",
-           p->backend, p->precision, (long long)p->threads,
-           p->recompute ? "true" : "false", (long long)p->cache_bytes,
-           (long long)p->patience_s, p->settled_by);
+           c->backend, c->precision, (long long)c->threads,
+           c->recompute ? "true" : "false", (long long)c->worker_cache,
+           (long long)c->patience_s, p->settled_by);
     if (!p->cache) /* shards are named by their hash: all jobs may share the folder */
         PL_RETURN_IF(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
     pl_worker_options options = {.hub = p->hub,
                                  .name = p->name,
                                  .cache = p->cache ? p->cache : cache,
-                                 .backend = {.name = p->backend,
-                                             .n_threads = (int)p->threads,
-                                             .precision = p->precision,
+                                 .backend = {.name = c->backend,
+                                             .n_threads = (int)c->threads,
+                                             .precision = c->precision,
                                              .device = (int)p->device,
                                              .device_turns = true},
-                                 .recompute = p->recompute,
-                                 .cache_bytes = (uint64_t)p->cache_bytes,
-                                 .patience_ms = (int)p->patience_s * 1000,
-                                 .homes = p->homes,
-                                 .n_homes = p->n_homes,
+                                 .recompute = c->recompute,
+                                 .cache_bytes = (uint64_t)c->worker_cache,
+                                 .patience_ms = (int)c->patience_s * 1000,
+                                 .homes = p->homes.items,
+                                 .n_homes = p->homes.n,
                                  .offers = offers,
                                  .grace_ms = (int)p->grace_s * 1000,
                                  .stop = cli_stop_flag(false)};
     return pl_worker_run(&options);
 }
 
-int cmd_worker(int argc, char **argv)
+static const cli_option worker_options[] = {
+    PROCESS_OPTIONS,
+    INDEX_OPTION("of the run's own workers this is the I-th"),
+    CLI_OPTION("hub", CLI_TEXT, process, hub, "ADDRESS",
+               "whose leases it takes: tcp://HOST:PORT#KEY (that of the run)"),
+    CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
+               "of a relay, asked instead of the home; once for each home"),
+    COMPUTE_OPTIONS,
+};
+
+static int run_worker(int argc, char **argv)
 {
     process p;
-    pl_status status = process_open(argc, argv, "worker", &p);
+    pl_status status = process_open(&verb_worker, argc, argv, &p);
     if (status == PL_OK)
         status = needs(p.hub, "worker needs --hub ADDRESS (with --key FILE where it is "
                               "encrypted), or --run FOLDER; another machine joins with "
@@ -228,25 +225,49 @@ int cmd_worker(int argc, char **argv)
     return process_ended(process_work(&p));
 }
 
-int cmd_relay(int argc, char **argv)
+const cli_verb verb_worker = {.name = "worker",
+                              .usage = "worker --run RUN | --hub ADDRESS --key FILE",
+                              .help = "train what the hub leases",
+                              .options = worker_options,
+                              .n_options = CLI_COUNT(worker_options),
+                              .is_process = true,
+                              .computes = true,
+                              .run = run_worker};
+
+/* ---- relay ---- */
+static const cli_option relay_options[] = {
+    PROCESS_OPTIONS,
+    LISTEN_OPTIONS("net.home"),
+    INDEX_OPTION("of several relays of the run this is the I-th"),
+    CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
+               "of the home, or of a relay before it (that of the run)"),
+    CLI_NUMBER("expect", CLI_INT64, process, expect, "N", 0, 1 << 20,
+               "as many workers (or relays) ask here; 0: not known (0)"),
+    CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 1 << 30,
+               "an update waits at most so long for others (500)"),
+    CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",
+            "how long the home may be away (60)"),
+};
+
+static int run_relay(int argc, char **argv)
 {
     process p;
     pl_relay_report report;
-    pl_status status = process_open(argc, argv, "relay", &p);
+    pl_status status = process_open(&verb_relay, argc, argv, &p);
     if (status == PL_OK)
         status =
-            needs(p.n_homes == 1,
+            needs(p.homes.n == 1,
                   "relay needs --home ADDRESS once: of a home, or of the relay before "
                   "it; another home takes another relay");
     if (status != PL_OK)
         return cli_fail(status);
-    pl_relay_options options = {.home = p.homes[0],
+    pl_relay_options options = {.home = p.homes.items[0],
                                 .bind = p.bind,
                                 .ready_file = or_empty(p.ready),
                                 .expect = (int)p.expect,
                                 .wait_ms = (int)p.wait_ms,
-                                .patience_ms = (int)p.patience_s * 1000,
-                                .staging_bytes = (uint64_t)p.staging,
+                                .patience_ms = (int)p.cfg.patience_s * 1000,
+                                .staging_bytes = (uint64_t)p.cfg.staging,
                                 .stop = cli_stop_flag(false)};
     status = pl_relay_run(&options, &report);
     pl_log(PL_LOG_INFO, "relay.carried",
@@ -256,3 +277,13 @@ int cmd_relay(int argc, char **argv)
            (long long)report.n_summed, (long long)report.n_alone);
     return process_ended(status);
 }
+
+const cli_verb verb_relay = {
+    .name = "relay",
+    .usage = "relay --home ADDRESS [--expect N] [--wait-ms N]",
+    .help = "add homomorphic updates on their way to a home",
+    .options = relay_options,
+    .n_options = CLI_COUNT(relay_options),
+    .notes = "Workers behind it are started with --home and its address.",
+    .is_process = true,
+    .run = run_relay};

@@ -2,34 +2,6 @@
 #include "cli/cli.h"
 #include "serve/serve.h"
 
-#include <getopt.h>
-
-enum {
-    OPT_RUN = 256,
-    OPT_LISTEN,
-    OPT_PRECISION,
-    OPT_THREADS,
-    OPT_SLOTS,
-    OPT_PATHS,
-    OPT_ROUTE,
-    OPT_QUEUE,
-    OPT_PER_ADDRESS,
-    OPT_TIMEOUT
-};
-
-static const struct option longs[] = {
-    {"run", required_argument, NULL, OPT_RUN},
-    {"listen", required_argument, NULL, OPT_LISTEN},
-    {"precision", required_argument, NULL, OPT_PRECISION},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"slots", required_argument, NULL, OPT_SLOTS},
-    {"paths", required_argument, NULL, OPT_PATHS},
-    {"route", required_argument, NULL, OPT_ROUTE},
-    {"queue", required_argument, NULL, OPT_QUEUE},
-    {"per-address", required_argument, NULL, OPT_PER_ADDRESS},
-    {"timeout", required_argument, NULL, OPT_TIMEOUT},
-    {NULL, 0, NULL, 0}};
-
 /* What a signal's handler can reach. */
 static volatile sig_atomic_t reload;
 
@@ -39,72 +11,48 @@ static void on_hangup(int signal)
     reload = 1;
 }
 
-static pl_status take_int(const char *name, int64_t least, int64_t most, int *out)
-{
-    int64_t number = 0;
-    if (pl_parse_int(optarg, &number) != PL_OK || number < least || number > most)
-        return pl_fail(PL_ERR_USAGE,
-                       "--%s takes a whole number from %lld to %lld, not `%s`", name,
-                       (long long)least, (long long)most, optarg);
-    *out = (int)number;
-    return PL_OK;
-}
-
 typedef struct request {
     const char *dir, *listen;
     const char *route; /* instead of router.answer; NULL: that */
     pl_server_options server;
 } request;
 
-static pl_status take(int option, request *q, char **argv)
-{
-    pl_server_options *o = &q->server;
-    switch (option) {
-    case OPT_RUN:
-        q->dir = optarg;
-        return PL_OK;
-    case OPT_LISTEN:
-        q->listen = optarg;
-        return PL_OK;
-    case OPT_PRECISION:
-        o->precision = optarg;
-        return PL_OK;
-    case OPT_ROUTE:
-        q->route = optarg;
-        return config_check_answer("--route", optarg);
-    case OPT_THREADS:
-        return take_int("threads", 1, 1024, &o->threads);
-    case OPT_SLOTS:
-        return take_int("slots", 1, PL_DECODER_SLOTS_MAX, &o->slots);
-    case OPT_PATHS:
-        return take_int("paths", 0, 1000000, &o->paths);
-    case OPT_QUEUE:
-        return take_int("queue", 1, 100000, &o->queue);
-    case OPT_PER_ADDRESS:
-        return take_int("per-address", 0, 100000, &o->per_address);
-    case OPT_TIMEOUT:
-        return take_int("timeout", 1, 86400, &o->timeout_s);
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
-}
+static const cli_option options[] = {
+    CLI_RUN(request, dir),
+    CLI_OPTION("listen", CLI_TEXT, request, listen, "ADDRESS",
+               "IPv4:PORT, PORT * for a free one (127.0.0.1:8080)"),
+    CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
+               "auto, f32, bf16, f16 or int8 (that of the run)"),
+    CLI_NUMBER("threads", CLI_INT, request, server.threads, "N", 1, 1024,
+               "of the models (all processors)"),
+    CLI_NUMBER("slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
+               "requests that a path answers at once, up to 64 (16)"),
+    CLI_NUMBER("paths", CLI_INT, request, server.paths, "N", 0, 1000000,
+               "most paths in memory; 0: as many as half of it holds (0)"),
+    CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
+               "which path answers as model auto: router, likelihood or auto, as with "
+               "generate "
+               "(router.answer)"),
+    CLI_NUMBER("queue", CLI_INT, request, server.queue, "N", 1, 100000,
+               "most requests that wait; more are answered with 429 (256)"),
+    CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
+               "most requests of one address at once; more are answered with 429; 0: "
+               "no limit, "
+               "for a server behind a proxy (128)"),
+    CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
+               "most seconds per request (120)"),
+};
 
 static pl_status parse(int argc, char **argv, request *q)
 {
-    int option;
     *q = (request){.listen = "127.0.0.1:8080",
                    .server = {.threads = pl_cpu_count(),
                               .slots = 16,
                               .queue = 256,
                               .per_address = 128,
                               .timeout_s = 120}};
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take(option, q, argv));
-    if (optind < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind]);
-    return PL_OK;
+    PL_RETURN_IF(cli_read(&verb_serve, argc, argv, q, NULL));
+    return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
 /* Ctrl+C and TERM drain; a second one ends at once. HUP reads the store again. */
@@ -133,7 +81,7 @@ done:
     return status;
 }
 
-int cmd_serve(int argc, char **argv)
+static int run_serve(int argc, char **argv)
 {
     request q;
     pl_status status = parse(argc, argv, &q);
@@ -141,3 +89,14 @@ int cmd_serve(int argc, char **argv)
         status = serve(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_serve = {
+    .name = "serve",
+    .usage = "serve --run RUN [--listen ADDRESS]",
+    .help = "answer completions over HTTP, as OpenAI's API",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "HUP reads the store again; TERM ends when all is answered, a second one "
+             "at once.",
+    .computes = true,
+    .run = run_serve};

@@ -92,23 +92,35 @@ static void print_status(const pl_json *status)
         say("failure  %s", word(status, "failure"));
 }
 
-int cmd_status(int argc, char **argv)
+typedef struct status_request {
+    run_request ask;
+    bool json;
+} status_request;
+
+static const cli_option options[] = {
+    CLI_OPTION("run", CLI_TEXT, status_request, ask.run, "RUN",
+               "folder of the run (pathloom-run)"),
+    CLI_OPTION("hub", CLI_TEXT, status_request, ask.hub, "ADDRESS",
+               "of a job elsewhere, with --key"),
+    CLI_OPTION("key", CLI_TEXT, status_request, ask.key, "FILE", "of an inspector"),
+    CLI_JSON(status_request, json),
+};
+
+static int run_status(int argc, char **argv)
 {
-    cli_options o;
+    status_request q = {.json = false};
     pl_run r;
     pl_json *json = NULL;
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_parse(argc, argv, &o);
+    pl_status status = cli_read(&verb_status, argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = cli_no_words(&o, "status");
-    if (status == PL_OK)
-        status = run_watch(&r, &o.ask);
+        status = run_watch(&r, &q.ask);
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
     if (status == PL_ERR_NOT_FOUND)
         status = without_job(&r, &json);
-    if (status == PL_OK && o.json) {
+    if (status == PL_OK && q.json) {
         say_json(json);
         json = NULL;
     } else if (status == PL_OK && pl_json_get(json, "finished")) {
@@ -122,3 +134,10 @@ int cmd_status(int argc, char **argv)
     run_close(&r);
     return code;
 }
+
+const cli_verb verb_status = {.name = "status",
+                              .usage = "status --run RUN [--json]",
+                              .help = "what a running job does",
+                              .options = options,
+                              .n_options = CLI_COUNT(options),
+                              .run = run_status};

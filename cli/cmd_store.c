@@ -5,8 +5,6 @@
  * that change take the store's lock, which a running job holds. */
 #include "cli/store_call.h"
 
-#include <getopt.h>
-
 /* ---- the tables ---- */
 #define TAKES(option) (1u << STORE_OPT_##option)
 
@@ -134,42 +132,25 @@ const store_verb store_verbs[] = {
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
-static const struct {
-    const char *name, *argument, *help;
-} options[STORE_OPT_COUNT] = {
-#define STORE_OPTION_ROW(name, text, argument, help) {text, argument, help},
+/* Of all its verbs; which verb takes which is checked afterwards. */
+static const cli_option options[STORE_OPT_COUNT] = {
+#define STORE_OPTION_ROW(label, text, argument, explained)                             \
+    {.name = text,                                                                     \
+     .kind = CLI_TEXT,                                                                 \
+     .offset = offsetof(store_call, values) +                                          \
+               sizeof(const char *) * (size_t)STORE_OPT_##label,                       \
+     .value = argument,                                                                \
+     .help = explained},
     STORE_OPTION_TABLE(STORE_OPTION_ROW)
 #undef STORE_OPTION_ROW
 };
 
-const char *store_option_name(int option)
+const cli_option *store_option_row(int option)
 {
-    return options[option].name;
-}
-
-const char *store_option_argument(int option)
-{
-    return options[option].argument;
-}
-
-const char *store_option_help(int option)
-{
-    return options[option].help;
+    return &options[option];
 }
 
 /* ---- parsing ---- */
-enum { FIRST_OPTION = 256 }; /* above any character */
-
-static void fill_longs(struct option longs[STORE_OPT_COUNT + 1])
-{
-    memset(longs, 0, (STORE_OPT_COUNT + 1) * sizeof *longs);
-    for (int i = 0; i < STORE_OPT_COUNT; i++) {
-        longs[i].name = options[i].name;
-        longs[i].has_arg = options[i].argument ? required_argument : no_argument;
-        longs[i].val = FIRST_OPTION + i;
-    }
-}
-
 static pl_status find_verb(const char *word, const store_verb **out)
 {
     const char *names[64];
@@ -189,15 +170,16 @@ static pl_status find_verb(const char *word, const store_verb **out)
                    near ? near : "ls");
 }
 
-static pl_status check_words(const store_call *call, int n_words, char **words)
+static pl_status check_words(const store_call *call, const cli_words *words)
 {
     const store_verb *v = call->verb;
-    if (n_words < v->min_words)
+    if (words->n - 1 < v->min_words)
         return pl_fail(PL_ERR_USAGE,
                        "store %s needs %s; see `pathloom store %s --help`", v->name,
                        v->words, v->name);
-    if (n_words > v->max_words)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", words[v->max_words]);
+    if (words->n - 1 > v->max_words)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
+                       words->at[1 + v->max_words]);
     return PL_OK;
 }
 
@@ -224,23 +206,15 @@ static void set_folder(store_call *call)
 
 static pl_status parse(int argc, char **argv, store_call *call)
 {
-    int option;
-    struct option longs[STORE_OPT_COUNT + 1];
+    cli_words words;
     memset(call, 0, sizeof *call);
-    fill_longs(longs);
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-        if (option < FIRST_OPTION)
-            return cli_bad_option(option, argv, longs);
-        call->values[option - FIRST_OPTION] = optarg ? optarg : "";
-    }
-    PL_RETURN_IF(find_verb(optind < argc ? argv[optind] : NULL, &call->verb));
-    PL_RETURN_IF(check_words(call, argc - optind - 1, argv + optind + 1));
+    PL_RETURN_IF(cli_read(&verb_store, argc, argv, call, &words));
+    PL_RETURN_IF(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
+    PL_RETURN_IF(check_words(call, &words));
     PL_RETURN_IF(check_options(call));
-    call->n_words = argc - optind - 1;
+    call->n_words = words.n - 1;
     for (int i = 0; i < call->n_words; i++)
-        call->words[i] = argv[optind + 1 + i];
+        call->words[i] = words.at[1 + i];
     call->json = call->values[STORE_OPT_JSON];
     set_folder(call);
     return PL_OK;
@@ -286,7 +260,7 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
     return status == PL_ERR_BUSY ? store_is_held(call) : status;
 }
 
-static pl_status run(store_call *call)
+static pl_status run_on_store(store_call *call)
 {
     if (call->verb->reads) {
         PL_RETURN_IF(store_check_folder(call));
@@ -303,22 +277,30 @@ static bool is_command(const store_verb *v)
 
 static int run_command(int argc, char **argv)
 {
-    return strcmp(argv[0], "export") == 0 ? cmd_export(argc, argv)
-                                          : cmd_import(argc, argv);
+    return strcmp(argv[0], "export") == 0 ? verb_export.run(argc, argv)
+                                          : verb_import.run(argc, argv);
 }
 
-int cmd_store(int argc, char **argv)
+static int run_store(int argc, char **argv)
 {
     store_call call;
     for (size_t i = 0; argc > 1 && i < n_store_verbs; i++)
         if (is_command(&store_verbs[i]) && strcmp(argv[1], store_verbs[i].name) == 0)
             return run_command(argc - 1, argv + 1);
-    if (argc == 2 && (!strcmp(argv[1], "--man") || !strcmp(argv[1], "--completion")))
-        return store_explain(argc, argv);
     pl_status status = parse(argc, argv, &call);
     if (status == PL_OK)
-        status = run(&call);
+        status = run_on_store(&call);
     int code = status == PL_OK ? 0 : cli_fail(status);
     pl_store_close(&call.store);
     return code;
 }
+
+const cli_verb verb_store = {
+    .name = "store",
+    .usage = "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
+    .help = "look into the module store, also while training runs, and tend it",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .most_words = 1 + STORE_WORDS_MAX,
+    .run = run_store,
+    .explain = store_explain};

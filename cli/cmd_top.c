@@ -252,18 +252,28 @@ static pl_status watch(pl_run *r, screen *s)
     }
 }
 
-int cmd_top(int argc, char **argv)
+typedef struct top_request {
+    run_request ask;
+} top_request;
+
+static const cli_option options[] = {
+    CLI_OPTION("run", CLI_TEXT, top_request, ask.run, "RUN",
+               "folder of the run (pathloom-run)"),
+    CLI_OPTION("hub", CLI_TEXT, top_request, ask.hub, "ADDRESS",
+               "of a job elsewhere, with --key"),
+    CLI_OPTION("key", CLI_TEXT, top_request, ask.key, "FILE", "of an inspector"),
+};
+
+static int run_top(int argc, char **argv)
 {
-    cli_options o;
+    top_request q = {.ask = {.run = NULL}};
     screen s = {.tty = false};
     pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_parse(argc, argv, &o);
+    pl_status status = cli_read(&verb_top, argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = cli_no_words(&o, "top");
-    if (status == PL_OK)
-        status = run_watch(&r, &o.ask);
+        status = run_watch(&r, &q.ask);
     if (status == PL_OK) {
         enter(&s);
         status = watch(&r, &s);
@@ -273,3 +283,12 @@ int cmd_top(int argc, char **argv)
     run_close(&r);
     return status == PL_OK ? 0 : cli_fail(status);
 }
+
+const cli_verb verb_top = {
+    .name = "top",
+    .usage = "top --run RUN",
+    .help = "watch a running job on one screen",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "q quits. Where the output is no terminal one picture is printed.",
+    .run = run_top};

@@ -205,26 +205,38 @@ static void say_stopped(const pl_run *r)
         say("stopped before anything was trained; the same command begins anew");
 }
 
-static pl_status take_file(cli_options *o)
-{
-    if (o->n_rest > 1)
-        return pl_fail(PL_ERR_USAGE,
-                       "train takes one configuration file, not `%s` and `%s`",
-                       o->rest[0], o->rest[1]);
-    o->ask.file = o->n_rest > 0 ? o->rest[0] : NULL;
-    return PL_OK;
-}
+typedef struct train_request {
+    cli_settings settings;
+} train_request;
 
-int cmd_train(int argc, char **argv)
+/* Short forms of keys stand beside --set. */
+static const cli_option options[] = {
+    CLI_KEY(
+        "corpus", train_request, settings, "PATH", "data.corpus",
+        "file, folder or JSON lines, also .gz .zst .xz .bz2; - is standard input; one "
+        "text file is cut into documents (data.cut)"),
+    CLI_KEY("valid", train_request, settings, "PATH", "data.valid",
+            "held-out text; without it a share of the documents is held out"),
+    CLI_KEY("out", train_request, settings, "RUN", "out",
+            "folder of the run (pathloom-run); the same command resumes it"),
+    CLI_KEY("workers", train_request, settings, "N", "workers.count",
+            "worker processes; 0: one per processor"),
+    CLI_SETTINGS(train_request, settings,
+                 "any key, any number of times; `pathloom init` lists them"),
+};
+
+static int run_train(int argc, char **argv)
 {
-    cli_options o;
+    train_request t = {.settings = {.n = 0}};
+    cli_words words;
     pl_run r;
-    pl_status status = cli_parse(argc, argv, &o);
-    if (status == PL_OK)
-        status = take_file(&o);
+    pl_status status = cli_read(&verb_train, argc, argv, &t, &words);
     if (status != PL_OK)
         return cli_fail(status);
-    status = run_open(&o.ask, &r);
+    const run_request ask = {.file = words.n > 0 ? words.at[0] : NULL,
+                             .sets = t.settings.pairs,
+                             .n_sets = t.settings.n};
+    status = run_open(&ask, &r);
     if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
         status = train(&r);
@@ -239,3 +251,19 @@ int cmd_train(int argc, char **argv)
     run_close(&r);
     return code;
 }
+
+const cli_verb verb_train = {
+    .name = "train",
+    .usage = "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set "
+             "KEY=VALUE]",
+    .help = "train a mixture of paths; without arguments on text that this machine has",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
+             "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the "
+             "exit code is 130, and the same command goes on from there. A second "
+             "Ctrl+C stops at once and loses no committed version. Under nohup the HUP "
+             "is ignored.",
+    .most_words = 1,
+    .computes = true,
+    .run = run_train};

@@ -183,6 +183,14 @@ const explanation explanations[] = {
      "If it is a machine of yours: pathloom key invite, and join there. Else nothing: "
      "it "
      "was refused."},
+    {"process.defaults",
+     "A process of a run goes by the defaults of all keys, because there is no "
+     "run.yaml "
+     "yet.",
+     "it was started before the first `pathloom train`",
+     "write the configuration first (pathloom init > RUN/run.yaml), or start the "
+     "process "
+     "again when the run has begun."},
     {"process.end", "A process ended as it should.", "", ""},
     {"process.failed", "A process ended with the status and the sentence in this line.",
      "See pathloom explain STATUS.", ""},

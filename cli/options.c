@@ -70,135 +70,138 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     return &stop;
 }
 
-/* ---- what getopt_long could not read ---- */
-static const char *nearest_option(const char *word, const struct option *known)
+/* ---- options ---- */
+enum {
+    FIRST_OPTION = 256,
+    OPTIONS_MAX = 48
+}; /* getopt_long's values: above any char */
+
+static pl_status unknown_option(const cli_verb *verb, const char *word)
 {
-    const char *names[64];
-    size_t n = 0;
-    for (; known[n].name && n < sizeof names / sizeof *names; n++)
-        names[n] = known[n].name;
-    return pl_nearest(word, names, n);
+    const char *names[OPTIONS_MAX];
+    for (size_t i = 0; i < verb->n_options; i++)
+        names[i] = verb->options[i].name;
+    const char *near = pl_starts_with(word, "--")
+                           ? pl_nearest(word + 2, names, verb->n_options)
+                           : NULL;
+    if (near)
+        return pl_fail(PL_ERR_USAGE, "%s has no option `%s`; did you mean `--%s`?",
+                       verb->name, word, near);
+    return pl_fail(PL_ERR_USAGE, "%s has no option `%s`; see `pathloom %s --help`",
+                   verb->name, word, verb->name);
 }
 
 /* A short option may stand in the middle of a word: optopt has its letter. */
-pl_status cli_bad_option(int option, char **argv, const struct option *known)
+static pl_status bad_option(const cli_verb *verb, int option, char **argv)
 {
-    char word[64] = {'-', (char)optopt};
+    const char *word = argv[optind - 1];
+    const char letter[] = {'-', (char)optopt, '\0'};
+    char name[64];
     if (option == ':')
-        return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", argv[optind - 1]);
-    bool is_long = pl_starts_with(argv[optind - 1], "--");
-    if (is_long)
-        pl_copy_text(word, sizeof word, argv[optind - 1]);
-    const char *near = is_long ? nearest_option(word + 2, known) : NULL;
-    if (near)
-        return pl_fail(PL_ERR_USAGE, "unknown option `%s`; did you mean `--%s`?", word,
-                       near);
-    return pl_fail(PL_ERR_USAGE, "unknown option `%s`; see `pathloom %s --help`", word,
-                   argv[0]);
+        return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", word);
+    if (!pl_starts_with(word, "--"))
+        return unknown_option(verb, letter);
+    if (optopt >= FIRST_OPTION)
+        return pl_fail(PL_ERR_USAGE, "option `--%s` takes no value, but stands in `%s`",
+                       verb->options[optopt - FIRST_OPTION].name, word);
+    pl_copy_text(name, sizeof name, word);
+    name[strcspn(name, "=")] = '\0';
+    return unknown_option(verb, name);
 }
 
-pl_status cli_no_words(const cli_options *o, const char *name)
+pl_status cli_add_setting(cli_settings *s, const char *key, const char *value)
 {
-    if (o->n_rest == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "unexpected word `%s`; see `pathloom %s --help`",
-                   o->rest[0], name);
-}
-
-/* ---- options of the verbs that take a configuration ---- */
-enum {
-    OPT_SET = 256,
-    OPT_CORPUS,
-    OPT_VALID,
-    OPT_OUT,
-    OPT_RUN,
-    OPT_WORKERS,
-    OPT_HUB,
-    OPT_KEY,
-    OPT_JSON,
-    OPT_REFERENCE,
-    OPT_LIST
-};
-
-static const struct option longs[] = {{"set", required_argument, NULL, OPT_SET},
-                                      {"corpus", required_argument, NULL, OPT_CORPUS},
-                                      {"valid", required_argument, NULL, OPT_VALID},
-                                      {"out", required_argument, NULL, OPT_OUT},
-                                      {"run", required_argument, NULL, OPT_RUN},
-                                      {"workers", required_argument, NULL, OPT_WORKERS},
-                                      {"hub", required_argument, NULL, OPT_HUB},
-                                      {"key", required_argument, NULL, OPT_KEY},
-                                      {"json", no_argument, NULL, OPT_JSON},
-                                      {"reference", no_argument, NULL, OPT_REFERENCE},
-                                      {"list", no_argument, NULL, OPT_LIST},
-                                      {NULL, 0, NULL, 0}};
-
-static pl_status add_set(cli_options *o, const char *key, const char *value)
-{
-    if ((size_t)o->ask.n_sets == sizeof o->ask.sets / sizeof *o->ask.sets)
-        return pl_fail(PL_ERR_USAGE, "more than %d settings", o->ask.n_sets);
+    if (s->n == CLI_PAIRS_MAX || (key && s->n_made == CLI_MADE_MAX))
+        return pl_fail(PL_ERR_USAGE, "more than %d settings",
+                       s->n == CLI_PAIRS_MAX ? CLI_PAIRS_MAX : CLI_MADE_MAX);
     if (!key) {
-        o->ask.sets[o->ask.n_sets++] = value;
+        s->pairs[s->n++] = value;
         return PL_OK;
     }
-    if ((size_t)o->n_made == sizeof o->made / sizeof *o->made)
-        return pl_fail(PL_ERR_USAGE, "more than %d options of one kind or another",
-                       o->n_made);
-    char *pair = o->made[o->n_made++];
-    if ((size_t)snprintf(pair, sizeof *o->made, "%s=%s", key, value) >= sizeof *o->made)
+    char *pair = s->made[s->n_made++];
+    if ((size_t)snprintf(pair, sizeof *s->made, "%s=%s", key, value) >= sizeof *s->made)
         return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
                        key, PL_KEY_TEXT_MAX);
-    o->ask.sets[o->ask.n_sets++] = pair;
+    s->pairs[s->n++] = pair;
     return PL_OK;
 }
 
-static pl_status take_option(int option, cli_options *o, char **argv)
+static pl_status take_int(const cli_option *o, int64_t *out)
 {
-    switch (option) {
-    case OPT_SET:
-        return add_set(o, NULL, optarg);
-    case OPT_CORPUS:
-        return add_set(o, "data.corpus", optarg);
-    case OPT_VALID:
-        return add_set(o, "data.valid", optarg);
-    case OPT_OUT:
-    case OPT_RUN:
-        o->ask.run = optarg;
-        return add_set(o, "out", optarg);
-    case OPT_WORKERS:
-        return add_set(o, "workers.count", optarg);
-    case OPT_HUB:
-        o->ask.hub = optarg;
+    if (pl_parse_int(optarg, out) == PL_OK && (double)*out >= o->least &&
+        (double)*out <= o->most)
         return PL_OK;
-    case OPT_KEY:
-        o->ask.key = optarg;
-        return PL_OK;
-    case OPT_JSON:
-        o->json = true;
-        return PL_OK;
-    case OPT_REFERENCE:
-        o->reference = true;
-        return PL_OK;
-    case OPT_LIST:
-        o->list = true;
-        return PL_OK;
-    default:
-        return cli_bad_option(option, argv, longs);
-    }
+    return pl_fail(PL_ERR_USAGE,
+                   "--%s takes a whole number from %.0f to %.0f, not `%s`", o->name,
+                   o->least, o->most, optarg);
 }
 
-pl_status cli_parse(int argc, char **argv, cli_options *out)
+static pl_status take_real(const cli_option *o, double *out)
+{
+    if (pl_parse_real(optarg, out) == PL_OK && *out >= o->least && *out <= o->most)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "--%s takes a number from %g to %g, not `%s`", o->name,
+                   o->least, o->most, optarg);
+}
+
+static pl_status take(const cli_option *o, void *into)
+{
+    void *at = (char *)into + o->offset;
+    int64_t number = 0;
+    cli_list *list = at;
+    switch (o->kind) {
+    case CLI_FLAG:
+        *(bool *)at = true;
+        return PL_OK;
+    case CLI_TEXT:
+        *(const char **)at = optarg ? optarg : "";
+        return PL_OK;
+    case CLI_LIST:
+        if (list->n == PL_HOMES_MAX)
+            return pl_fail(PL_ERR_USAGE, "more than %d times --%s", PL_HOMES_MAX,
+                           o->name);
+        list->items[list->n++] = optarg;
+        return PL_OK;
+    case CLI_INT:
+        PL_RETURN_IF(take_int(o, &number));
+        *(int *)at = (int)number;
+        return PL_OK;
+    case CLI_INT64:
+        return take_int(o, at);
+    case CLI_REAL:
+        return take_real(o, at);
+    case CLI_SET:
+        break;
+    }
+    return cli_add_setting(at, o->key, o->value ? optarg : "true");
+}
+
+pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
+                   cli_words *words)
 {
     int option;
-    memset(out, 0, sizeof *out);
+    struct option longs[OPTIONS_MAX] = {{0}};
+    cli_words none;
+    words = words ? words : &none;
+    words->n = 0;
+    for (size_t i = 0; i < verb->n_options; i++)
+        longs[i] =
+            (struct option){verb->options[i].name,
+                            verb->options[i].value ? required_argument : no_argument,
+                            NULL, FIRST_OPTION + (int)i};
     optind = 1;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1)
-        PL_RETURN_IF(take_option(option, out, argv));
-    for (int i = optind; i < argc; i++) {
-        if (out->n_rest == 8)
-            return pl_fail(PL_ERR_USAGE, "too many words after `%s`", argv[0]);
-        out->rest[out->n_rest++] = argv[i];
+    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+        if (option < FIRST_OPTION)
+            return bad_option(verb, option, argv);
+        PL_RETURN_IF(take(&verb->options[option - FIRST_OPTION], into));
+    }
+    for (; optind < argc; optind++) {
+        if (words->n == verb->most_words)
+            return pl_fail(PL_ERR_USAGE,
+                           "unexpected word `%s`; see `pathloom %s --help`",
+                           argv[optind], verb->name);
+        words->at[words->n++] = argv[optind];
     }
     return PL_OK;
 }

@@ -1,168 +1,58 @@
+/* How a process of a fleet finds out what it is to do (process.h). */
 #include "cli/process.h"
 
-#include <getopt.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* X(option, kind, field) */
-#define OPTIONS(X)                                                                     \
-    X("listen", TEXT, bind)                                                            \
-    X("bind", TEXT, bind)                                                              \
-    X("home", LIST, homes)                                                             \
-    X("store", TEXT, store)                                                            \
-    X("ready", TEXT, ready)                                                            \
-    X("hub", TEXT, hub)                                                                \
-    X("name", TEXT, name)                                                              \
-    X("cache", TEXT, cache)                                                            \
-    X("backend", TEXT, backend)                                                        \
-    X("precision", TEXT, precision)                                                    \
-    X("key", TEXT, key)                                                                \
-    X("keys", TEXT, keys)                                                              \
-    X("advertise", TEXT, advertise)                                                    \
-    X("run", TEXT, run)                                                                \
-    X("offer", TEXT, offer)                                                            \
-    X("token-file", TEXT, token_file)                                                  \
-    X("metrics", TEXT, metrics)                                                        \
-    X("cache-bytes", NUMBER, cache_bytes)                                              \
-    X("staging-bytes", NUMBER, staging)                                                \
-    X("threads", NUMBER, threads)                                                      \
-    X("device", NUMBER, device)                                                        \
-    X("ttl-ms", NUMBER, ttl_ms)                                                        \
-    X("patience-s", NUMBER, patience_s)                                                \
-    X("grace-s", NUMBER, grace_s)                                                      \
-    X("expect", NUMBER, expect)                                                        \
-    X("wait-ms", NUMBER, wait_ms)                                                      \
-    X("engine", TEXT, engine)                                                          \
-    X("norm-gate", TEXT, norm_gate)                                                    \
-    X("audit", TEXT, audit)                                                            \
-    X("audit-tolerance", TEXT, tolerance)                                              \
-    X("backup", TEXT, backup)                                                          \
-    X("part", TEXT, part)                                                              \
-    X("keep-updates", FLAG, keep_updates)                                              \
-    X("keep-momentum", FLAG, keep_momentum)                                            \
-    X("compress", FLAG, compress)                                                      \
-    X("recompute", FLAG, recompute)                                                    \
-    X("only-enrol", FLAG, only_enrol)                                                  \
-    X("json", FLAG, json)                                                              \
-    X("log-json", FLAG, log_json)                                                      \
-    X("verbose", FLAG, verbose)
-
-enum kind { TEXT, LIST, NUMBER, FLAG };
-static const struct {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-} rows[] = {
-#define ROW(name, kind, field) {name, kind, offsetof(process, field)},
-    OPTIONS(ROW)
-#undef ROW
-};
-enum { FIRST = 256, N_ROWS = sizeof rows / sizeof *rows, NOT_GIVEN = -1 };
-
-static void fill_longs(struct option longs[N_ROWS + 1])
-{
-    for (int i = 0; i < N_ROWS; i++)
-        longs[i] = (struct option){
-            rows[i].name, rows[i].kind == FLAG ? no_argument : required_argument, NULL,
-            FIRST + i};
-    longs[N_ROWS] = (struct option){NULL, 0, NULL, 0};
-}
-
-static pl_status take_number(const char *name, int64_t *out)
-{
-    if (pl_parse_int(optarg, out) != PL_OK || *out < 0)
-        return pl_fail(PL_ERR_USAGE, "--%s takes a number, not `%s`", name, optarg);
-    return PL_OK;
-}
-
-static pl_status take(int row, process *p)
-{
-    char *at = (char *)p + rows[row].offset;
-    switch (rows[row].kind) {
-    case NUMBER:
-        return take_number(rows[row].name, (int64_t *)(void *)at);
-    case FLAG:
-        *(bool *)at = true;
-        return PL_OK;
-    case LIST:
-        if (p->n_homes == PL_HOMES_MAX)
-            return pl_fail(PL_ERR_USAGE, "more than %d homes", PL_HOMES_MAX);
-        p->homes[p->n_homes++] = optarg;
-        return PL_OK;
-    case TEXT:
-        break;
-    }
-    *(const char **)(void *)at = optarg;
-    return PL_OK;
-}
-
-/* What neither an option nor a run says is what its key says to a run that says
- * nothing. */
-static void fill_from(process *p, const config *c)
-{
-    if (!p->backend)
-        pl_copy_text(p->backend_text, sizeof p->backend_text, c->backend);
-    if (!p->precision)
-        pl_copy_text(p->precision_text, sizeof p->precision_text, c->precision);
-    p->backend = p->backend ? p->backend : p->backend_text;
-    p->precision = p->precision ? p->precision : p->precision_text;
-    p->threads = p->threads == NOT_GIVEN ? c->threads : p->threads;
-    p->patience_s = p->patience_s == NOT_GIVEN ? c->patience_s : p->patience_s;
-    p->cache_bytes = p->cache_bytes == NOT_GIVEN ? c->worker_cache : p->cache_bytes;
-    p->recompute = p->recompute || c->recompute;
-}
-
-pl_status process_settle(process *p)
-{
-    char file[PL_PATH_MAX] = "";
-    config *c = pl_alloc(sizeof *c);
-    pl_conf_defaults(&config_table, c);
-    if (p->run)
-        pl_join(file, p->run, "run.yaml");
-    bool found = file[0] && pl_path_exists(file);
-    pl_status status = found ? pl_conf_load(&config_table, c, file) : PL_OK;
-    if (status == PL_OK) {
-        fill_from(p, c);
-        pl_copy_text(p->settled_by, sizeof p->settled_by, found ? file : "");
-    }
-    pl_free(c);
-    return status;
-}
-
-pl_status process_parse(int argc, char **argv, int words, process *p)
-{
-    int option;
-    struct option longs[N_ROWS + 1];
-    memset(p, 0, sizeof *p);
-    p->bind = PL_ADDRESS_PRIVATE;
-    p->cache_bytes = p->threads = p->patience_s = NOT_GIVEN;
-    p->staging = 1 << 30;
-    p->ttl_ms = 2000;
-    p->wait_ms = 500;
-    fill_longs(longs);
-    optind = 1;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-        if (option < FIRST)
-            return cli_bad_option(option, argv, longs);
-        PL_RETURN_IF(take(option - FIRST, p));
-    }
-    if (optind + words < argc)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", argv[optind + words]);
-    p->word = optind < argc ? argv[optind] : NULL;
-    return PL_OK;
-}
-
-/* ---- what a run folder implies ---- */
 enum { ADDRESS_WAIT_MS = 60000 };
+
+static bool is_role(const char *role, const char *other)
+{
+    return strcmp(role, other) == 0;
+}
 
 static const char *in_run(process *p, int slot, const char *name)
 {
     return pl_join(p->paths[slot], p->run, name);
 }
 
+/* ---- the configuration ---- */
+/* What a process alone decides: keys that change results belong to the whole run, but
+ * for those that a worker has options for. */
+static pl_status check_settings(const cli_settings *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const char *pair = s->pairs[i];
+        bool by_option = pair >= s->made[0] && pair < s->made[CLI_MADE_MAX];
+        if (!by_option && strchr(pair, '=') && !config_pair_is_local(pair))
+            return pl_fail(
+                PL_ERR_USAGE,
+                "`%.100s` is a setting of the whole run, not of one process; "
+                "give it to `pathloom train`",
+                pair);
+    }
+    return PL_OK;
+}
+
+pl_status process_configure(process *p)
+{
+    char file[PL_PATH_MAX];
+    bool found = false;
+    pl_conf_defaults(&config_table, &p->cfg);
+    if (p->run)
+        found = pl_path_exists(run_job_file(p->run, file)) ||
+                pl_path_exists(pl_join(file, p->run, "run.yaml"));
+    if (found)
+        PL_RETURN_IF(pl_conf_load(&config_table, &p->cfg, file));
+    pl_copy_text(p->settled_by, sizeof p->settled_by, found ? file : "");
+    for (int i = 0; i < p->settings.n; i++)
+        PL_RETURN_IF(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
+                                      "an option"));
+    return check_settings(&p->settings);
+}
+
+/* ---- what a run folder implies ---- */
 /* Another process of the run says where it listens. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
@@ -176,18 +66,19 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     return PL_OK;
 }
 
-static bool is_role(const char *role, const char *other)
+/* A run that has keys uses them; one that other machines shall reach gets them. A job
+ * that `train` runs without encryption has none, whatever an earlier one had. */
+static bool is_encrypted(const process *p)
 {
-    return strcmp(role, other) == 0;
+    char job[PL_PATH_MAX];
+    bool of_train = pl_path_exists(run_job_file(p->run, job)) && !p->cfg.attach;
+    return config_encrypts(&p->cfg) || (!of_train && run_has_keys(p->run));
 }
 
-/* A run that has keys uses them; one that other machines shall reach gets them. */
 static pl_status find_keys(process *p, const char *role)
 {
-    pl_address at;
     char file[64];
-    PL_RETURN_IF(pl_address_parse(p->bind, &at));
-    if (p->key || (at.is_local && !run_has_keys(p->run)))
+    if (p->key || !is_encrypted(p))
         return PL_OK;
     PL_RETURN_IF(run_make_keys(p->run));
     snprintf(file, sizeof file, "keys/%s.key", role);
@@ -197,46 +88,38 @@ static pl_status find_keys(process *p, const char *role)
     return PL_OK;
 }
 
-/* --part 2/3: the second of three homes. Whichever of them is first makes the folder.
- */
-static pl_status read_part(process *p, const char *store, int *index, int *n)
+/* Which home of how many this is. Whichever of several is first makes the folder. */
+static pl_status count_homes(const process *p, const char *store, int *n)
 {
-    char text[16];
-    int64_t part = 0, parts = 0;
-    const char *slash = strchr(p->part, '/');
-    size_t len = slash ? (size_t)(slash - p->part) : 0;
-    snprintf(text, sizeof text, "%.*s", len < sizeof text ? (int)len : 0, p->part);
-    if (!slash || pl_parse_int(text, &part) != PL_OK ||
-        pl_parse_int(slash + 1, &parts) != PL_OK || parts < 2 || parts > PL_HOMES_MAX ||
-        part < 1 || part > parts)
+    PL_RETURN_IF(pl_store_parts(store, n));
+    if (*n == 0 && p->cfg.homes > 1 && p->index > 0) {
+        *n = (int)p->cfg.homes;
+        PL_RETURN_IF(pl_store_make_parts(store, *n));
+    }
+    *n = *n > 0 ? *n : 1;
+    if (p->index == 0 && *n > 1 && !p->store)
         return pl_fail(PL_ERR_USAGE,
-                       "--part takes which home of how many this is, like 2/3 (at most "
-                       "%d), not `%s`",
-                       PL_HOMES_MAX, p->part);
-    *index = (int)part - 1;
-    *n = (int)parts;
-    return pl_store_make_parts(store, (int)parts);
+                       "the run %s has %d homes; say which this is, like --index %d",
+                       p->run, *n, *n);
+    if (p->index > *n)
+        return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has %d home%s", p->index,
+                       p->run, *n, *n == 1 ? "" : "s");
+    return PL_OK;
 }
 
 static pl_status find_store(process *p)
 {
     char store[PL_PATH_MAX], file[64];
-    int n = 0, index = 0;
+    int n = 1;
     pl_join(store, p->run, "store");
-    if (p->part)
-        PL_RETURN_IF(read_part(p, store, &index, &n));
-    else
-        PL_RETURN_IF(pl_store_parts(store, &n));
-    if (!p->part && n > 0 && !p->store)
-        return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes; say which this is, like --part 1/%d",
-                       p->run, n, n);
-    run_home_file(index, n > 0 ? n : 1, file);
+    PL_RETURN_IF(count_homes(p, store, &n));
+    int index = p->index > 0 ? p->index - 1 : 0;
+    run_home_file(index, n, file);
     if (!p->ready)
         p->ready = in_run(p, 2, file);
     if (p->store)
         return PL_OK;
-    if (n > 0)
+    if (n > 1 || pl_path_exists(pl_store_part(store, index, p->paths[3])))
         pl_store_part(store, index, p->paths[3]);
     else
         pl_copy_text(p->paths[3], sizeof p->paths[3], store);
@@ -272,11 +155,39 @@ static pl_status await_homes(process *p, const char *role)
             "with --home ADDRESS",
             p->run, n);
     n = n > 0 ? n : 1;
-    for (; p->n_homes < n; p->n_homes++) {
-        run_home_file(p->n_homes, n, file);
-        PL_RETURN_IF(await_address(p, file, p->n_homes, &p->homes[p->n_homes]));
+    for (; p->homes.n < n; p->homes.n++) {
+        run_home_file(p->homes.n, n, file);
+        PL_RETURN_IF(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
     }
     return PL_OK;
+}
+
+/* The job's own workers share its relays. */
+static pl_status await_relay(process *p)
+{
+    char file[64];
+    int n = run_count_relays(&p->cfg);
+    if (n == 0 || p->index == 0 || p->homes.n > 0)
+        return PL_OK;
+    snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
+    PL_RETURN_IF(await_address(p, file, 1, &p->homes.items[0]));
+    p->homes.n = 1;
+    return PL_OK;
+}
+
+static pl_status find_worker(process *p)
+{
+    if (!p->cache)
+        p->cache = in_run(p, 4, "cache");
+    if (p->index > 0 && !p->name) {
+        snprintf(p->called, sizeof p->called, "worker-%d", p->index);
+        p->name = p->called;
+    }
+    if (p->index > 0 && p->device == 0)
+        p->device = p->index - 1;
+    if (!p->hub)
+        PL_RETURN_IF(await_address(p, "proc/hub.address", 0, &p->hub));
+    return await_relay(p);
 }
 
 static pl_status find_in_run(process *p, const char *role)
@@ -284,29 +195,47 @@ static pl_status find_in_run(process *p, const char *role)
     char folder[PL_PATH_MAX], file[64];
     PL_RETURN_IF(find_keys(p, role));
     PL_RETURN_IF(pl_make_folders(pl_join(folder, p->run, "proc")));
-    snprintf(file, sizeof file, "proc/%s.address", role);
     if (is_role(role, "home"))
         return find_store(p);
-    if (!p->ready && !is_role(role, "worker"))
+    if (is_role(role, "worker"))
+        return find_worker(p);
+    snprintf(file, sizeof file, p->index > 0 ? "proc/%s-%d.address" : "proc/%s.address",
+             role, p->index);
+    if (!p->ready)
         p->ready = in_run(p, 2, file);
-    if (is_role(role, "worker") && !p->cache)
-        p->cache = in_run(p, 4, "cache");
-    if (is_role(role, "worker") && !p->hub)
-        return await_address(p, "proc/hub.address", 0, &p->hub);
-    if ((is_role(role, "hub") || is_role(role, "relay")) && p->n_homes == 0)
-        return await_homes(p, role);
-    return PL_OK;
+    if (is_role(role, "relay") && p->expect == 0 && p->index > 0)
+        p->expect = run_workers_behind(&p->cfg, p->index - 1);
+    return p->homes.n == 0 ? await_homes(p, role) : PL_OK;
 }
 
-/* As the launcher of the run would say it: named after the file with the address. */
+bool process_sets(const process *p, const char *key)
+{
+    const size_t len = strlen(key);
+    for (int i = 0; i < p->settings.n; i++)
+        if (strncmp(p->settings.pairs[i], key, len) == 0 &&
+            p->settings.pairs[i][len] == '=')
+            return true;
+    return false;
+}
+
+/* A socket of the run is named after the file that gets its address. */
 static void find_place(process *p, const char *role)
 {
     char name[64];
+    const bool is_relay =
+        is_role(role, "relay"); /* it is not where the run's home is */
+    const char *asked = is_role(role, "hub")                       ? p->cfg.hub_bind
+                        : is_relay && !process_sets(p, "net.home") ? PL_ADDRESS_PRIVATE
+                                                                   : p->cfg.home_bind;
     const char *file = p->ready ? strrchr(p->ready, '/') : NULL;
     file = file ? file + 1 : role;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
-    run_listen_at(p->run, p->bind, name, p->key != NULL, p->place);
-    p->bind = p->place;
+    if (p->run)
+        run_listen_at(p->run, asked, name, p->key != NULL, p->bind);
+    else if (p->key && strcmp(asked, PL_ADDRESS_PRIVATE) == 0)
+        pl_copy_text(p->bind, sizeof p->bind, "tcp://127.0.0.1:*");
+    else
+        pl_copy_text(p->bind, sizeof p->bind, asked);
 }
 
 void process_name(process *p)
@@ -361,24 +290,34 @@ static void allow_files(void)
         return; /* then it stays as it was */
 }
 
-pl_status process_open(int argc, char **argv, const char *role, process *p)
+static void log_settings(const process *p, const char *role)
 {
-    PL_RETURN_IF(process_parse(argc, argv, 0, p));
+    if (p->run && !p->settled_by[0])
+        pl_log(PL_LOG_WARN, "process.defaults",
+               "role=%s run=\"%s\" reason=\"there is no run.yaml yet\"", role, p->run);
+}
+
+pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
+{
+    const char *role = verb->name;
+    *p = (process){.wait_ms = 500};
+    PL_RETURN_IF(cli_read(verb, argc, argv, p, NULL));
+    PL_RETURN_IF(process_configure(p));
     allow_files();
-    process_open_log(p, role);
+    if (p->index > 0 && !p->run)
+        return pl_fail(PL_ERR_USAGE, "--index counts the processes of a run; give "
+                                     "--run FOLDER");
     if (p->run)
         PL_RETURN_IF(find_in_run(p, role));
-    if (p->run && !is_role(role, "worker"))
+    process_open_log(p, role);
+    log_settings(p, role);
+    if (!is_role(role, "worker"))
         find_place(p, role);
-    else if (p->key && is_role(p->bind, PL_ADDRESS_PRIVATE))
-        p->bind = "tcp://127.0.0.1:*";
-    if (is_role(role, "worker") || is_role(role, "relay"))
-        PL_RETURN_IF(process_settle(p));
     if (p->key && !p->keys && !is_role(role, "worker"))
         return pl_fail(
             PL_ERR_USAGE,
             "--key needs --keys FILE too: the list of keys that may connect");
-    pl_wire_advertise(p->advertise ? p->advertise : "");
+    pl_wire_advertise(p->cfg.advertise);
     return pl_admission_open(p->key, is_role(role, "worker") ? NULL : p->keys);
 }
 

@@ -1,40 +1,89 @@
-/* Private to cli: what the processes of a fleet are told on their command lines. */
+/* Private to cli: how a process of a fleet finds out what it is to do.
+ *
+ * Its configuration is that of its run: RUN/proc/job.yaml, which the `pathloom train`
+ * that runs there wrote, else RUN/run.yaml, else the defaults. Options are laid over
+ * it. So a process that was started by hand, by systemd or by `train` does the same. */
 #ifndef PL_CLI_PROCESS_H
 #define PL_CLI_PROCESS_H
 #include "cli/cli.h"
 
 typedef struct process {
-    const char *bind, *ready, *store, *hub, *name, *cache, *backend, *precision;
-    const char *key, *keys, *advertise, *run, *offer, *metrics, *token_file;
-    const char *part;      /* which of several homes of a run: "2/3" */
-    const char *engine;    /* of all homes' chunks; NULL: the store's own database */
-    const char *norm_gate; /* a number; NULL: the usual one */
-    const char *audit;     /* a number; NULL: none */
-    const char *backup;    /* off, auto, any; NULL: auto */
-    const char *homes[PL_HOMES_MAX];
-    int n_homes;
-    int64_t cache_bytes, staging, threads, ttl_ms, patience_s, expect, wait_ms, grace_s;
-    int64_t device;
-    bool recompute, keep_updates, keep_momentum, compress, log_json, verbose,
-        only_enrol, json;
-    const char *word; /* the one that no option takes; NULL: none */
-    /* texts that were found out, not given */
+    const char *run, *store, *ready, *hub, *name, *cache;
+    const char *key, *keys; /* files; NULL: not encrypted */
+    const char *offer, *token_file;
+    int index; /* of several processes of this role in the run, from 1; 0: the only one,
+                  or nobody has counted */
+    cli_list homes;
+    cli_settings settings;
+    int64_t device, expect, wait_ms, grace_s;
+    bool log_json, verbose, only_enrol;
+    /* found out */
+    config cfg;
+    char bind[PL_ADDRESS_MAX];
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
-        called[PL_KEY_NAME_MAX], place[PL_ADDRESS_MAX];
-    const char *tolerance; /* of audits across kinds; NULL: the usual one */
-    char backend_text[32], precision_text[32];
-    char settled_by[PL_PATH_MAX]; /* the run's configuration, if it was there; or "" */
+        called[PL_KEY_NAME_MAX];
+    char settled_by[PL_PATH_MAX]; /* the file that `cfg` came from; "": none */
 } process;
 
-/* ERR_USAGE. `words`: how many may stand beside the options, 0 or 1. */
-pl_status process_parse(int argc, char **argv, int words, process *p);
-/* Parses, fills what --run and the machine imply for this role, opens the log and shows
- * the key. */
-pl_status process_open(int argc, char **argv, const char *role, process *p);
-/* What a worker computes with and how long it waits, where no option says it: as the
- * run's configuration does, else as its keys do by default. ERR_CONFIG names the file.
- */
-pl_status process_settle(process *p);
+/* Options of all roles, and of those that listen. */
+#define PROCESS_OPTIONS                                                                \
+    CLI_OPTION("run", CLI_TEXT, process, run, "RUN",                                   \
+               "folder of the run: its configuration, keys and addresses"),            \
+        CLI_SETTINGS(process, settings,                                                \
+                     "a key that does not change results, for this process alone"),    \
+        CLI_OPTION("key", CLI_TEXT, process, key, "FILE",                              \
+                   "its key; what other machines reach must have one"),                \
+        LOG_OPTIONS
+#define LOG_OPTIONS                                                                    \
+    CLI_OPTION("log-json", CLI_FLAG, process, log_json, NULL, "log lines as JSON"),    \
+        CLI_OPTION("verbose", CLI_FLAG, process, verbose, NULL, "log more")
+#define LISTEN_OPTIONS(setting)                                                        \
+    CLI_KEY("listen", process, settings, "ADDRESS", setting,                           \
+            "tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a free port (" setting       \
+            " of the run)"),                                                           \
+        CLI_OPTION("keys", CLI_TEXT, process, keys, "FILE",                            \
+                   "the list of keys that may connect"),                               \
+        CLI_KEY("advertise", process, settings, "HOST", "net.advertise",               \
+                "by which other machines reach it (found)"),                           \
+        CLI_OPTION("ready", CLI_TEXT, process, ready, "FILE",                          \
+                   "gets the address as soon as it listens")
+#define INDEX_OPTION(text)                                                             \
+    CLI_NUMBER("index", CLI_INT, process, index, "I", 1, 4096, text)
+/* What a worker computes with; joined ones have no run that could say it. */
+#define COMPUTE_OPTIONS                                                                \
+    CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
+            "auto, ref, cpu or cuda (that of the run, or auto)"),                      \
+        CLI_KEY("precision", process, settings, "NAME", "workers.precision",           \
+                "auto, f32, bf16, f16 or fp8 (that of the run, or auto)"),             \
+        CLI_KEY("threads", process, settings, "N", "workers.threads",                  \
+                "of the backend (that of the run, or 1)"),                             \
+        CLI_KEY("recompute", process, settings, NULL, "workers.recompute",             \
+                "compute activations again in the backward pass: less memory"),        \
+        CLI_KEY("cache-bytes", process, settings, "N", "workers.cache",                \
+                "modules and optimizer states in memory (512M)"),                      \
+        CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",            \
+                "how long hub and homes may be away (60)"),                            \
+        CLI_NUMBER("device", CLI_INT64, process, device, "N", 0, 4096,                 \
+                   "which GPU, counted round: several workers may share one (0)"),     \
+        CLI_OPTION("cache", CLI_TEXT, process, cache, "FOLDER",                        \
+                   "data shards, shared by the workers of a machine"),                 \
+        CLI_OPTION("name", CLI_TEXT, process, name, "NAME",                            \
+                   "stands in its contributions (machine and key)"),                   \
+        CLI_OPTION("offer", CLI_TEXT, process, offer, "ADDRESS",                       \
+                   "where other workers may ask it (noloco); nowhere"),                \
+        CLI_NUMBER("grace-s", CLI_INT64, process, grace_s, "N", 0, 1 << 20,            \
+                   "after TERM or USR1 it may finish its tasks for so long, then it "  \
+                   "gives them back; 0: to the end (0)")
+
+/* Of --run, else the defaults, with the options laid over it. ERR_CONFIG names the
+ * file, ERR_USAGE the option. */
+PL_MUST_CHECK pl_status process_configure(process *p);
+/* Reads the options, finds what run and machine imply for this role, opens the log and
+ * shows the key. */
+PL_MUST_CHECK pl_status process_open(const cli_verb *verb, int argc, char **argv,
+                                     process *p);
+/* Whether an option set this key. */
+bool process_sets(const process *p, const char *key);
 /* The name of a worker that was given none: the machine's and the key's beginning. */
 void process_name(process *p);
 /* FOLDER/pathloom, made, where the environment has FOLDER, or HOME. ERR_USAGE. */

@@ -63,9 +63,11 @@ typedef struct store_verb {
 } store_verb;
 extern const store_verb store_verbs[];
 extern const size_t n_store_verbs;
-const char *store_option_name(int option);     /* without dashes */
-const char *store_option_argument(int option); /* NULL: a flag */
-const char *store_option_help(int option);
+const cli_option *store_option_row(int option);
+
+/* store_help.c */
+void store_explain(int argc, char **argv); /* argv[0] is "store" */
+void store_print_completion(void);
 
 /* A whole number, at least `min`, or `initial` if the option was not given. ERR_USAGE.
  */

@@ -7,44 +7,17 @@ static bool takes(const store_verb *v, int option)
     return option <= STORE_OPT_JSON || v->takes >> option & 1;
 }
 
-/* Words of a paragraph, broken before column 80. */
-static void print_wrapped(const char *text)
-{
-    int column = 0;
-    while (*text) {
-        int len = (int)strcspn(text, " ");
-        if (column > 0 && column + 1 + len > 79) {
-            printf("\n");
-            column = 0;
-        }
-        printf("%s%.*s", column > 0 ? " " : "", len, text);
-        column += len + (column > 0);
-        text += len;
-        text += strspn(text, " ");
-    }
-    printf("\n");
-}
-
-static void print_option(int option)
-{
-    char text[64];
-    const char *argument = store_option_argument(option);
-    snprintf(text, sizeof text, "--%s%s%s", store_option_name(option),
-             argument ? " " : "", argument ? argument : "");
-    printf("  %-19s %s\n", text, store_option_help(option));
-}
-
 static void print_verb(const store_verb *v)
 {
     printf("usage: pathloom store %s%s%s [OPTIONS]\n\n%s\n\n", v->name,
            *v->words ? " " : "", v->words, v->help);
-    print_wrapped(v->about);
+    cli_print_wrapped(v->about);
     printf("\n");
     for (int i = STORE_OPT_COUNT; i-- > STORE_OPT_JSON + 1;)
         if (takes(v, i))
-            print_option(i);
+            cli_print_option(store_option_row(i));
     for (int i = 0; i <= STORE_OPT_JSON; i++)
-        print_option(i);
+        cli_print_option(store_option_row(i));
 }
 
 static void print_overview(void)
@@ -60,53 +33,23 @@ static void print_overview(void)
     }
     printf("\n");
     for (int i = 0; i <= STORE_OPT_JSON; i++)
-        print_option(i);
+        cli_print_option(store_option_row(i));
     printf("\n");
-    print_wrapped(
+    cli_print_wrapped(
         "MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture; V is a version number or a "
         "tag. Options of a verb: `pathloom store VERB --help`.");
 }
 
 /* ---- the manual page ---- */
-/* Text of roff: a backslash before what it would take for its own. */
-static void roff(const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '\\' || *text == '-')
-            putchar('\\');
-        putchar(*text);
-    }
-}
-
-static void roff_line(const char *text)
-{
-    if (*text == '.' || *text == '\'')
-        printf("\\&");
-    roff(text);
-    printf("\n");
-}
-
-static void man_option(int option)
-{
-    const char *argument = store_option_argument(option);
-    printf(".TP\n.B \\-\\-%s", store_option_name(option));
-    if (argument)
-        printf(" \\fI%s\\fR", argument);
-    printf("\n");
-    roff_line(store_option_help(option));
-}
-
 static void man_verb(const store_verb *v)
 {
-    printf(".SS \"%s ", v->name);
-    roff(v->words);
-    printf("\"\n");
-    roff_line(v->help);
+    printf(".SS \"%s %s\"\n", v->name, v->words);
+    cli_man_text(v->help);
     printf(".PP\n");
-    roff_line(v->about);
+    cli_man_text(v->about);
     for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
         if (takes(v, i))
-            man_option(i);
+            cli_man_option(store_option_row(i));
 }
 
 static void print_manual(void)
@@ -118,34 +61,36 @@ static void print_manual(void)
            "[\\-\\-run \\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
            ".SH DESCRIPTION\n",
            PL_VERSION);
-    roff_line("Verbs that look may run while a job trains: they disturb nothing, and "
-              "show one state. Verbs that change need the job to be stopped, but for "
-              "tag and backup.");
+    cli_man_text(
+        "Verbs that look may run while a job trains: they disturb nothing, and "
+        "show one state. Verbs that change need the job to be stopped, but for "
+        "tag and backup.");
     printf(".PP\n");
-    roff_line("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
-              "number or the name of a tag.");
+    cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
+                 "number or the name of a tag.");
     printf(".SH OPTIONS\n");
     for (int i = 0; i <= STORE_OPT_JSON; i++)
-        man_option(i);
+        cli_man_option(store_option_row(i));
     printf(".SH VERBS\n");
     for (size_t i = 0; i < n_store_verbs; i++)
         man_verb(&store_verbs[i]);
     printf(".SH EXIT STATUS\n");
-    roff_line("0: done. 64: the command line is wrong. 65: something in the store is "
-              "damaged, or recomputed otherwise. 66: the named thing does not exist. "
-              "73: it exists already. 74: reading or writing failed. 75: a running job "
-              "holds the store. 77: this user may not read or write it. Others as in "
-              "sysexits.h.");
+    cli_man_text(
+        "0: done. 64: the command line is wrong. 65: something in the store is "
+        "damaged, or recomputed otherwise. 66: the named thing does not exist. "
+        "73: it exists already. 74: reading or writing failed. 75: a running job "
+        "holds the store. 77: this user may not read or write it. Others as in "
+        "sysexits.h.");
 }
 
 /* ---- completion ---- */
-static void print_completion(void)
+void store_print_completion(void)
 {
-    printf("# bash completion of `pathloom store`; made by `pathloom store "
+    printf("# bash completion of `pathloom store`; made by `pathloom "
            "--completion`.\n_pathloom_store() {\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    local options='--run --store --json'\n"
-           "    [ \"${COMP_WORDS[1]}\" = store ] || return\n"
+           ""
            "    case $last in\n    --run|--store)\n"
            "        COMPREPLY=($(compgen -d -- \"$word\")); return;;\n    esac\n"
            "    if [ \"$COMP_CWORD\" -eq 2 ]; then\n        COMPREPLY=($(compgen -W '");
@@ -158,13 +103,12 @@ static void print_completion(void)
         printf("    %s) options=\"$options", store_verbs[i].name);
         for (int o = STORE_OPT_JSON + 1; o < STORE_OPT_COUNT; o++)
             if (takes(&store_verbs[i], o))
-                printf(" --%s", store_option_name(o));
+                printf(" --%s", store_option_row(o)->name);
         printf("\" ;;\n");
     }
     printf("    esac\n    case $word in\n"
            "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-           "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n    esac\n}\n"
-           "complete -F _pathloom_store pathloom\n");
+           "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n    esac\n}\n");
 }
 
 static bool has(int argc, char **argv, const char *word)
@@ -175,19 +119,15 @@ static bool has(int argc, char **argv, const char *word)
     return false;
 }
 
-/* argv[0] is "store": --man and --completion are for those who package. */
-int store_explain(int argc, char **argv)
+void store_explain(int argc, char **argv)
 {
     for (size_t i = 0; i < n_store_verbs; i++)
         if (has(argc, argv, store_verbs[i].name)) {
             print_verb(&store_verbs[i]);
-            return 0;
+            return;
         }
     if (has(argc, argv, "--man"))
         print_manual();
-    else if (has(argc, argv, "--completion"))
-        print_completion();
     else
         print_overview();
-    return 0;
 }

@@ -153,7 +153,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                 : pl_fail(PL_ERR_NOT_FOUND,
                           "no %s begins with %s; `pathloom store ls%s%s` lists all",
                           noun, asked, dashes,
-                          kind == MODULES ? "" : store_option_name(kinds[kind].option));
+                          kind == MODULES ? ""
+                                          : store_option_row(kinds[kind].option)->name);
 }
 
 /* As it is written, or of the mixture, or of the only arm that has such. */
@@ -213,8 +214,8 @@ pl_status store_ls(store_call *call)
         if (kind != MODULES)
             return pl_fail(PL_ERR_USAGE,
                            "store ls lists one kind at a time: --%s or --%s",
-                           store_option_name(kinds[kind].option),
-                           store_option_name(kinds[i].option));
+                           store_option_row(kinds[kind].option)->name,
+                           store_option_row(kinds[i].option)->name);
         kind = i;
     }
     return list(call, kind, call->words[0] ? call->words[0] : "");

@@ -191,7 +191,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     config_hash(&r->cfg, &r->hash);
     r->n_workers = run_local_workers(&r->cfg);
     r->n_homes = (int)r->cfg.homes;
-    r->n_relays = (int)r->cfg.relays < r->n_workers ? (int)r->cfg.relays : r->n_workers;
+    r->n_relays = run_count_relays(&r->cfg);
     return PL_OK;
 }
 

@@ -55,8 +55,8 @@ char *run_file(const pl_run *r, const char *name, char out[PL_PATH_MAX]);
 
 /* What a command asks of a run. */
 typedef struct run_request {
-    const char *file;      /* a configuration, or NULL */
-    const char *sets[128]; /* key=value */
+    const char *file;        /* a configuration, or NULL */
+    const char *const *sets; /* key=value */
     int n_sets;
     const char *run;       /* --run or --out */
     const char *hub, *key; /* of a job elsewhere: its hub, and the key to ask with */
@@ -83,6 +83,11 @@ char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
 char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
 
 /* run_processes.c */
+/* What the processes of a job that runs go by: RUN/proc/job.yaml. */
+char *run_job_file(const char *dir, char out[PL_PATH_MAX]);
+int run_count_relays(const config *c);
+/* How many of the job's own workers ask this relay (from 0). */
+int run_workers_behind(const config *c, int relay);
 /* Where home i (from 0) of n writes its address: "proc/home.address" of a single one.
  */
 void run_home_file(int i, int n, char out[64]);

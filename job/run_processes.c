@@ -4,33 +4,10 @@
 
 enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
 
-/* What every process is told if the job is encrypted. */
-typedef struct key_words {
-    char key[PL_PATH_MAX], list[PL_PATH_MAX];
-} key_words;
-
 /* Hub and home that were started by hand may be, whatever the configuration says. */
 static bool is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
-}
-
-static int add_keys(const pl_run *r, pl_key_role role, key_words *k, const char **argv,
-                    int n)
-{
-    if (!is_encrypted(r))
-        return n;
-    argv[n++] = "--key";
-    argv[n++] = run_key_file(r->dir, role, k->key);
-    if (role == PL_AS_WORKER)
-        return n;
-    argv[n++] = "--keys";
-    argv[n++] = run_key_list(r->dir, k->list);
-    if (r->cfg.advertise[0]) {
-        argv[n++] = "--advertise";
-        argv[n++] = r->cfg.advertise;
-    }
-    return n;
 }
 
 /* PL_ADDRESS_PRIVATE becomes RUN/proc/ipc/NAME.sock. An encrypted job is meant for
@@ -48,12 +25,6 @@ void run_listen_at(const char *dir, const char *asked, const char *name, bool en
         pl_address_in_folder(pl_join(folder, dir, "proc/ipc"), name, out);
 }
 
-static void listen_at(const pl_run *r, const char *asked, const char *name,
-                      char out[PL_ADDRESS_MAX])
-{
-    run_listen_at(r->dir, asked, name, is_encrypted(r), out);
-}
-
 void run_home_file(int i, int n, char out[64])
 {
     if (n == 1)
@@ -62,135 +33,95 @@ void run_home_file(int i, int n, char out[64])
         snprintf(out, 64, "proc/home-%d.address", i + 1);
 }
 
-/* A single home has the store itself, of several each a part. */
-static char *home_store(const pl_run *r, int i, char out[PL_PATH_MAX])
+char *run_job_file(const char *dir, char out[PL_PATH_MAX])
 {
-    char folder[PL_PATH_MAX];
-    run_file(r, "store", r->n_homes == 1 ? out : folder);
-    return r->n_homes == 1 ? out : pl_store_part(folder, i, out);
+    return pl_join(out, dir, "proc/job.yaml");
+}
+
+/* What the processes of this sitting go by: the run's configuration with the local keys
+ * of this command. */
+static pl_status write_job_file(const pl_run *r)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_conf_write_yaml(&config_table, &r->cfg, &text);
+    pl_status status =
+        pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+int run_count_relays(const config *c)
+{
+    const int workers = run_local_workers(c);
+    return (int)c->relays < workers ? (int)c->relays : workers;
+}
+
+/* Worker i asks relay i modulo their number. */
+int run_workers_behind(const config *c, int relay)
+{
+    const int n = run_count_relays(c);
+    return n == 0 ? 0 : (run_local_workers(c) - relay + n - 1) / n;
+}
+
+/* `name` is that of its log and its socket; index 0: the only one of its role. `asked`
+ * is where it listens; NULL: nowhere. */
+static pl_status start(pl_run *r, const char *role, const char *name, int index,
+                       const char *asked, const char *ready)
+{
+    char number[16], address[PL_ADDRESS_MAX];
+    const char *argv[10] = {"pathloom", role, "--run", r->dir};
+    int n = 4;
+    snprintf(number, sizeof number, "%d", index);
+    if (index > 0) {
+        argv[n++] = "--index";
+        argv[n++] = number;
+    }
+    if (asked) { /* said, because a restart asks for the address that others know */
+        run_listen_at(r->dir, asked, name, is_encrypted(r), address);
+        argv[n++] = "--listen";
+        argv[n++] = address;
+    }
+    return pl_launcher_start(r->launcher, name, argv, ready);
 }
 
 static pl_status start_home(pl_run *r, int index)
 {
-    char store[PL_PATH_MAX], ready[PL_PATH_MAX], staging[32], name[32], file[64],
-        gate[32], audit[32], bind[PL_ADDRESS_MAX];
-    key_words k;
-    const char *argv[36] = {"pathloom", "home", "--bind", bind};
-    int n = 4;
-    snprintf(staging, sizeof staging, "%lld", (long long)r->cfg.staging);
-    snprintf(name, sizeof name, r->n_homes == 1 ? "home" : "home-%d", index + 1);
-    listen_at(r, r->cfg.home_bind, name, bind);
+    char name[32], file[64], ready[PL_PATH_MAX];
+    const bool alone = r->n_homes == 1;
+    snprintf(name, sizeof name, alone ? "home" : "home-%d", index + 1);
     run_home_file(index, r->n_homes, file);
-    argv[n++] = "--store";
-    argv[n++] = home_store(r, index, store);
-    argv[n++] = "--ready";
-    argv[n++] = run_file(r, file, ready);
-    argv[n++] = "--staging-bytes";
-    argv[n++] = staging;
-    argv[n++] = "--engine";
-    argv[n++] = r->cfg.engine;
-    if (r->cfg.keep_updates)
-        argv[n++] = "--keep-updates";
-    if (r->cfg.keep_momentum)
-        argv[n++] = "--keep-momentum";
-    snprintf(gate, sizeof gate, "%g", r->cfg.norm_gate);
-    argv[n++] = "--norm-gate";
-    argv[n++] = gate;
-    snprintf(audit, sizeof audit, "%g", r->cfg.audit);
-    argv[n++] = "--audit";
-    argv[n++] = audit;
-    if (strcmp(r->cfg.compress, "auto") == 0)
-        argv[n++] = "--compress";
-    add_keys(r, PL_AS_HOME, &k, argv, n);
-    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    PL_RETURN_IF(start(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
+                       run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
                                sizeof r->homes_at[index]);
 }
 
 static pl_status start_hub(pl_run *r)
 {
-    char ready[PL_PATH_MAX], ttl[32], tolerance[32], bind[PL_ADDRESS_MAX];
-    key_words k;
-    listen_at(r, r->cfg.hub_bind, "hub", bind);
-    snprintf(tolerance, sizeof tolerance, "%g", r->cfg.audit_tolerance);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)r->cfg.ttl_ms);
-    const char *argv[32 + 2 * PL_HOMES_MAX] = {"pathloom",
-                                               "hub",
-                                               "--bind",
-                                               bind,
-                                               "--ttl-ms",
-                                               ttl,
-                                               "--ready",
-                                               run_file(r, "proc/hub.address", ready),
-                                               "--backup",
-                                               r->cfg.backup,
-                                               "--audit-tolerance",
-                                               tolerance};
-    int n = 12;
-    for (int i = 0; i < r->n_homes; i++) {
-        argv[n++] = "--home";
-        argv[n++] = r->homes_at[i];
-    }
-    if (r->cfg.metrics[0]) {
-        argv[n++] = "--metrics";
-        argv[n++] = r->cfg.metrics;
-    }
-    add_keys(r, PL_AS_HUB, &k, argv, n);
-    PL_RETURN_IF(pl_launcher_start(r->launcher, "hub", argv, ready));
+    char ready[PL_PATH_MAX];
+    PL_RETURN_IF(start(r, "hub", "hub", 0, r->cfg.hub_bind,
+                       run_file(r, "proc/hub.address", ready)));
     return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
                                sizeof r->hub_address);
 }
 
-/* Worker i asks relay i modulo their number. */
-static int workers_behind(const pl_run *r, int relay)
-{
-    return (r->n_workers - relay + r->n_relays - 1) / r->n_relays;
-}
-
 static pl_status start_relay(pl_run *r, int index)
 {
-    char name[32], file[64], ready[PL_PATH_MAX], expect[32], patience[32],
-        bind[PL_ADDRESS_MAX];
+    char name[32], file[64], ready[PL_PATH_MAX];
     snprintf(name, sizeof name, "relay-%d", index + 1);
-    listen_at(r, PL_ADDRESS_PRIVATE, name, bind);
     snprintf(file, sizeof file, "proc/%s.address", name);
-    snprintf(expect, sizeof expect, "%d", workers_behind(r, index));
-    snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
-    key_words k;
-    const char *argv[24] = {"pathloom", "relay",   "--bind",
-                            bind,       "--home",  r->homes_at[0],
-                            "--expect", expect,    "--patience-s",
-                            patience,   "--ready", run_file(r, file, ready)};
-    add_keys(r, PL_AS_RELAY, &k, argv, 12);
-    PL_RETURN_IF(pl_launcher_start(r->launcher, name, argv, ready));
+    PL_RETURN_IF(start(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
+                       run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
                                sizeof r->relays_at[index]);
 }
 
 static pl_status start_worker(pl_run *r, int index)
 {
-    char name[32], cache[PL_PATH_MAX], bytes[32], threads[32], patience[32], device[32];
+    char name[32];
     snprintf(name, sizeof name, "worker-%d", index + 1);
-    snprintf(device, sizeof device, "%d", index);
-    snprintf(bytes, sizeof bytes, "%lld", (long long)r->cfg.worker_cache);
-    snprintf(threads, sizeof threads, "%lld", (long long)r->cfg.threads);
-    snprintf(patience, sizeof patience, "%lld", (long long)r->cfg.patience_s);
-    key_words k;
-    const char *argv[36] = {
-        "pathloom",     "worker",       "--hub",         r->hub_address,
-        "--name",       name,           "--cache",       run_file(r, "cache", cache),
-        "--backend",    r->cfg.backend, "--precision",   r->cfg.precision,
-        "--threads",    threads,        "--cache-bytes", bytes,
-        "--patience-s", patience,       "--device",      device};
-    int n = 20;
-    if (r->cfg.recompute)
-        argv[n++] = "--recompute";
-    if (r->n_relays > 0) {
-        argv[n++] = "--home";
-        argv[n++] = r->relays_at[index % r->n_relays];
-    }
-    add_keys(r, PL_AS_WORKER, &k, argv, n);
-    return pl_launcher_start(r->launcher, name, argv, NULL);
+    return start(r, "worker", name, index + 1, NULL, NULL);
 }
 
 /* While a home is waited for: it may have ended for good, or Ctrl+C was pressed. */
@@ -465,6 +396,7 @@ static pl_status open_launcher(pl_run *r)
     PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
     PL_RETURN_IF(
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
+    PL_RETURN_IF(write_job_file(r));
     if (config_encrypts(&r->cfg))
         PL_RETURN_IF(run_make_keys(r->dir));
     return run_use_keys(r->dir);
@@ -522,13 +454,12 @@ pl_status run_tell_homes(pl_run *r)
     return status;
 }
 
-/* The hub hears of it now, and by its own words when it is started again. */
+/* The hub hears of it now, and from the run folder when it is started again. */
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
     PL_RETURN_IF(start_home(r, i));
     say("         home %d was added, at %s", i + 1, r->homes_at[i]);
-    PL_RETURN_IF(pl_launcher_extend(r->launcher, "hub", "--home", r->homes_at[i]));
     PL_RETURN_IF(pl_client_add_home(r->client, r->homes_at[i]));
     return run_tell_homes(r);
 }

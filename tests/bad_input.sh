@@ -245,7 +245,7 @@ printf 'train:\n  tau: \377\n' >byte.yaml
 refuse_corpus "a file that is no text" 78 'byte.yaml line 2|UTF-8' byte.yaml
 refuse_corpus "a configuration from a pipe" 65 "'pipe'|a pipe" pipe
 refuse_corpus "a configuration from a device" 65 "'/dev/zero'|a device" /dev/zero
-refuse_corpus "two files" 64 'value.yaml|twice.yaml' value.yaml twice.yaml
+refuse_corpus "two files" 64 twice.yaml value.yaml twice.yaml
 
 echo "-- outer methods and codecs"
 # refuse_outer NAME 'WORDS' KEY=VALUE ...
@@ -299,7 +299,7 @@ refuse_outer "sums beside others" 'i4|sketch16|without decoding' \
 refuse_outer "values of three bits" 'topk|8 or 2 bits, not 3' codec.value_bits=3
 
 echo "-- addresses"
-"$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+"$pathloom" hub --listen 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
     --ready "$PWD/occupant" 2>/dev/null &
 occupant=$!
 name="the occupant"
@@ -314,7 +314,7 @@ refuse_corpus "a port in use, metrics" 75 "net.metrics|${taken#tcp://}|another p
 kill "$occupant"
 wait "$occupant" 2>/dev/null
 occupant=
-"$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+"$pathloom" hub --listen 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
     --ready "$PWD/occupant" --metrics "${taken#tcp://}" 2>occupant.log &
 occupant=$!
 tries=0
@@ -325,7 +325,7 @@ done
 refuse_corpus "metrics of another job" 75 "net.metrics|${taken#tcp://}|another port" \
     --corpus text --set "net.metrics=${taken#tcp://}"
 name="a second hub at the same metrics"
-run "$pathloom" hub --bind 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
+run "$pathloom" hub --listen 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
     --ready "$PWD/second" --metrics "${taken#tcp://}"
 [ "$code" -eq 75 ] || complain "exit code $code instead of 75"
 kill "$occupant"

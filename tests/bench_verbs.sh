@@ -56,9 +56,9 @@ refuses 'did you mean .1.3b' generate --model 1.4b
 refuses 'give one' step --model 13m --set model.width=64
 refuses '1 to 1024, not .0' step --threads 0
 refuses 'wall or cpu' step --clock sun
-refuses 'belongs to bench step' ops --processes 2
-refuses "takes no --run" step --run nowhere
-refuses 'belong to bench step' outer --model 13m
+refuses "bench ops has no option" ops --processes 2
+refuses "bench step has no option .--run" step --run nowhere
+refuses "bench outer has no option" outer --model 13m
 
 sh bench/rivals/run.sh --build "$(dirname "$pathloom")" --python false >"$work/out" 2>&1
 [ $? -eq 69 ] || fail "run.sh without PyTorch did not end with 69"

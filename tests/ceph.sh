@@ -263,7 +263,7 @@ say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")
 refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/twin"
 refused 73 'holds another store' "$pathloom" store init --store "$work/other" \
     --engine "$(at ceph)"
-refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --engine rocksdb
+refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
 say "a second home is fenced, a second store refused"
 
 # ---- what is not there, or full ----

@@ -31,7 +31,7 @@ ended() {
 }
 
 start home "$pathloom" home --run "$work/run"
-start hub "$pathloom" hub --run "$work/run" --ttl-ms 60000
+start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=60000
 await 100 "no hub" test -s "$work/run/proc/hub.address"
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \

@@ -185,7 +185,7 @@ expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" -
 expect 0 "$pathloom" store import "$work/exported" --out "$work/imported.yaml" --json
 kill -0 "$job" || fail "the job has ended"
 "$pathloom" store --man >"$work/man"
-"$pathloom" store --completion >"$work/completion"
+"$pathloom" --completion >"$work/completion"
 for verb in init ls log show diff tag rollback gc fsck export import push pull blame \
     verify cat backup restore stat; do
     expect 0 "$pathloom" store "$verb" --help

@@ -26,8 +26,8 @@ says() { # WORDS
     grep -q "worker.settings $1" "$work/out" || fail "it does not say: $1"
 }
 
-worker --patience-s 0
-says 'backend=auto precision=auto threads=1 recompute=false cache_bytes=512000000 patience_s=0 run=""'
+worker --patience-s 1
+says 'backend=auto precision=auto threads=1 recompute=false cache_bytes=512000000 patience_s=1 run=""'
 
 cat >"$work/run/run.yaml" <<YAML
 workers:
@@ -44,8 +44,8 @@ says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 pa
 grep -q 'within 1 s' "$work/out" || fail "its patience is another"
 
 worker --run "$work/run" --backend cpu --precision f32 --threads 1 --cache-bytes 5 \
-    --patience-s 0
-says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_s=0 run="
+    --patience-s 2
+says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_s=2 run="
 
 worker --run "$work/run" --precision bf16
 [ "$code" -eq 69 ] || fail "ref took bf16: exit code $code"

@@ -131,27 +131,13 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     return spawn(l, c);
 }
 
-pl_status pl_launcher_extend(pl_launcher *l, const char *name, const char *option,
-                             const char *value)
-{
-    int n = 0;
-    child *c = find_child(l, name);
-    while (c && c->argv[n])
-        n++;
-    if (!c || n + 2 >= ARGS_MAX)
-        return pl_fail(PL_ERR_ARG, "%s cannot be given `%s %s`", name, option, value);
-    c->argv[n] = pl_strdup(option);
-    c->argv[n + 1] = pl_strdup(value);
-    return PL_OK;
-}
-
 /* The port or path asked for at a restart is the one that the others know. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
     char text[PL_ADDRESS_MAX];
     for (int i = 0; c->argv[i] && c->argv[i + 1]; i++) {
-        if (strcmp(c->argv[i], "--bind") != 0 || !pl_ends_with(c->argv[i + 1], "*") ||
+        if (strcmp(c->argv[i], "--listen") != 0 || !pl_ends_with(c->argv[i + 1], "*") ||
             pl_address_parse(c->address, &got) != PL_OK ||
             pl_address_parse(c->argv[i + 1], &asked) != PL_OK)
             continue;

@@ -89,13 +89,10 @@ PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_
 void pl_launcher_destroy(pl_launcher **launcher);
 /* argv[0] is replaced by `program`; NULL-terminated. With `ready_file` the child
  * counts as started when that file exists, and its content is the child's address:
- * on a restart the same address is asked for in the argument after "--bind". */
+ * on a restart the same address is asked for in the argument after "--listen". */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                                           const char *const *argv,
                                           const char *ready_file);
-/* Words more for the next time that `name` is started. */
-PL_MUST_CHECK pl_status pl_launcher_extend(pl_launcher *launcher, const char *name,
-                                           const char *option, const char *value);
 /* Waits for `name` to be ready; its address. ERR_TIMEOUT, or the child's own error. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);

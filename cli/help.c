@@ -1,0 +1,163 @@
+/* What verbs say of themselves, from their tables of options: --help, the manual pages
+ * (`pathloom VERB --man`) and the completion (`pathloom --completion`). */
+#include "cli/options.h"
+
+enum { HELP_COLUMN = 22, LINE_END = 79 };
+
+/* Words of a paragraph from `column` on, broken before the end of a line; later lines
+ * begin at `indent`. */
+static void print_words(const char *text, int column, int indent)
+{
+    bool first = true;
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+        if (!first && column + 1 + len > LINE_END) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        printf("%s%.*s", first ? "" : " ", len, text);
+        column += len + !first;
+        first = false;
+        text += len;
+        text += strspn(text, " ");
+    }
+    printf("\n");
+}
+
+void cli_print_wrapped(const char *text)
+{
+    print_words(text, 0, 0);
+}
+
+void cli_print_option(const cli_option *o)
+{
+    int column =
+        printf("  --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    if (column >= HELP_COLUMN) {
+        printf("\n");
+        column = 0;
+    }
+    printf("%*s", HELP_COLUMN - column, "");
+    print_words(o->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+/* Paragraphs are separated by newlines; one that begins with a space stays as it is. */
+static void print_notes(const char *notes)
+{
+    char line[1024];
+    for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
+        if (line[0] == ' ')
+            printf("%s\n", line);
+        else
+            cli_print_wrapped(line);
+    }
+}
+
+void cli_print_verb(const cli_verb *v)
+{
+    printf("usage: pathloom %s\n\n%s\n\n", v->usage, v->help);
+    for (size_t i = 0; i < v->n_options; i++)
+        cli_print_option(&v->options[i]);
+    if (v->notes) {
+        printf("%s", v->n_options > 0 ? "\n" : "");
+        print_notes(v->notes);
+    }
+}
+
+/* ---- the manual pages ---- */
+/* Text of roff: a backslash before what it would take for its own. */
+static void print_roff(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '-')
+            putchar('\\');
+        putchar(*text);
+    }
+}
+
+void cli_man_text(const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        printf("\\&");
+    print_roff(text);
+    printf("\n");
+}
+
+void cli_man_option(const cli_option *o)
+{
+    printf(".TP\n.B \\-\\-");
+    print_roff(o->name);
+    if (o->value)
+        printf(" \\fI%s\\fR", o->value);
+    printf("\n");
+    cli_man_text(o->help);
+}
+
+static void man_notes(const char *notes)
+{
+    char line[1024];
+    printf(".SH NOTES\n");
+    for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
+        if (!line[0])
+            printf(".PP\n");
+        else if (line[0] == ' ')
+            printf(".nf\n%s\n.fi\n", line);
+        else
+            cli_man_text(line);
+    }
+}
+
+void cli_print_manual(const cli_verb *v)
+{
+    printf(".\\\" Made by `pathloom %s --man`.\n"
+           ".TH PATHLOOM\\-%s 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
+           ".SH NAME\npathloom\\-%s \\- ",
+           v->name, v->name, PL_VERSION, v->name);
+    cli_man_text(v->help);
+    printf(".SH SYNOPSIS\n.B pathloom\n");
+    cli_man_text(v->usage);
+    if (v->n_options > 0)
+        printf(".SH OPTIONS\n");
+    for (size_t i = 0; i < v->n_options; i++)
+        cli_man_option(&v->options[i]);
+    if (v->notes)
+        man_notes(v->notes);
+    printf(".SH EXIT STATUS\n");
+    cli_man_text("0 if it succeeded, else a number of sysexits.h; `pathloom explain` "
+                 "says what each means.");
+}
+
+/* ---- completion ---- */
+static void print_words_of(const cli_verb *v)
+{
+    printf("    %s) options='", v->name);
+    for (size_t i = 0; i < v->n_options; i++)
+        printf("--%s ", v->options[i].name);
+    printf("--help' ;;\n");
+}
+
+void cli_print_completion(const cli_verb *const *verbs, size_t n)
+{
+    printf("# bash completion of pathloom; made by `pathloom --completion`.\n"
+           "_pathloom() {\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} options=\n"
+           "    if [ \"${COMP_WORDS[1]}\" = store ] && [ \"$COMP_CWORD\" -gt 1 ]; "
+           "then\n"
+           "        _pathloom_store\n        return\n    fi\n"
+           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+           "        COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < n; i++)
+        printf("%s%s", i ? " " : "", verbs[i]->name);
+    printf("' -- \"$word\"))\n        return\n    fi\n"
+           "    case ${COMP_WORDS[1]} in\n");
+    for (size_t i = 0; i < n; i++)
+        if (verbs[i]->n_options > 0)
+            print_words_of(verbs[i]);
+    printf("    esac\n    case $word in\n"
+           "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+           "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n    esac\n}\n"
+           "complete -F _pathloom pathloom\n");
+}
