@@ -158,7 +158,7 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
     return status;
 }
 
-/* ---- blobs up: UP_WINDOW pieces under way, each acknowledged by its request ---- */
+/* ---- blobs up: pieces under way, each acknowledged by its request ---- */
 typedef struct upload {
     pl_client *client;
     pl_socket *socket;
@@ -166,7 +166,7 @@ typedef struct upload {
     uint64_t bytes;
     pl_hash hash;
     bool impatient; /* a full home ends it with ERR_BUSY */
-    size_t n_pieces, next, n_waiting;
+    size_t n_pieces, next, n_waiting, window;
     int64_t heard_ms; /* an acknowledgement */
     uint64_t line;
     struct {
@@ -200,7 +200,7 @@ static pl_status send_piece(upload *u, size_t slot)
 
 static pl_status fill_window(upload *u)
 {
-    while (u->n_waiting < UP_WINDOW && u->next < u->n_pieces) {
+    while (u->n_waiting < u->window && u->next < u->n_pieces) {
         size_t slot = u->n_waiting++;
         u->waiting[slot].request = pl_wire_next_request();
         u->waiting[slot].piece = u->next++;
@@ -281,6 +281,10 @@ pl_status client_put_known_blob(pl_client *c, int home, const void *data,
     u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
     if (u.n_pieces == 0)
         u.n_pieces = 1;
+    /* A piece under way is a copy. A quarter of the blob costs four times the way there
+     * and back at most. */
+    u.window = u.n_pieces / 4 < 2 ? 2 : u.n_pieces / 4;
+    u.window = u.window < UP_WINDOW ? u.window : UP_WINDOW;
     return run_upload(&u);
 }
 

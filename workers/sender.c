@@ -189,6 +189,13 @@ static pl_status predict(worker_task *task, const local_slot *s, int slot,
                             &task->predicted_norm[slot]);
 }
 
+static bool slot_predicts(const worker_task *task, int slot)
+{
+    const pl_topology *t = task->arm->topology;
+    return pl_round_predicts(&task->arm->arm, t,
+                             pl_topology_module_of_path(t, slot, task->path));
+}
+
 /* What the path keeps is changed in the job's state, where it lies since before. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
@@ -204,9 +211,7 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
     if (place.last && round >= 0)
         PL_RETURN_IF(decode_all(&place, slot, p));
     local_keep(&place, start, now, p->sent, p->sent_start);
-    return pl_round_predicts(place.arm, place.topology, place.module)
-               ? predict(task, &place, slot, round, p)
-               : PL_OK;
+    return slot_predicts(task, slot) ? predict(task, &place, slot, round, p) : PL_OK;
 }
 
 static void describe_path(const sender *s, pl_path_state *state)
@@ -250,10 +255,17 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     worker_task *task = s->task;
     PL_RETURN_IF(alloc_parcel(task, n_slots, p));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
-    for (int slot = 0; slot < n_slots; slot++)
+    bool predicts = false;
+    for (int slot = 0; slot < n_slots; slot++) {
         PL_RETURN_IF(pack_slot(s, slot, p));
+        predicts |= slot_predicts(task, slot);
+    }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
+    if (!predicts) { /* nobody goes on from the versions */
+        pl_free_aligned(task->base);
+        task->base = NULL;
+    }
     pl_free_aligned(task->job.params);
     task->job.params = NULL;
     return PL_OK;

@@ -264,19 +264,20 @@ static void find_local(worker *w, worker_task *task)
 }
 
 /* The state of a path that has finished no phase: its arm's first moments, if it has
- * any, and zeros. */
+ * any, and zeros. They arrive where the state will be; each path asks for them once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
-    size_t n = task->n_params;
+    size_t bytes = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
+    size_t known = 2 * task->n_params * sizeof(float);
     void *data;
-    memset(task->state, 0, (size_t)task->layout.n_vectors * n * sizeof *task->state);
     if (pl_hash_none(moments))
-        return PL_OK;
-    PL_RETURN_IF(
-        fetch_blob(w, PL_MOMENTS_OBJECT, moments, 2 * n * sizeof(float), &data));
-    memcpy(task->state, data, 2 * n * sizeof(float));
-    pl_free(data); /* each path asks for it once */
+        return pl_try_alloc(bytes, "a path's state", (void **)&task->state);
+    PL_RETURN_IF(fetch_blob(w, PL_MOMENTS_OBJECT, moments, known, &data));
+    if (bytes > known)
+        data = pl_grow(data, bytes);
+    memset((char *)data + known, 0, bytes - known);
+    task->state = data;
     return PL_OK;
 }
 
@@ -309,12 +310,10 @@ static pl_status fetch_state(worker *w, worker_task *task)
         task->state = blob;
         return PL_OK;
     }
+    if (fresh)
+        return begin_state(w, task);
     PL_TRY(
         pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
-    if (fresh) {
-        status = begin_state(w, task);
-        goto done;
-    }
     state_unpack(arm, blob, task->n_params, task->state);
     if (arm->outer.state == PL_STATE_LOCAL)
         find_local(w, task);
