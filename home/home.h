@@ -35,6 +35,10 @@ typedef struct pl_home_options {
     volatile sig_atomic_t *stop; /* set by a signal: finish the group and return */
 } pl_home_options;
 
+/* A merge reads so many bytes of updates at once, or one update for each of
+ * pl_codec_add_threads if those have more. */
+enum { PL_HOME_AHEAD_BYTES = 16 << 20 };
+
 PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
 /* Makes a version once more, from the one before it and the updates that it names, by

@@ -128,7 +128,7 @@ static home_updates *list_updates(const merge *g, float *weights)
                               .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
                               .n_vectors =
                                   pl_round_vectors(arm, g->arm->topology, g->index),
-                              .ahead_bytes = HOME_AHEAD_BYTES};
+                              .ahead_bytes = PL_HOME_AHEAD_BYTES};
     return home_updates_create(&round);
 }
 

@@ -10,8 +10,6 @@
 #include "codec/codec.h"
 #include "store/store.h"
 
-enum { HOME_AHEAD_BYTES = 16 << 20 };
-
 /* Borrowed until home_updates_destroy. */
 typedef struct home_round {
     pl_store *store;

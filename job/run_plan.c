@@ -28,16 +28,19 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
 /* Code and data of the program and its libraries, in every process. */
 enum { PROCESS_BYTES = 38 << 20 };
 
-/* Messages of one transfer that are on their way at a time: at most eight of 4 MiB. */
+/* Messages of one transfer that are on their way at a time: four of a MiB, or of an
+ * upload a quarter of it, at most eight (outer/client_blob.c). */
 static uint64_t transfer_bytes(uint64_t bytes)
 {
-    enum { WINDOW_BYTES = 32 << 20 };
-    return bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES;
+    enum { LEAST = 4 << 20, MOST = 8 << 20 };
+    uint64_t window = bytes / 4 > LEAST ? bytes / 4 : LEAST;
+    window = window < MOST ? window : MOST;
+    return bytes < window ? bytes : window;
 }
 
 /* A worker holds a model for training, its cache, and up to three tasks: one fetched
  * (versions and state), one that trained (these, and parameters) and one that is sent
- * (versions, state and updates). A path with parameters of its own has a start in each;
+ * (state and updates). A path with parameters of its own has a start in each;
  * a state that travels in fewer bits is there once more, packed. Each has what it got
  * from mates, too. Pages of data files are left out: the kernel takes them back. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
@@ -46,7 +49,7 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     pl_path_layout l = layout_of(outer);
     size_t n = pl_topology_path_params(r->topology);
     uint64_t path = n * sizeof(float), state = (uint64_t)l.n_vectors;
-    uint64_t tasks = (1 + state) + (2 + state) + (2 + state);
+    uint64_t tasks = (1 + state) + (2 + state) + (1 + state);
     tasks += l.params >= 0 ? 3 : 0;
     tasks += l.last >= 0 ? 3 : 0;
     uint64_t packed = pl_path_state_bytes(&arm, n);
@@ -69,12 +72,24 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
            (local < most ? local : most) + transfer_bytes(state * path);
 }
 
-/* A home merges one module at a time (its vectors, and two updates), and has uploads of
+/* Updates that a home has in memory while it merges a module of so many bytes: one for
+ * each thread, or as many small ones as outer/home_updates.h reads at once. What they
+ * take when they are decompressed comes on top, at most a quarter of them in f32. */
+static uint64_t updates_bytes(const run *r, uint64_t module)
+{
+    uint64_t all = n_tasks(r) * module;
+    uint64_t most = (uint64_t)pl_codec_add_threads() * module;
+    most = most > PL_HOME_AHEAD_BYTES ? most : PL_HOME_AHEAD_BYTES;
+    all = all < most ? all : most;
+    return all + all / 4;
+}
+
+/* A home merges one module at a time (its vectors, and updates), and has uploads of
  * every path that is sent to it, which come in messages. Its database keeps what was
  * written last. */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
-    enum { WRITTEN_BYTES = 80 << 20, VECTORS = 6, UPDATES = 2 };
+    enum { WRITTEN_BYTES = 80 << 20, VECTORS = 6 };
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
@@ -85,7 +100,8 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     /* Of workers elsewhere nobody knows how many come; a path has one at a time. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
-    return PROCESS_BYTES + database + (VECTORS + UPDATES) * largest * sizeof(float) +
+    return PROCESS_BYTES + database + VECTORS * largest * sizeof(float) +
+           updates_bytes(r, largest * sizeof(float)) +
            senders * (task + transfer_bytes(task));
 }
 

@@ -85,7 +85,7 @@ static home_updates *list_updates(const merge_bench *b)
                               .weights = b->weights,
                               .homomorphic = b->homomorphic,
                               .n_vectors = 1,
-                              .ahead_bytes = HOME_AHEAD_BYTES};
+                              .ahead_bytes = PL_HOME_AHEAD_BYTES};
     return home_updates_create(&round);
 }
 
