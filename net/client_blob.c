@@ -1,7 +1,17 @@
 /* Blobs between a client and a home, in pieces, several of them under way. */
 #include "net/client_internal.h"
 
-enum { UP_WINDOW = 8, DOWN_WINDOW = 4 };
+enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
+
+/* Pieces under way are a second copy of their part of the blob. A quarter of them at a
+ * time costs four times the way there and back at most. */
+static size_t choose_window(uint64_t bytes, size_t most)
+{
+    uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
+    if (quarter < LEAST_WINDOW)
+        return LEAST_WINDOW;
+    return quarter < most ? (size_t)quarter : most;
+}
 
 /* ---- down: pieces are asked for ahead and taken in order ---- */
 /* Where an answer is lost, or shorter than asked for, everything from there on is asked
@@ -46,7 +56,8 @@ static pl_status ask_piece(download *d)
 static pl_status ask_pieces(download *d)
 {
     uint64_t end = d->known ? d->total : 1;
-    while (d->n_under_way < DOWN_WINDOW && d->asked < end)
+    size_t window = choose_window(d->total, DOWN_WINDOW);
+    while (d->n_under_way < window && d->asked < end)
         PL_RETURN_IF(ask_piece(d));
     return PL_OK;
 }
@@ -281,10 +292,7 @@ pl_status client_put_known_blob(pl_client *c, int home, const void *data,
     u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
     if (u.n_pieces == 0)
         u.n_pieces = 1;
-    /* A piece under way is a copy. A quarter of the blob costs four times the way there
-     * and back at most. */
-    u.window = u.n_pieces / 4 < 2 ? 2 : u.n_pieces / 4;
-    u.window = u.window < UP_WINDOW ? u.window : UP_WINDOW;
+    u.window = choose_window(bytes, UP_WINDOW);
     return run_upload(&u);
 }
 

@@ -118,8 +118,12 @@ static pl_status encode(const worker_task *task, const local_slot *s, int slot,
     double norm = task->bases[slot].norm;
     pl_codec_round shared =
         pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
-    return pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
-                                  p->update, residual, &p->encoded[slot]);
+    pl_buf *out = &p->encoded[slot];
+    PL_RETURN_IF(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
+                                        p->update, residual, out));
+    out->data = pl_grow(out->data, out->len); /* it waits for the others, and is sent */
+    out->cap = out->len;
+    return PL_OK;
 }
 
 static void address(sender *s, int slot, int64_t round, int module, parcel *p)

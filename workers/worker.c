@@ -276,6 +276,7 @@ static pl_status take_packed(worker *w)
     worker_task *task;
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
+        pl_give_back_blocks(); /* that packing took: copies of its state come next */
         if (w->offers && task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
             PL_RETURN_IF(worker_tell_offer(w, task));
     }
