@@ -97,11 +97,6 @@ const store_verb store_verbs[] = {
      "Needs "
      "the job to be stopped; may be killed at any time.",
      0, 0, 0, false, store_pack},
-    {"migrate", "", "let this release use all it knows",
-     "A store of an older release works as it is; afterwards only this release and "
-     "newer "
-     "ones can open it. What is stored stays as it is.",
-     0, 0, 0, false, store_migrate},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
      "DIR becomes a store of the state at the beginning. Given again, it brings only "
      "the "

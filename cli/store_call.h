@@ -112,7 +112,6 @@ pl_status store_verify(store_call *call);
 pl_status store_cat(store_call *call);
 pl_status store_init(store_call *call);
 pl_status store_pack(store_call *call);
-pl_status store_migrate(store_call *call);
 pl_status store_backup(store_call *call);
 pl_status store_restore(store_call *call);
 pl_status store_push(store_call *call);

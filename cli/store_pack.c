@@ -1,4 +1,4 @@
-/* pathloom store pack, migrate. */
+/* pathloom store pack. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -27,20 +27,13 @@ static void print_packed(const store_call *call, const packed *p)
 }
 
 /* One store, or one part of it. */
-static pl_status pack_part(store_call *call, void *context)
+static pl_status pack_part(store_call *call, packed *sum)
 {
-    packed *sum = context;
     pl_store_stats before, after;
     pl_store *store = NULL;
     bool more = true;
     pl_status status = PL_OK;
     PL_RETURN_IF(store_open_to_write(call, &store));
-    if (!pl_store_may_code(store))
-        PL_TRY(
-            pl_fail(PL_ERR_UNSUPPORTED,
-                    "%s has the format of an older release; `pathloom store migrate` "
-                    "lifts it",
-                    call->folder));
     PL_TRY(pl_store_count(store, &before));
     while (more)
         PL_TRY(pl_store_recode(store, PACK_BYTES, &more));
@@ -54,52 +47,19 @@ done:
     return status;
 }
 
-typedef pl_status (*part_fn)(store_call *call, void *context);
-
 /* The store itself, or each of its parts. */
-static pl_status each_part(store_call *call, part_fn fn, void *context)
-{
-    int n = 0;
-    PL_RETURN_IF(pl_store_parts(call->folder, &n));
-    if (n == 0)
-        return fn(call, context);
-    for (int i = 0; i < n; i++) {
-        store_call part = *call;
-        pl_store_part(call->folder, i, part.folder);
-        PL_RETURN_IF(fn(&part, context));
-    }
-    return PL_OK;
-}
-
 pl_status store_pack(store_call *call)
 {
     packed sum = {0, 0, 0};
-    PL_RETURN_IF(each_part(call, pack_part, &sum));
-    print_packed(call, &sum);
-    return PL_OK;
-}
-
-static pl_status migrate_part(store_call *call, void *context)
-{
-    bool changed = false;
-    PL_RETURN_IF(pl_store_migrate(call->folder, &changed));
-    *(bool *)context |= changed;
-    return PL_OK;
-}
-
-pl_status store_migrate(store_call *call)
-{
-    bool changed = false;
-    PL_RETURN_IF(each_part(call, migrate_part, &changed));
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "store", call->folder);
-        pl_json_set_bool(line, "migrated", changed);
-        say_json(line);
-    } else {
-        printf(changed ? "%s may use coded chunks from now on\n"
-                       : "%s has the newest format already\n",
-               call->folder);
+    int n = 0;
+    PL_RETURN_IF(pl_store_parts(call->folder, &n));
+    if (n == 0)
+        PL_RETURN_IF(pack_part(call, &sum));
+    for (int i = 0; i < n; i++) {
+        store_call part = *call;
+        pl_store_part(call->folder, i, part.folder);
+        PL_RETURN_IF(pack_part(&part, &sum));
     }
+    print_packed(call, &sum);
     return PL_OK;
 }

@@ -17,9 +17,8 @@
 /* ---- options: everything that changes the products, as text ---- */
 
 /* As text because the comparison then needs no types, and a difference can be shown
- * to the user as it stands. n_threads is missing on purpose: it changes nothing. A
- * folder that lacks "cut" was made before files were cut. */
-enum { N_OPTIONS = 9, OPTION_CUT = 8 };
+ * to the user as it stands. n_threads is missing on purpose: it changes nothing. */
+enum { N_OPTIONS = 9 };
 typedef struct option_text {
     const char *name;
     char value[PL_PATH_MAX];
@@ -40,8 +39,7 @@ static void option_texts(const pl_prepare_options *options, option_text out[N_OP
     snprintf(out[5].value, PL_PATH_MAX, "%llu", (unsigned long long)options->max_bytes);
     snprintf(out[6].value, PL_PATH_MAX, "%llu", (unsigned long long)options->seed);
     snprintf(out[7].value, PL_PATH_MAX, "%d", options->min_document_tokens);
-    snprintf(out[OPTION_CUT].value, PL_PATH_MAX, "%llu",
-             (unsigned long long)options->cut_bytes);
+    snprintf(out[8].value, PL_PATH_MAX, "%llu", (unsigned long long)options->cut_bytes);
 }
 
 static pl_json *options_json(const pl_prepare_options *options)
@@ -61,8 +59,6 @@ static pl_status check_options(const char *folder, const pl_json *json,
     option_texts(options, texts);
     for (int i = 0; i < N_OPTIONS; i++) {
         const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
-        if (!there && i == OPTION_CUT)
-            there = "0";
         if (!there || strcmp(there, texts[i].value) != 0)
             return pl_fail(PL_ERR_EXISTS,
                            "the data folder '%s' was made with %s '%.300s', now it is "

@@ -435,9 +435,9 @@ pl_status home_merge_ready(home *h)
 static pl_status check_sources(const merge *g, const pl_version *before,
                                const pl_version *made)
 {
-    const char *gone = made->updates == PL_UPDATES_DROPPED ? "the updates that made it"
-                       : before->params_gone               ? "the parameters before it"
-                                                           : NULL;
+    const char *gone = !made->has_updates    ? "the updates that made it"
+                       : before->params_gone ? "the parameters before it"
+                                             : NULL;
     bool began = before->number == 0 || pl_starts_with(before->method, "rollback");
     if (!gone && g->n_kept > 0 && pl_hash_none(&before->momentum) && !began)
         gone = "the momentum before it";

@@ -54,14 +54,12 @@ static bool has_begun(const pl_run *r)
            pl_path_exists(run_file(r, "store", store));
 }
 
-/* Keys that are newer than the run have their defaults, but where that would not be
- * what it did: no file was cut before there was data.cut. */
+/* Keys that run.yaml does not name have their defaults. */
 static pl_status load_saved(const pl_run *r, config *out)
 {
     char saved[PL_PATH_MAX];
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
-    out->cut = 0;
     return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
 }
 

@@ -17,7 +17,6 @@ typedef struct audit {
     void *context;
     pl_audit_report *report;
     tally blobs;  /* named by records, as often as they hold it */
-    tally maybe;  /* updates of versions that do not say whether they hold them */
     tally chunks; /* named by blobs and by other chunks */
     tally packs;  /* places named by chunks, as if they were hashes */
     /* the version before, of the same module */
@@ -91,10 +90,8 @@ static void count_blobs(audit *a, const pl_version *v)
     tally_add(&a->blobs, &v->momentum);
     tally_add(&a->blobs, &v->change);
     for (int i = 0; i < v->n_contributions; i++)
-        if (v->updates == PL_UPDATES_KEPT)
+        if (v->has_updates)
             tally_add(&a->blobs, &v->contributions[i].update);
-        else if (v->updates == PL_UPDATES_UNKNOWN)
-            tally_add(&a->maybe, &v->contributions[i].update);
 }
 
 /* Versions come in order: each continues the one before it. */
@@ -286,7 +283,7 @@ static pl_status check_blob(audit *a, row_view *row)
         problem(a, "a blob record does not have the hash of its chunks: %s",
                 (row_damaged(row, "its name is not its hash"), pl_last_error()));
     uint64_t named = tally_count(&a->blobs, &id);
-    if (blob.refs < named || blob.refs > named + tally_count(&a->maybe, &id))
+    if (blob.refs != named)
         complain_of_refs(a, "blob", row, blob.refs, named);
     for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
         pl_hash chunk = blob_chunk(&blob, i);
@@ -454,7 +451,6 @@ static void check_names(audit *a)
 static void check_contents(audit *a)
 {
     tally_sort(&a->blobs);
-    tally_sort(&a->maybe);
     walk(a, KV_BLOB, check_blob);
     check_presence(a, &a->blobs, KV_BLOB, "blob");
     walk(a, KV_CHUNK, note_bases);
@@ -484,7 +480,6 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     check_names(&a);
     check_contents(&a);
     tally_destroy(&a.blobs);
-    tally_destroy(&a.maybe);
     tally_destroy(&a.chunks);
     tally_destroy(&a.packs);
     return PL_OK;

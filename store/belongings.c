@@ -32,7 +32,7 @@ static void version_blobs(const pl_version *v, row_blobs *out)
         add_blob(out, &v->params);
     add_blob(out, &v->momentum);
     add_blob(out, &v->change);
-    for (int i = 0; v->updates == PL_UPDATES_KEPT && i < v->n_contributions; i++)
+    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
         add_blob(out, &v->contributions[i].update);
 }
 

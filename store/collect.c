@@ -35,7 +35,7 @@ static void choose(collection *c, const pl_version *v)
     tally_add(&c->released, &v->params);
     tally_add(&c->released, &v->momentum);
     tally_add(&c->released, &v->change);
-    for (int i = 0; v->updates == PL_UPDATES_KEPT && i < v->n_contributions; i++)
+    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
         tally_add(&c->released, &v->contributions[i].update);
 }
 

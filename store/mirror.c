@@ -342,20 +342,6 @@ static bool same_row(const mirror *m, kv_family family, row_key key)
     return same;
 }
 
-/* Bits of features go up before anything is written that needs them, and not down
- * before the last of it is gone. */
-static bool same_format(const mirror *m, const char *folder)
-{
-    char path[PL_PATH_MAX];
-    pl_buf a = {0}, b = {0};
-    bool same = pl_read_file(pl_join(path, m->from->folder, "FORMAT"), &a) == PL_OK &&
-                pl_read_file(pl_join(path, folder, "FORMAT"), &b) == PL_OK &&
-                a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-    pl_buf_destroy(&a);
-    pl_buf_destroy(&b);
-    return same;
-}
-
 /* What the target is: empty, an earlier or later state of the source, or something
  * else. */
 static pl_status compare_target(mirror *m, mirror_target *to)
@@ -376,8 +362,7 @@ static pl_status compare_target(mirror *m, mirror_target *to)
         m->to_sequence == 0 || same_row(m, KV_LOG, key_of_number(m->to_sequence));
     bool same_store = m->to_epoch == 0 || same_row(m, KV_META, birth);
     m->later = !m->same_line && same_store && m->from->sequence > 0 &&
-               same_row(m, KV_LOG, key_of_number(m->from->sequence)) &&
-               (m->from->remote || same_format(m, to->folder));
+               same_row(m, KV_LOG, key_of_number(m->from->sequence));
     m->common = m->same_line ? m->to_sequence : m->later ? m->from->sequence : 0;
     to->beside = !m->same_line && !m->later;
     if (!to->force && !(same_store && m->same_line))
@@ -394,40 +379,23 @@ done:
     return status;
 }
 
-/* Its format becomes that of the source before anything else is written; a copy's
- * chunks are its own. */
-static pl_status set_format(const pl_store *from, const char *folder)
-{
-    if (from->remote)
-        return PL_OK;
-    char path[PL_PATH_MAX], target[PL_PATH_MAX];
-    pl_buf text = {0};
-    pl_status status = pl_read_file(pl_join(path, from->folder, "FORMAT"), &text);
-    if (status == PL_OK)
-        status =
-            pl_replace_file(pl_join(target, folder, "FORMAT"), text.data, text.len);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 static pl_status open_target(mirror *m, mirror_target *to)
 {
     char path[PL_PATH_MAX];
     const char *folder = to->folder;
-    uint64_t incompat = 0;
-    pl_status status = store_format_check(folder, true, &incompat);
+    bool in_engine = false;
+    pl_status status = store_format_check(folder, &in_engine);
     if (status == PL_ERR_NOT_FOUND)
-        status = store_format_write(folder, 0);
+        status = store_format_write(folder, false);
     PL_RETURN_IF(status);
-    if (incompat & FORMAT_ENGINE)
+    if (in_engine)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
             "the chunks of %s lie in an engine, which nothing is copied into; "
             "restore to a folder of its own, then use it or push from it",
             folder);
     PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
-    PL_RETURN_IF(compare_target(m, to));
-    return to->beside ? PL_OK : set_format(m->from, folder);
+    return compare_target(m, to);
 }
 
 static pl_status copy(mirror *m, mirror_target *to)

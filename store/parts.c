@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char FIRST_LINE[] = "pathloom parts 1", GROWN_LINE[] = "pathloom parts 2";
+static const char FIRST_LINE[] = "pathloom parts 1";
 
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
 {
@@ -21,12 +21,11 @@ static bool read_counts(const char *text, pl_parts *out)
 {
     char *end = NULL;
     size_t len = strlen(FIRST_LINE);
-    bool grown = strncmp(text, GROWN_LINE, len) == 0;
-    if ((!grown && strncmp(text, FIRST_LINE, len) != 0) || text[len] != '\n')
+    if (strncmp(text, FIRST_LINE, len) != 0 || text[len] != '\n')
         return false;
     long n = strtol(text + len + 1, &end, 10), begun = n;
-    if (grown)
-        begun = *end == ' ' ? strtol(end + 1, &end, 10) : 0;
+    if (*end == ' ')
+        begun = strtol(end + 1, &end, 10);
     if (n < 1 || n > PL_PARTS_MAX || begun < 1 || begun > PL_PARTS_MAX ||
         strcmp(end, "\n") != 0)
         return false;
@@ -104,7 +103,7 @@ pl_status parts_write_counts(const char *folder, const pl_parts *parts)
     char path[PL_PATH_MAX], text[64];
     int len = parts->n == parts->begun
                   ? snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, parts->n)
-                  : snprintf(text, sizeof text, "%s\n%d %d\n", GROWN_LINE, parts->n,
+                  : snprintf(text, sizeof text, "%s\n%d %d\n", FIRST_LINE, parts->n,
                              parts->begun);
     return pl_replace_file(pl_join(path, folder, "PARTS"), text, (size_t)len);
 }

@@ -230,7 +230,7 @@ static pl_status fill(rebuild *r, const char *place, const char *folder)
     PL_RETURN_IF(status);
     PL_RETURN_IF(write_mark(r, folder));
     PL_RETURN_IF(remote_write_place(folder, place));
-    PL_RETURN_IF(store_format_finish(folder, FORMAT_ENGINE));
+    PL_RETURN_IF(store_format_finish(folder, true));
     return mark_done(folder);
 }
 

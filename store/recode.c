@@ -301,7 +301,7 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     recoding r = {.store = store, .budget = budget_bytes};
     pl_status status = PL_OK;
     *more = false;
-    if (!store->may_code || store->recoded_at == store->sequence)
+    if (store->recoded_at == store->sequence)
         return PL_OK;
     PL_TRY(pl_txn_begin(store, &r.txn));
     r.txn->tidies = true;

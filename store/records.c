@@ -102,22 +102,7 @@ void pending_write(kv_batch *batch, const char *module, const pl_contribution *c
 }
 
 /* ---- versions ---- */
-enum { FLAG_PARAMS_GONE = 1, FLAG_UPDATES_KEPT = 2, FLAG_UPDATES_DROPPED = 4 };
-
-static uint64_t flags_of(const pl_version *v)
-{
-    return (v->params_gone ? FLAG_PARAMS_GONE : 0u) |
-           (v->updates == PL_UPDATES_KEPT ? FLAG_UPDATES_KEPT : 0u) |
-           (v->updates == PL_UPDATES_DROPPED ? FLAG_UPDATES_DROPPED : 0u);
-}
-
-static void set_flags(pl_version *v, uint64_t flags)
-{
-    v->params_gone = flags & FLAG_PARAMS_GONE;
-    v->updates = flags & FLAG_UPDATES_KEPT      ? PL_UPDATES_KEPT
-                 : flags & FLAG_UPDATES_DROPPED ? PL_UPDATES_DROPPED
-                                                : PL_UPDATES_UNKNOWN;
-}
+enum { FLAG_PARAMS_GONE = 1, FLAG_HAS_UPDATES = 2 };
 
 void version_fields(const pl_version *v, pl_buf *fields)
 {
@@ -146,8 +131,9 @@ void version_fields(const pl_version *v, pl_buf *fields)
     if (v->arrivals != 0)
         pl_put_u64(fields, 17, (uint64_t)v->arrivals);
     put_hash_if(fields, 18, &v->change);
-    if (v->params_gone || v->updates != PL_UPDATES_UNKNOWN)
-        pl_put_u64(fields, 19, flags_of(v));
+    pl_put_u64(fields, 19,
+               (v->params_gone ? FLAG_PARAMS_GONE : 0u) |
+                   (v->has_updates ? FLAG_HAS_UPDATES : 0u));
     pl_buf_destroy(&nested);
 }
 
@@ -200,7 +186,9 @@ pl_status version_decode(row_view *row, pl_version *out)
         out->displacement = pl_get_f64(fields, 16, 0);
     out->arrivals = (int64_t)pl_get_u64_or(fields, 17, 0);
     out->change = get_hash_if(fields, 18);
-    set_flags(out, pl_get_u64_or(fields, 19, 0));
+    uint64_t flags = pl_get_u64(fields, 19, 0);
+    out->params_gone = flags & FLAG_PARAMS_GONE;
+    out->has_updates = flags & FLAG_HAS_UPDATES;
     pl_status list = contributions_get(row, out);
     pl_status rest = row_end(row);
     if (list == PL_OK && rest == PL_OK)
@@ -441,6 +429,6 @@ pl_status log_decode(row_view *row, log_record *out)
     out->digest = pl_get_hash(&row->fields, 2, 0);
     out->epoch = pl_get_u64(&row->fields, 3, 0);
     out->wall_ms = (int64_t)pl_get_u64(&row->fields, 4, 0);
-    out->n_files = pl_get_u64_or(&row->fields, 5, UINT64_MAX);
+    out->n_files = pl_get_u64(&row->fields, 5, 0);
     return row_end(row);
 }

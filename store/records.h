@@ -33,7 +33,7 @@ typedef struct log_record {
     pl_hash previous, digest;
     uint64_t epoch;
     int64_t wall_ms;
-    uint64_t n_files; /* table files that it took in; UINT64_MAX: it does not say */
+    uint64_t n_files; /* table files that it took in */
 } log_record;
 
 /* Decoding leaves `out` cleared after a failure. */

@@ -10,10 +10,10 @@ pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    uint64_t incompat = 0;
+    bool in_engine = false;
     out[0] = '\0';
-    PL_RETURN_IF(store_format_check(folder, false, &incompat));
-    if (!(incompat & FORMAT_ENGINE))
+    PL_RETURN_IF(store_format_check(folder, &in_engine));
+    if (!in_engine)
         return PL_OK;
     pl_status status = pl_read_file(pl_join(path, folder, "ENGINE"), &text);
     if (status == PL_OK) {
@@ -78,7 +78,7 @@ pl_status pl_store_make_on(const char *folder, const char *wanted)
     if (!*place)
         return PL_OK;
     PL_RETURN_IF(remote_write_place(folder, place));
-    return store_format_write(folder, FORMAT_ENGINE);
+    return store_format_write(folder, true);
 }
 
 pl_status pl_store_check_engine(const char *place)

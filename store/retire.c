@@ -75,12 +75,11 @@ static pl_status release_state(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Of an older release's version nobody knows whether they are there: they stay. */
 static pl_status release_updates(pl_txn *txn, pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++)
         PL_RETURN_IF(blob_release(txn, &v->contributions[i].update));
-    v->updates = PL_UPDATES_DROPPED;
+    v->has_updates = false;
     return PL_OK;
 }
 
@@ -110,14 +109,13 @@ pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
     return PL_OK;
 }
 
-/* Whoever retires late has kept them, also where an older release did not say so. */
 pl_status retire_updates(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
     bool found = false;
     pl_status status = PL_OK;
     PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
-    if (found && old.updates != PL_UPDATES_DROPPED) {
+    if (found && old.has_updates) {
         PL_TRY(release_updates(txn, &old));
         version_write(txn->batch, &old);
     }
@@ -132,7 +130,7 @@ static pl_status drop_data(pl_txn *txn, pl_version *v)
         return PL_OK;
     PL_RETURN_IF(blob_release(txn, &v->params));
     PL_RETURN_IF(release_state(txn, v));
-    if (v->updates == PL_UPDATES_KEPT)
+    if (v->has_updates)
         PL_RETURN_IF(release_updates(txn, v));
     v->params_gone = true;
     version_write(txn->batch, v);

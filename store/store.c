@@ -324,11 +324,6 @@ pl_status pl_store_count(pl_store *store, pl_store_stats *out)
     return PL_OK;
 }
 
-bool pl_store_may_code(const pl_store *store)
-{
-    return store->may_code;
-}
-
 pl_status pl_store_compact(pl_store *store)
 {
     return kv_compact(store->db, KV_PACK);

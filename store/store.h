@@ -42,7 +42,7 @@ typedef enum pl_store_mode {
 PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
 /* CREATE makes a new store or opens an existing one for writing; WRITE needs it to
  * exist; READ sees a consistent state and may run beside a writer. A store locked by
- * a running job is ERR_BUSY, one of a newer format ERR_UNSUPPORTED, lost commits
+ * a running job is ERR_BUSY, one of another format ERR_UNSUPPORTED, lost commits
  * ERR_DAMAGED with both numbers. WRITE and CREATE raise the store's epoch by 1. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
@@ -121,13 +121,6 @@ typedef struct pl_contribution {
     float likeness[PL_CONTRIBUTION_CELLS];
 } pl_contribution;
 
-/* Whether the update blobs that a version names are in the store. */
-typedef enum pl_updates {
-    PL_UPDATES_UNKNOWN, /* of a release that did not write it down */
-    PL_UPDATES_KEPT,
-    PL_UPDATES_DROPPED
-} pl_updates;
-
 typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number;  /* 0 is the initial one */
@@ -143,9 +136,9 @@ typedef struct pl_version {
     double displacement;             /* L2 of the step that made it, 0 if not kept */
     int64_t arrivals; /* delayed-nesterov: since the last momentum step */
     int64_t wall_ms;
-    uint64_t sequence; /* commit that made it; set by the store, as is `updates` */
+    uint64_t sequence; /* commit that made it; set by the store, as is has_updates */
     bool params_gone;  /* collected: only the record is left */
-    pl_updates updates;
+    bool has_updates;  /* the update blobs that it names are in the store */
     int n_contributions;
     pl_contribution *contributions; /* owned; pl_version_clear */
 } pl_version;
@@ -259,15 +252,11 @@ PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 /* ---- making old versions smaller ---- */
 /* Codes what has become old, up to about `budget_bytes` in one commit; *more is false
  * when nothing is left to do. Parameters of newest versions stay as they are, and no
- * name changes. A store of an older release is left alone until it is migrated. */
+ * name changes. */
 PL_MUST_CHECK pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes,
                                         bool *more);
-bool pl_store_may_code(const pl_store *store); /* its format allows coded chunks */
 /* Gives the space of what was dropped and recoded back to the disk (WRITE). */
 PL_MUST_CHECK pl_status pl_store_compact(pl_store *store);
-/* Lets this release use what older ones cannot read. Nothing else changes at once.
- * *changed is false if there was nothing to do. ERR_BUSY as for opening. */
-PL_MUST_CHECK pl_status pl_store_migrate(const char *folder, bool *changed);
 
 /* ---- collecting old data ---- */
 typedef struct pl_gc_report {

@@ -23,7 +23,6 @@ struct pl_store {
     uint64_t epoch, sequence;
     pl_hash log_hash; /* of row `sequence`; none at 0 */
     bool in_txn;
-    bool may_code;       /* FORMAT allows coded chunks */
     uint64_t recoded_at; /* sequence at which nothing was left to code */
     uint64_t bulk_bytes; /* a blob with so many new ones has a file of its own */
     struct bulk_dropping *dropping; /* files that died, or NULL (bulk.h) */

@@ -224,13 +224,10 @@ static pl_status lock(pl_store *store)
 /* The format file comes first in a new store: what follows is written under it. */
 static pl_status check_format(pl_store *store)
 {
-    uint64_t incompat = 0;
-    pl_status status = store_format_check(store->folder, true, &incompat);
-    if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE) {
-        PL_RETURN_IF(store_format_write(store->folder, 0));
-        status = store_format_check(store->folder, true, &incompat);
-    }
-    store->may_code = incompat & FORMAT_CODED_CHUNKS;
+    bool in_engine = false;
+    pl_status status = store_format_check(store->folder, &in_engine);
+    if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE)
+        status = store_format_write(store->folder, false);
     return status;
 }
 
@@ -445,8 +442,8 @@ static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 
 static pl_status look_first(pl_store *store)
 {
-    uint64_t incompat;
-    PL_RETURN_IF(store_format_check(store->folder, false, &incompat));
+    bool in_engine;
+    PL_RETURN_IF(store_format_check(store->folder, &in_engine));
     if (!store->own.path[0])
         PL_RETURN_IF(scratch_make(&store->own));
     return show_newest(store);

@@ -45,17 +45,6 @@ static pl_status decode_item(pl_reader *r, size_t i, pl_snapshot_item *out)
     return pl_reader_status(&item);
 }
 
-/* A person's own words, which older stores hold with newlines. */
-static void read_note(pl_reader *r, char out[PL_TEXT_MAX])
-{
-    size_t len;
-    const uint8_t *bytes = pl_get_bytes(r, TAG_NOTE, 0, &len);
-    len = len < PL_TEXT_MAX ? len : PL_TEXT_MAX - 1;
-    if (bytes)
-        memcpy(out, bytes, len);
-    out[len] = '\0';
-}
-
 /* `out` has its name already. */
 static pl_status decode(const pl_buf *bytes, pl_snapshot *out)
 {
@@ -63,7 +52,7 @@ static pl_status decode(const pl_buf *bytes, pl_snapshot *out)
     pl_status status = PL_OK;
     pl_reader_open(&r, "a tag", bytes->data, bytes->len);
     pl_get_text(&r, TAG_ARM, 0, out->arm, sizeof out->arm);
-    read_note(&r, out->note);
+    pl_get_text(&r, TAG_NOTE, 0, out->note, sizeof out->note);
     out->phase = (int64_t)pl_get_u64(&r, TAG_PHASE, 0);
     out->sequence = pl_get_u64(&r, TAG_SEQUENCE, 0);
     out->wall_ms = (int64_t)pl_get_u64(&r, TAG_WALL_MS, 0);

@@ -216,7 +216,7 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     uint64_t late = (uint64_t)keep.late;
     bool holds_updates = keep.updates || late > 0;
     stored.sequence = txn->sequence;
-    stored.updates = holds_updates ? PL_UPDATES_KEPT : PL_UPDATES_DROPPED;
+    stored.has_updates = holds_updates;
     head.number = v->number;
     version_write(txn->batch, &stored);
     if (!v->params_gone)

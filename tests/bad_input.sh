@@ -416,14 +416,6 @@ refused "another width, which heads do not divide" 73 'model.width|`32`|`33`' \
 check_intact run
 
 cp -r run hurt
-sed -i '/^  cut: /d' hurt/run.yaml
-sed -i 's/"cut"/"old"/' hurt/data/data.json
-works "a run from before files were cut" 'resumed|prepared before|mixture' \
-    "$pathloom" train --out "$work/hurt" --corpus text --set data.cut=0
-refused "files that are cut only now" 73 'data.cut|`0`|`4096`' \
-    "$pathloom" train --out "$work/hurt" --set data.cut=4096
-rm -rf hurt
-cp -r run hurt
 damage hurt/data/train.tok
 keep hurt
 refused "a damaged token file" 65 'train.tok|damaged|delete the folder' \

@@ -77,7 +77,6 @@ verb backup "$work/backup"
 verb restore "$work/backup"
 verb push "$work/pushed" mix
 verb pack
-verb migrate
 verb rollback mix --to 1
 explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"
 explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"

@@ -107,7 +107,7 @@ modules_reach half 2
 kill -INT "$job"
 wait "$job"
 job=
-grep -q '^pathloom parts 2$' "$work/half.copy/PARTS" || fail "the copy has no third home"
+grep -q '^3 2$' "$work/half.copy/PARTS" || fail "the copy has no third home"
 store fsck --store "$work/half.copy"
 cp -r "$work/half" "$work/gone"
 rm -rf "$work/half/store"

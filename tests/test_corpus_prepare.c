@@ -559,28 +559,6 @@ static void one_text_file_becomes_documents(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* A manifest that lacks "cut" was written before there was the option. */
-static void a_folder_made_before_files_were_cut_is_used(void **state)
-{
-    (void)state;
-    pl_prepare_options options = usual_options();
-    pl_prepare_result result;
-    pl_buf text = {0};
-    char path[PL_PATH_MAX];
-    assert_ok(pl_prepare(&options, in_scratch("older"), &result));
-    pl_join(path, in_scratch("older"), "data.json");
-    assert_ok(pl_read_file(path, &text));
-    char *cut = strstr(pl_buf_text(&text), "\"cut\"");
-    assert_non_null(cut);
-    memcpy(cut, "\"old\"", 5);
-    assert_ok(pl_replace_file(path, text.data, text.len));
-    options.cut_bytes = 4096;
-    check_prepare_fails(&options, "older", PL_ERR_EXISTS, "made with cut '0'");
-    options.cut_bytes = 0;
-    assert_ok(pl_prepare(&options, in_scratch("older"), &result));
-    pl_buf_destroy(&text);
-}
-
 /* A file of the corpus that is held out as well is known although it is cut there. */
 static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
 {
@@ -664,7 +642,6 @@ int main(void)
         cmocka_unit_test(options_that_leave_nothing_are_refused_with_numbers),
         cmocka_unit_test(too_few_documents_and_too_many_pieces_are_refused_first),
         cmocka_unit_test(one_text_file_becomes_documents),
-        cmocka_unit_test(a_folder_made_before_files_were_cut_is_used),
         cmocka_unit_test(what_is_cut_on_one_side_is_known_on_the_other),
         cmocka_unit_test(replaced_bytes_are_reported),
         cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),

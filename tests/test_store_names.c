@@ -2,7 +2,7 @@
 #include "cli/store_names.h"
 #include "tests/store_fixture.h"
 
-/* What words mean in a store with two arms, in which tags of an older release have the
+/* What words mean in a store with two arms, in which tags that came first have the
  * names of an arm and of a module. */
 
 enum { BYTES = 64 };

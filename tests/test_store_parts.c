@@ -212,9 +212,9 @@ static void a_damaged_list_of_parts_is_told(void **state)
                                       "pathloom parts 1\n0\n",
                                       "pathloom parts 1\n99\n",
                                       "pathloom parts 2\n2\n",
-                                      "pathloom parts 2\n2 17\n",
-                                      "pathloom parts 2\n3 0\n",
-                                      "pathloom parts 2\n3 2 1\n",
+                                      "pathloom parts 1\n2 17\n",
+                                      "pathloom parts 1\n3 0\n",
+                                      "pathloom parts 1\n3 2 1\n",
                                       "pathloom parts 1\n2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_ok(pl_replace_file(path, bad[i], strlen(bad[i])));

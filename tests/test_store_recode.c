@@ -250,91 +250,6 @@ static void collecting_frees_what_it_says_and_leaves_the_rest_readable(void **st
     pl_store_close(&store);
 }
 
-/* ---- the format ---- */
-static void a_store_of_an_older_release_is_coded_once_it_is_migrated(void **state)
-{
-    char path[PL_PATH_MAX];
-    pl_store_stats stats;
-    bool more, changed;
-    const char *old =
-        "pathloom store\nmajor 1\ncompat 0x0\nro_compat 0x0\nincompat 0x0\n";
-    if (getenv("PL_TEST_ENGINE"))
-        skip(); /* no older release had engines */
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
-    for (uint64_t n = 0; n < 8; n++)
-        put_walk(store, n, n);
-    pl_store_close(&store);
-    assert_ok(pl_replace_file(pl_join(path, *state, "FORMAT"), old, strlen(old)));
-    store = open_store(*state, PL_STORE_WRITE);
-    assert_ok(pl_store_recode(store, 1 << 30, &more));
-    assert_false(more);
-    assert_ok(pl_store_count(store, &stats));
-    assert_int_equal(stats.stored_bytes, stats.chunk_bytes);
-    assert_int_equal(pl_store_migrate(*state, &changed), PL_ERR_BUSY);
-    pl_store_close(&store);
-    assert_ok(pl_store_migrate(*state, &changed));
-    assert_true(changed);
-    assert_ok(pl_store_migrate(*state, &changed));
-    assert_false(changed);
-    store = open_store(*state, PL_STORE_WRITE);
-    recode_all(store);
-    assert_ok(pl_store_count(store, &stats));
-    assert_true(stats.stored_bytes < stats.chunk_bytes);
-    for (uint64_t n = 0; n < 8; n++)
-        assert_true(walk_holds(store, n, n));
-    assert_sound(store);
-    pl_store_close(&store);
-}
-
-/* ---- a store of release 0.1, as it lay on a disk ---- */
-static void open_golden(const char *folder)
-{
-    char command[2 * PL_PATH_MAX];
-    snprintf(command, sizeof command, "tar -xzf tests/golden/store-0.1.tar.gz -C '%s'",
-             folder);
-    assert_int_equal(system(command), 0);
-}
-
-static void check_golden(pl_store *store)
-{
-    pl_version v;
-    pl_path_state path;
-    for (uint64_t n = 0; n < 4; n++) {
-        assert_ok(pl_store_get_version(store, "mix/L1.E0", n, &v));
-        assert_true(blob_holds(store, &v.params, n, 300));
-        assert_int_equal(v.n_contributions, n > 0);
-        assert_int_equal(v.updates, PL_UPDATES_UNKNOWN);
-        if (n == 2) /* its updates were kept */
-            assert_true(blob_holds(store, &v.contributions[0].update, 2002, 200));
-        pl_version_clear(&v);
-    }
-    assert_ok(pl_store_get_path(store, "mix/p1.r0", &path));
-    assert_int_equal(path.samples, 30);
-    assert_true(blob_holds(store, &path.moments, 4000, 400));
-}
-
-static void a_store_of_release_0_1_opens_is_sound_and_goes_on(void **state)
-{
-    bool changed;
-    open_golden(*state);
-    pl_store *store = open_store(*state, PL_STORE_READ);
-    check_golden(store);
-    assert_sound(store);
-    pl_store_close(&store);
-    store = open_store(*state, PL_STORE_WRITE);
-    commit_version(store, "mix/L1.E0", 4, 4, 300);
-    check_golden(store);
-    assert_sound(store);
-    pl_store_close(&store);
-    assert_ok(pl_store_migrate(*state, &changed));
-    assert_true(changed);
-    store = open_store(*state, PL_STORE_WRITE);
-    recode_all(store);
-    check_golden(store);
-    assert_sound(store);
-    pl_store_close(&store);
-}
-
 #define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
 int main(void)
@@ -348,8 +263,6 @@ int main(void)
         store_test(versions_that_come_back_lead_in_no_circle),
         store_test(versions_that_come_back_late_stay_readable),
         store_test(collecting_frees_what_it_says_and_leaves_the_rest_readable),
-        store_test(a_store_of_an_older_release_is_coded_once_it_is_migrated),
-        store_test(a_store_of_release_0_1_opens_is_sound_and_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

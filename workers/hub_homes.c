@@ -116,7 +116,7 @@ static pl_status ask_status(hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* Only shown; an older home that does not know the question answers with an error. */
+/* Only shown to whoever asks the hub for its status. */
 static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 {
     pl_buf_clear(&home->status);
