@@ -45,11 +45,6 @@ typedef struct stamp {
     off_t bytes;
 } stamp;
 
-typedef struct order {
-    pl_key_entry entry;
-    bool drop;
-} order;
-
 typedef struct gate {
     pl_gate_options options;
     pl_keypair own;
@@ -197,24 +192,14 @@ void pl_gate_refused(const pl_refusal *refusal)
 }
 
 /* ---- orders to the thread ---- */
-static void send_order(const pl_key_entry *entry, bool drop)
+void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
 {
     gate *g = atomic_load(&process_gate);
     if (!g)
         return;
-    order *o = pl_alloc(sizeof *o);
-    *o = (order){*entry, drop};
-    pl_queue_push(g->orders, o);
-}
-
-void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
-{
-    send_order(&(pl_key_entry){.key = *key, .role = role, .name = "admitted"}, false);
-}
-
-void pl_gate_dismiss(const pl_pubkey *key)
-{
-    send_order(&(pl_key_entry){.key = *key}, true);
+    pl_key_entry *entry = pl_alloc(sizeof *entry);
+    *entry = (pl_key_entry){.key = *key, .role = role, .name = "admitted"};
+    pl_queue_push(g->orders, entry);
 }
 
 static void admit(gate *g, const pl_key_entry *entry)
@@ -226,15 +211,12 @@ static void admit(gate *g, const pl_key_entry *entry)
 /* False: the gate closes. */
 static bool obey(gate *g)
 {
-    order *o;
-    while ((o = pl_queue_pop(g->orders, 0))) {
-        if ((void *)o == (void *)g)
+    pl_key_entry *entry;
+    while ((entry = pl_queue_pop(g->orders, 0))) {
+        if ((void *)entry == (void *)g)
             return false;
-        if (o->drop)
-            pl_key_list_drop(&g->extra, &o->entry.key);
-        else
-            admit(g, &o->entry);
-        pl_free(o);
+        admit(g, entry);
+        pl_free(entry);
         reread(g, true);
     }
     return true;
@@ -491,9 +473,9 @@ static pl_status self_test(const gate *g)
 /* ---- opening and closing ---- */
 static void free_gate(gate *g)
 {
-    order *o;
-    while (g->orders && (o = pl_queue_pop(g->orders, 0)))
-        pl_free(o);
+    pl_key_entry *entry;
+    while (g->orders && (entry = pl_queue_pop(g->orders, 0)))
+        pl_free(entry);
     pl_queue_destroy(&g->orders);
     for (snapshot *s = atomic_load(&g->now), *older; s; s = older) {
         older = s->older;

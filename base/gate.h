@@ -45,9 +45,8 @@ bool pl_gate_is_open(void);
 /* After all sockets are closed; pl_wire_shutdown does it too. */
 void pl_gate_close(void);
 
-/* Lets a key in beside the list, or lets it in no more; soon, not at once. */
+/* Lets a key in beside the list; soon, not at once. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
-void pl_gate_dismiss(const pl_pubkey *key);
 
 /* What the key may do now, PL_AS_NONE: nothing; and whether it is the job's own. */
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);

@@ -54,9 +54,8 @@ const char *pl_last_error(void)
 static const struct {
     const char *name;
     int exit_code;
-    const char *text;
 } status_rows[] = {
-#define STATUS_ROW(name, code, text) {#name, code, text},
+#define STATUS_ROW(name, code, text) {#name, code},
     PL_STATUS_TABLE(STATUS_ROW)
 #undef STATUS_ROW
 };
@@ -70,11 +69,6 @@ static pl_status known(pl_status status)
 const char *pl_status_name(pl_status status)
 {
     return status_rows[known(status)].name;
-}
-
-const char *pl_status_text(pl_status status)
-{
-    return status_rows[known(status)].text;
 }
 
 int pl_status_exit_code(pl_status status)

@@ -71,8 +71,7 @@ pl_status pl_fail_in(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
 const char *pl_last_error(void);
 
 const char *pl_status_name(pl_status status); /* "ERR_BUSY" */
-const char *pl_status_text(pl_status status);
-int pl_status_exit_code(pl_status status); /* sysexits(3) */
+int pl_status_exit_code(pl_status status);    /* sysexits(3) */
 
 /* Forwards a failure: needs a local `pl_status status` and a label `done`. */
 #define PL_TRY(expression)                                                             \

@@ -306,8 +306,9 @@ static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
                    "message %d is not homomorphic; add it with its weight", index);
 }
 
-pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
-                            pl_codec_message *out)
+/* The sum of all, in one of the two buffers; all must be homomorphic. */
+static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
+                             pl_codec_message *out)
 {
     pl_codec_walk walk = {.source = *messages};
     pl_codec_message m;
@@ -335,9 +336,9 @@ pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf su
 static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
 {
     pl_buf sums[2] = {{0}};
-    pl_codec_message sum;
+    pl_codec_message sum = {NULL, 0};
     double norm = 0;
-    pl_status status = codec_combine_all(messages, n, sums, &sum);
+    pl_status status = combine_all(messages, n, sums, &sum);
     if (status == PL_OK)
         status = pl_codec_add(sum.data, sum.bytes, n, 1.0f, total, &norm);
     pl_buf_destroy(&sums[0]);

@@ -119,11 +119,6 @@ bool codec_reader_next(codec_reader *r, codec_stretch *s);
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
-/* ---- codec_combine.c ---- */
-/* The sum of all, in one of the two buffers; all must be homomorphic. */
-pl_status codec_combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
-                            pl_codec_message *out);
-
 /* ---- codec.c ---- */
 /* Encoding one stretch. Values come as a = weight * update + beta * residual. */
 typedef struct codec_job {

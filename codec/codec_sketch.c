@@ -35,7 +35,7 @@ bool bit_walk_next(bit_walk *w, uint64_t *index)
     return true;
 }
 
-uint64_t bit_count(const uint8_t *bitmap, uint64_t count)
+static uint64_t bit_count(const uint8_t *bitmap, uint64_t count)
 {
     uint64_t total = 0, word;
     uint64_t bytes = (count + 7) / 8;

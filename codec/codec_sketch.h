@@ -14,7 +14,6 @@ typedef struct bit_walk {
 } bit_walk;
 void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end);
 bool bit_walk_next(bit_walk *w, uint64_t *index);
-uint64_t bit_count(const uint8_t *bitmap, uint64_t count);
 
 /* The cells of an element of the update, one in each third of its segment's. */
 typedef struct sketch_cells {

@@ -38,12 +38,9 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
  * "domain"); a folder is walked in name order (hidden files skipped, domain = name
  * of the first folder below); gz, zst, xz, bz2 are opened on the way; "-" is
  * stdin (JSON lines if the first byte is '{'). Parquet is refused with the command
- * that converts it. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. */
-PL_MUST_CHECK pl_status pl_documents_read(const char *path, pl_document_fn fn,
-                                          void *context, pl_read_stats *stats);
-/* The same, but a single text file (or stdin) of more than cut_bytes is cut into
- * documents of at most so many, at paragraphs where it can be; 0: never. Memory holds
- * one piece. */
+ * that converts it. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO.
+ * A single text file (or stdin) of more than cut_bytes is cut into documents of at most
+ * so many, at paragraphs where it can be; 0: never. Memory holds one piece. */
 PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);

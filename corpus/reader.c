@@ -411,12 +411,6 @@ static pl_status read_folder(document_reader *reader, const char *path)
     return status;
 }
 
-pl_status pl_documents_read(const char *path, pl_document_fn fn, void *context,
-                            pl_read_stats *stats)
-{
-    return pl_documents_cut(path, 0, fn, context, stats);
-}
-
 pl_status pl_documents_cut(const char *path, size_t cut_bytes, pl_document_fn fn,
                            void *context, pl_read_stats *stats)
 {

@@ -123,7 +123,6 @@ PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes
 
 /* ---- sums ---- */
 /* Sums in order. perplexity is NaN when nothing was counted. */
-void pl_score_add(pl_score *sum, const pl_score *score);
 pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
 /* Standard error over documents of nats per counted target, or, with `than`, of the

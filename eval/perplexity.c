@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-void pl_score_add(pl_score *sum, const pl_score *score)
+static void score_add(pl_score *sum, const pl_score *score)
 {
     sum->nats += score->nats;
     sum->n_targets += score->n_targets;
@@ -14,7 +14,7 @@ pl_score pl_score_sum(const pl_score *scores, size_t n)
 {
     pl_score sum = {0};
     for (size_t i = 0; i < n; ++i)
-        pl_score_add(&sum, &scores[i]);
+        score_add(&sum, &scores[i]);
     return sum;
 }
 
@@ -47,7 +47,7 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
 {
     memset(by_domain, 0, pl_tokens_n_domains(tokens) * sizeof *by_domain);
     for (size_t i = 0; i < n; ++i)
-        pl_score_add(&by_domain[pl_tokens_doc(tokens, docs[i])->domain], &scores[i]);
+        score_add(&by_domain[pl_tokens_doc(tokens, docs[i])->domain], &scores[i]);
 }
 
 /* ---- which documents ---- */

@@ -23,7 +23,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
 }
 
 /* A peer that has gone away asks again when it is back. */
-pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
+static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
     return status == PL_ERR_NET ? PL_OK : status;

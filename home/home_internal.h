@@ -146,7 +146,6 @@ pl_status home_find_update(home *h, home_update *search);
 pl_status home_write(home *h); /* the group's transaction exists after this */
 /* Queues an answer until the group is durable; takes body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
 /* One message of a group. An error ends the home: what is the asker's fault is
  * answered.
  */

@@ -254,11 +254,6 @@ int pl_topology_module_slot(const pl_topology *t, int module)
     return slot;
 }
 
-int pl_topology_module_expert(const pl_topology *t, int module)
-{
-    return module - t->first_module[pl_topology_module_slot(t, module)];
-}
-
 bool pl_topology_path_has(const pl_topology *t, int path, int module)
 {
     int slot = pl_topology_module_slot(t, module);

@@ -86,7 +86,6 @@ int pl_topology_n_modules(const pl_topology *t);
 int pl_topology_module(const pl_topology *t, int slot, int expert);
 int pl_topology_module_of_path(const pl_topology *t, int slot, int path);
 int pl_topology_module_slot(const pl_topology *t, int module);
-int pl_topology_module_expert(const pl_topology *t, int module);
 void pl_topology_module_name(const pl_topology *t, int module,
                              char out[PL_NAME_MAX]); /* "L1.E0" */
 int pl_topology_find_module(const pl_topology *t,

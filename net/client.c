@@ -44,24 +44,11 @@ void pl_client_destroy(pl_client **client)
     *client = NULL;
 }
 
-int pl_client_home_of(const pl_client *client, const char *name)
-{
-    return client_home_of(client, name);
-}
-
 uint64_t pl_client_bytes_sent(const pl_client *client)
 {
     uint64_t sum = 0;
     for (int i = 0; i < client->n_homes; i++)
         sum += client->sockets[i] ? pl_wire_bytes_sent(client->sockets[i]) : 0;
-    return sum;
-}
-
-uint64_t pl_client_bytes_received(const pl_client *client)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < client->n_homes; i++)
-        sum += client->sockets[i] ? pl_wire_bytes_received(client->sockets[i]) : 0;
     return sum;
 }
 
@@ -480,19 +467,5 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
     client_put_path(c, &q.body, &state);
     pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
-    return status;
-}
-
-pl_status pl_client_stop_homes(pl_client *c)
-{
-    pl_message q, a;
-    pl_status status = PL_OK;
-    pl_message_init(&q, PL_MSG_STOP);
-    pl_message_init(&a, 0);
-    for (int i = 0; i < c->n_homes && status == PL_OK; i++)
-        if (c->sockets[i])
-            status = client_ask(c, c->sockets[i], &q, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
     return status;
 }

@@ -27,14 +27,12 @@ typedef struct pl_client_options {
 PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
-int pl_client_home_of(const pl_client *client, const char *name);
 /* The sealed lease (net/lease.h) that uploads, submissions and meetings go under from
  * now on; len 0: none, which only the job's own processes may do. ERR_PROTO: longer
  * than any lease. */
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
-uint64_t pl_client_bytes_received(const pl_client *client);
 
 /* Appends the whole blob to out, hash checked. `name` places it: blobs lie with the
  * module, path or object that names them. */
@@ -109,7 +107,6 @@ PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submi
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *results,
                                               char (*texts)[256]);
-PL_MUST_CHECK pl_status pl_client_stop_homes(pl_client *c);
 
 #ifdef __cplusplus
 }

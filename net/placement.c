@@ -65,13 +65,6 @@ int pl_places_home(const pl_places *places, const char *name)
     return home;
 }
 
-int pl_home_of(const char *name, int n_homes)
-{
-    pl_places equal;
-    pl_places_equal(&equal, n_homes);
-    return pl_places_home(&equal, name);
-}
-
 /* ---- as text ---- */
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT])
 {

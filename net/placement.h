@@ -33,9 +33,6 @@ int pl_places_home(const pl_places *places, const char *name);
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT]);
 PL_MUST_CHECK pl_status pl_places_parse(const char *text, pl_places *out);
 
-/* The same with n equal weights. */
-int pl_home_of(const char *name, int n_homes);
-
 #ifdef __cplusplus
 }
 #endif

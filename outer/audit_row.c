@@ -19,7 +19,9 @@ const char *pl_verdict_name(pl_verdict verdict)
 /* Left out: what begins with whatever is there at that hour (noloco,
  * delayed-nesterov), what needs a mean that soon goes (eager), moments that never
  * left a worker, and updates of which there may be no record (a quorum). */
-bool pl_audit_covers(const pl_arm *arm)
+/* Whether tasks of this arm can be done again later: they need nothing that is gone by
+ * then, and give the same bytes. */
+static bool covers_arm(const pl_arm *arm)
 {
     pl_method method = arm->outer.method.method;
     return method != PL_METHOD_NOLOCO && method != PL_METHOD_DELAYED_NESTEROV &&
@@ -31,7 +33,7 @@ bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share)
 {
     uint64_t arm_stream = pl_stream(arm->name, (uint64_t)path, (uint64_t)replica);
-    return share > 0 && pl_audit_covers(arm) &&
+    return share > 0 && covers_arm(arm) &&
            pl_random_uniform(arm->seed, pl_stream("audit", arm_stream, 0),
                              (uint64_t)phase) < share;
 }
@@ -203,7 +205,7 @@ pl_status pl_audit_read(const char *text, pl_audit *out)
 }
 
 /* ---- the verdict ---- */
-bool pl_audit_agree(const pl_audit *audit, int i, int k)
+static bool results_agree(const pl_audit *audit, int i, int k)
 {
     double apart = audit->results[k].apart[i];
     return apart >= 0 && apart <= audit->tolerance;
@@ -217,11 +219,11 @@ void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double toler
         if (result->apart[i] > 0)
             audit->tolerance = tolerance;
     audit->results[audit->n++] = *result;
-    if (audit->n == 2 && pl_audit_agree(audit, 0, 1))
+    if (audit->n == 2 && results_agree(audit, 0, 1))
         audit->verdict = PL_VERDICT_AGREED;
     if (audit->n < PL_AUDIT_RESULTS)
         return;
-    bool first = pl_audit_agree(audit, 0, 2), second = pl_audit_agree(audit, 1, 2);
+    bool first = results_agree(audit, 0, 2), second = results_agree(audit, 1, 2);
     audit->verdict = first != second ? PL_VERDICT_SETTLED : PL_VERDICT_UNDECIDED;
     audit->odd = first && !second ? 1 : 0;
 }

@@ -67,9 +67,6 @@ typedef struct pl_audit {
     double tolerance; /* that the verdict stands on; 0: on hashes */
 } pl_audit;
 
-/* Whether tasks of this arm can be done again later: they need nothing that is gone by
- * then, and give the same bytes. */
-bool pl_audit_covers(const pl_arm *arm);
 /* Whether this task is one of the share (0 to 1). */
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share);
@@ -85,8 +82,6 @@ PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
  * row where that decides it. Distances up to the tolerance are the same; 0: none are.
  */
 void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
-/* Whether result k is the same as the earlier result i, under the row's tolerance. */
-bool pl_audit_agree(const pl_audit *audit, int i, int k);
 
 /* What of a task is compared across kinds. Parts are numbered: slot after slot, then
  * the moments behind them. */

@@ -235,14 +235,10 @@ static pl_status meet(const pl_gossip_step *step, meeting *m, int n_threads)
     return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
 }
 
-bool pl_gossip_needs_one(const pl_gossip_step *step)
+/* gamma = beta: one vector is enough (pl_gossip_apply_one). */
+static bool needs_one(const pl_gossip_step *step)
 {
     return step->gamma == step->beta;
-}
-
-double pl_gossip_share(int n_holders, double weight, double total_weight)
-{
-    return total_weight > 0 ? n_holders * weight / total_weight : 1;
 }
 
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
@@ -255,7 +251,7 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
 
 static pl_status check_one(const pl_gossip_step *step)
 {
-    if (pl_gossip_needs_one(step))
+    if (needs_one(step))
         return PL_OK;
     return pl_fail(PL_ERR_ARG,
                    "one vector carries a meeting only if gamma %g is beta %g",
@@ -318,17 +314,6 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                  .mate_params = mate ? mate->params : NULL,
                  .n = n};
     return meet(step, &m, n_threads);
-}
-
-void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,
-                       float *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int r = 0; r < n_replicas; r++)
-            sum += (double)replicas[r][i];
-        out[i] = (float)(sum / n_replicas);
-    }
 }
 
 /* ---- how disagreement dies out ---- */

@@ -45,22 +45,13 @@ typedef struct pl_gossip_step {
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
-/* gamma = beta: pl_gossip_apply_one may be used, which needs one vector. */
-bool pl_gossip_needs_one(const pl_gossip_step *step);
-
-/* Unequal work: every holder scales its update by k w_i / sum w over all k holders of
- * the module and then plain means are taken, which keeps the weighted mean of all
- * exact; weights within a pair would not. 1 if the weights do not add up to more
- * than 0. */
-double pl_gossip_share(int n_holders, double weight, double total_weight);
-
 /* The one vector: out = x - share update. out may alias update. */
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out);
 
 /* The step with one vector: own and mate are offers (mate NULL: group of one).
  * params, velocity [n] in place; they alias nothing. ERR_ARG unless
- * pl_gossip_needs_one. */
+ * its gamma is its beta. */
 PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                                             float *velocity, const float *own,
                                             const float *mate, size_t n, int n_threads);
@@ -87,10 +78,6 @@ PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *p
                                             const float *mate_params,
                                             const float *mate_update, size_t n,
                                             int n_threads);
-
-/* The mean of all holders, for export: sums in double in the order of the list. */
-void pl_gossip_average(const float *const *replicas, int n_replicas, size_t n,
-                       float *out);
 
 /* ---- how disagreement dies out ---- */
 

@@ -40,16 +40,6 @@ const char *pl_rule_name(pl_rule rule)
     return rules[rule];
 }
 
-const char *pl_gap_name(pl_gap gap)
-{
-    return gaps[gap];
-}
-
-const char *pl_decay_name(pl_decay decay)
-{
-    return decays[decay];
-}
-
 pl_status pl_method_parse(const char *text, pl_method *out)
 {
     int found = 0;

@@ -72,7 +72,6 @@ PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
 /* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */
 const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
-const char *pl_gap_name(pl_gap gap);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
 
 /* The documented defaults; what a method does not use is neutral. They pass the
@@ -101,7 +100,6 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
 /* ---- learning rate ---- */
 
 typedef enum pl_decay { PL_DECAY_CONSTANT, PL_DECAY_COSINE, PL_DECAY_LINEAR } pl_decay;
-const char *pl_decay_name(pl_decay decay); /* "constant", "cosine", "linear" */
 PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
 
 /* The outer learning rate of phase p = 0 .. phases-1:

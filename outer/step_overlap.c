@@ -8,7 +8,7 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
 }
 
 /* The fragment whose offset (p+1) H/F lies `done` steps in, and which of its steps. */
-static int fragment_at(const pl_method_settings *s, int64_t done, int64_t *round)
+int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
 {
     int64_t every = s->inner_steps / s->fragments;
     if (done < 1 || done % every != 0)
@@ -17,16 +17,6 @@ static int fragment_at(const pl_method_settings *s, int64_t done, int64_t *round
     if (round)
         *round = turn / s->fragments;
     return (int)(turn % s->fragments);
-}
-
-int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
-{
-    return fragment_at(s, done, round);
-}
-
-int pl_streaming_takes(const pl_method_settings *s, int64_t done, int64_t *round)
-{
-    return fragment_at(s, done - s->overlap, round);
 }
 
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)

@@ -27,10 +27,8 @@ extern "C" {
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
 
 /* `done` counts finished inner steps of the arm, from 1. The fragment that sends then,
- * or -1; the fragment whose step that was sent `overlap` steps before is taken up
- * then, or -1. With `round`, which of the fragment's steps it is, from 0. */
+ * or -1. With `round`, which of the fragment's steps it is, from 0. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round);
-int pl_streaming_takes(const pl_method_settings *s, int64_t done, int64_t *round);
 
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);

@@ -45,21 +45,6 @@ void pl_router_destroy(pl_router **router)
     *router = NULL;
 }
 
-int pl_router_n_paths(const pl_router *router)
-{
-    return router->n_paths;
-}
-
-int pl_router_dim(const pl_router *router)
-{
-    return router->lens.dim;
-}
-
-double pl_router_inertia(const pl_router *router)
-{
-    return router->inertia;
-}
-
 /* ---- deciding ---- */
 
 int router_n_centroids(const pl_router *router)

@@ -49,11 +49,6 @@ typedef struct pl_router_options {
 /* How many documents that is: every so many-th, 1 for all of them. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
-/* What was measured best on text of nine domains, with the features of small base
- * models: 8 restarts, 100 iterations, no balance, standardize, 20 components, 3 rounds
- * of sharpening, unit length; seed 0, one thread. */
-pl_router_options pl_router_defaults(int n_paths);
-
 typedef struct pl_router pl_router;
 
 /* features [n, dim]. Same bytes for the same input, whatever n_threads. ERR_DATA
@@ -63,10 +58,6 @@ PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
 void pl_router_destroy(pl_router **router);
-int pl_router_n_paths(const pl_router *router);
-int pl_router_dim(const pl_router *router);
-double
-pl_router_inertia(const pl_router *router); /* mean squared distance at the fit */
 /* The `top` nearest paths, nearest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);

@@ -8,19 +8,6 @@
 
 enum { POINTS_A_ITEM = 256, BALANCE_ROUNDS = 8 };
 
-pl_router_options pl_router_defaults(int n_paths)
-{
-    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
-                               .n_paths = n_paths,
-                               .restarts = 8,
-                               .iterations = 100,
-                               .standardize = true,
-                               .components = 20,
-                               .sharpen = 3,
-                               .unit = true,
-                               .n_threads = 1};
-}
-
 typedef struct fit {
     const pl_router_options *options;
     pl_router *router;

@@ -253,12 +253,6 @@ const st_tensor *safetensors_find(const safetensors *file, const char *name)
     return bsearch(&key, file->tensors, file->n_tensors, sizeof key, by_name);
 }
 
-const char *safetensors_metadata(const safetensors *file, const char *key)
-{
-    return pl_json_text(pl_json_get(pl_json_get(file->header, "__metadata__"), key),
-                        NULL);
-}
-
 /* ---- values ---- */
 static uint16_t load_u16(const uint8_t *bytes)
 {

@@ -37,7 +37,6 @@ size_t safetensors_count(const safetensors *file);
 /* In order of their names. */
 const st_tensor *safetensors_at(const safetensors *file, size_t i);
 const st_tensor *safetensors_find(const safetensors *file, const char *name); /* NULL */
-const char *safetensors_metadata(const safetensors *file, const char *key);   /* NULL */
 
 /* F32, F16 and BF16 as floats; ERR_UNSUPPORTED for another dtype. */
 PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,

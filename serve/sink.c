@@ -54,11 +54,6 @@ pl_status sink_align(sink *s, uint64_t multiple)
     return sink_write(s, zeros, (size_t)rest);
 }
 
-uint64_t sink_bytes(const sink *s)
-{
-    return s->bytes;
-}
-
 pl_status sink_end(sink *s)
 {
     if (fflush(s->file) != 0 || fsync(fileno(s->file)) != 0)

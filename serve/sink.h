@@ -10,7 +10,6 @@ PL_MUST_CHECK pl_status sink_open(const char *path, sink **out);
 PL_MUST_CHECK pl_status sink_write(sink *s, const void *data, size_t len);
 /* Zeros up to the next multiple. */
 PL_MUST_CHECK pl_status sink_align(sink *s, uint64_t multiple);
-uint64_t sink_bytes(const sink *s); /* so far */
 /* Flushes to the disk and gives the file its name. */
 PL_MUST_CHECK pl_status sink_end(sink *s);
 /* Accepts NULL. A file that was not ended vanishes. */

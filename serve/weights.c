@@ -100,7 +100,7 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
 }
 
 /* ---- rows ---- */
-int weight_gguf_row(const pl_tensor *tensor, int head_size, int row)
+static int gguf_row(const pl_tensor *tensor, int head_size, int row)
 {
     int head = row / head_size * head_size, at = row - head;
     if (!pl_ends_with(tensor->name, ".q_proj.weight") &&
@@ -116,7 +116,7 @@ pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_ty
     pl_status status = PL_OK;
     size_t cols = (size_t)tensor->cols;
     for (int r = 0; r < tensor->rows; r++) {
-        int from = head_size > 0 ? weight_gguf_row(tensor, head_size, r) : r;
+        int from = head_size > 0 ? gguf_row(tensor, head_size, r) : r;
         PL_TRY(weight_encode(type, tensor->name,
                              e->params + tensor->offset + (size_t)from * cols, cols,
                              &piece));

@@ -20,9 +20,6 @@ uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor);
 PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
                                       const float *values, size_t n, pl_buf *out);
 
-/* Our row that GGUF's row `row` of a tensor is: another one in q and k only. */
-int weight_gguf_row(const pl_tensor *tensor, int head_size, int row);
-
 /* All rows of a tensor; with head_size > 0 in GGUF's order. */
 PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
                                      pl_weight_type type, int head_size, sink *out);

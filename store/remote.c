@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* ---- where ---- */
-pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
+/* What the file ENGINE in `folder` says; "" if chunks lie in the database. */
+static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};

@@ -54,8 +54,6 @@ typedef struct remote_work {
 } remote_work;
 
 /* ---- where a store's chunks lie ---- */
-/* What the file ENGINE in `folder` says; "" if chunks lie in the database. */
-PL_MUST_CHECK pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX]);
 PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
 /* NULL if chunks lie in the database. */
 PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
@@ -87,8 +85,6 @@ void remote_base_name(const remote_head *head, uint64_t part,
                       char out[ENGINE_NAME_MAX]);
 
 /* ---- the head (remote_head.c) ---- */
-void remote_head_encode(const remote_head *head, pl_buf *out);
-PL_MUST_CHECK pl_status remote_head_decode(const pl_buf *bytes, remote_head *out);
 /* *found is false where there is none. */
 PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
 

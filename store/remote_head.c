@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* ---- as bytes ---- */
-void remote_head_encode(const remote_head *head, pl_buf *out)
+static void remote_head_encode(const remote_head *head, pl_buf *out)
 {
     pl_hash sum;
     pl_buf_clear(out);
@@ -42,7 +42,7 @@ static void get_id(pl_reader *r, uint16_t tag, uint8_t out[16])
         r->status = PL_ERR_PROTO;
 }
 
-pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
+static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
 {
     pl_reader r;
     pl_hash sum;

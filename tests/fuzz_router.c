@@ -1,7 +1,7 @@
 /* folder: router
  *
  * Routers, as a worker or a reader gets them, and a document routed by each. */
-#include "router/router.h"
+#include "router/router_internal.h"
 #include "tests/fuzz.h"
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     if (input[0] & 1)
         forge(bytes, len - 1);
     if (pl_router_decode(bytes, len - 1, &router) == PL_OK) {
-        size_t dim = (size_t)pl_router_dim(router);
+        size_t dim = (size_t)router->lens.dim;
         float *feature = calloc(dim, sizeof *feature);
         if (feature && dim < 4096)
             pl_router_route(router, feature, 1, &path);

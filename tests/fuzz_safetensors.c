@@ -36,7 +36,6 @@ static void read_tensors(const uint8_t *data, size_t len)
         if (t->n_bytes > 0)
             read_values(file, t);
     }
-    safetensors_metadata(file, "format");
     safetensors_close(&file);
 }
 

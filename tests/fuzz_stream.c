@@ -53,8 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
         make_names();
     if (ftruncate(fd, 0) != 0 || pwrite(fd, input + 1, len - 1, 0) != (ssize_t)len - 1)
         abort();
-    (void)pl_documents_read(pl_join(path, folder, names[input[0] % 4]), on_document,
-                            &bytes, NULL);
+    (void)pl_documents_cut(pl_join(path, folder, names[input[0] % 4]), 0, on_document,
+                           &bytes, NULL);
     return 0;
 }
 

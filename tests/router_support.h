@@ -1,7 +1,7 @@
-/* What the router tests share: clouds of points around known centres. */
+/* folder: router. What its tests share: clouds of points around known centres. */
 #ifndef PL_TESTS_ROUTER_SUPPORT_H
 #define PL_TESTS_ROUTER_SUPPORT_H
-#include "router/router.h"
+#include "router/router_internal.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,10 +73,10 @@ static inline double purity_of(const pl_router *router, const float *points, siz
     uint32_t *label = malloc(n * sizeof *label);
     pl_judgement judgement;
     for (size_t i = 0; i < n; ++i) {
-        cluster[i] = path_of(router, points + i * (size_t)pl_router_dim(router));
+        cluster[i] = path_of(router, points + i * (size_t)router->lens.dim);
         label[i] = (uint32_t)(i % (size_t)k);
     }
-    pl_judge(cluster, pl_router_n_paths(router), label, k, n, &judgement);
+    pl_judge(cluster, router->n_paths, label, k, n, &judgement);
     free(cluster);
     free(label);
     return judgement.purity;

@@ -153,7 +153,7 @@ static void documents_keep_their_order_text_and_domain(void **state)
         open_product("out", names[i], &tokens);
         text_check check = {.tokens = tokens, .tokenizer = tokenizer};
         assert_ok(
-            pl_documents_read(in_scratch("corpus.jsonl"), check_text, &check, NULL));
+            pl_documents_cut(in_scratch("corpus.jsonl"), 0, check_text, &check, NULL));
         assert_int_equal(check.next, pl_tokens_n_docs(tokens));
         pl_tokens_close(&tokens);
     }
@@ -223,9 +223,9 @@ static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
     pl_buf lines = {0}, heard = {0};
     pl_tokens *valid, *valid_before;
     assert_ok(
-        pl_documents_read(in_scratch("corpus.jsonl"), write_backwards, &lines, NULL));
+        pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
     assert_ok(
-        pl_documents_read(in_scratch("corpus.jsonl"), write_backwards, &lines, NULL));
+        pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
     pl_buf_printf(&lines, "{\"text\": \"a new document of some words\"}\n");
     write_bytes("backwards.jsonl", lines.data, lines.len);
     options.corpus = in_scratch("backwards.jsonl");

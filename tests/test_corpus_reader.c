@@ -54,7 +54,7 @@ static pl_read_stats check_read(const char *name, const char *expected)
 {
     collection all = {0};
     pl_read_stats stats;
-    assert_ok(pl_documents_read(in_scratch(name), collect, &all, &stats));
+    assert_ok(pl_documents_cut(in_scratch(name), 0, collect, &all, &stats));
     assert_string_equal(pl_buf_text(&all.seen), expected);
     assert_int_equal(stats.n_documents, all.n_documents);
     pl_buf_destroy(&all.seen);
@@ -64,7 +64,7 @@ static pl_read_stats check_read(const char *name, const char *expected)
 static void check_refused(const char *name, pl_status expected, const char *said)
 {
     collection all = {0};
-    assert_int_equal(pl_documents_read(in_scratch(name), collect, &all, NULL),
+    assert_int_equal(pl_documents_cut(in_scratch(name), 0, collect, &all, NULL),
                      expected);
     assert_said(said);
     pl_buf_destroy(&all.seen);
@@ -322,7 +322,7 @@ static void the_callers_failure_stops_the_reading_and_comes_back(void **state)
     (void)state;
     collection all = {.stop_after = 2};
     write_text("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n");
-    assert_int_equal(pl_documents_read(in_scratch("d.jsonl"), collect, &all, NULL),
+    assert_int_equal(pl_documents_cut(in_scratch("d.jsonl"), 0, collect, &all, NULL),
                      PL_ERR_CANCELLED);
     assert_string_equal(pl_buf_text(&all.seen), ":a|:b|");
     pl_buf_destroy(&all.seen);
@@ -441,7 +441,7 @@ static void a_folder_is_walked_in_name_order_with_domains(void **state)
     collection slash = {0};
     char path[PL_PATH_MAX];
     snprintf(path, sizeof path, "%s/corpus/", scratch);
-    assert_ok(pl_documents_read(path, collect, &slash, NULL));
+    assert_ok(pl_documents_cut(path, 0, collect, &slash, NULL));
     assert_string_equal(pl_buf_text(&slash.seen),
                         "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
     pl_buf_destroy(&slash.seen);

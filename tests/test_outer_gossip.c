@@ -434,11 +434,10 @@ static void shares_keep_the_weighted_mean_of_unequal_work(void **unused)
     }
     for (int r = 0; r < K; r++)
         for (size_t i = 0; i < N; i++)
-            h.g[r][i] *= (float)pl_gossip_share(K, weights[r], 16);
+            h.g[r][i] *= (float)(K * weights[r] / 16);
     meet(&paper, &h, partner, true);
     for (size_t i = 0; i < N; i++)
         assert_true(fabs(mean_at(h.x, K, i) - (x[i] - 0.7 * weighted[i])) < 2e-6);
-    assert_true(pl_gossip_share(K, 0, 0) == 1);
 }
 
 static void threads_and_blocks_do_not_change_a_meeting(void **unused)
@@ -496,22 +495,6 @@ static void state_of_any_round_replays_bit_for_bit(void **unused)
         assert_memory_equal(saved.x, whole.x, sizeof whole.x);
         assert_memory_equal(saved.v, whole.v, sizeof whole.v);
     }
-}
-
-static void export_takes_the_mean_of_the_holders(void **unused)
-{
-    static float a[N], b[N], c[N], out[N];
-    const float *const same[] = {a, a, a}, *const mixed[] = {a, b, c};
-    (void)unused;
-    fill(a, 9, 1);
-    fill(b, 10, 1);
-    fill(c, 11, 1);
-    pl_gossip_average(same, 3, N, out);
-    assert_memory_equal(out, a, sizeof out);
-    pl_gossip_average(mixed, 3, N, out);
-    for (size_t i = 0; i < N; i++)
-        assert_true(out[i] ==
-                    (float)(((double)a[i] + (double)b[i] + (double)c[i]) / 3));
 }
 
 /* ---- disagreement ---- */
@@ -719,7 +702,6 @@ int main(void)
         cmocka_unit_test(shares_keep_the_weighted_mean_of_unequal_work),
         cmocka_unit_test(threads_and_blocks_do_not_change_a_meeting),
         cmocka_unit_test(state_of_any_round_replays_bit_for_bit),
-        cmocka_unit_test(export_takes_the_mean_of_the_holders),
         cmocka_unit_test(variance_of_the_holders_follows_the_map_of_moments),
         cmocka_unit_test(turns_of_the_left_over_do_not_raise_the_variance),
         cmocka_unit_test(first_round_and_long_run_shrink_as_derived),

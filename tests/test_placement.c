@@ -105,7 +105,6 @@ static void equal_weights_choose_the_highest_hash(void **state)
             }
         }
         assert_int_equal(pl_places_home(&p, name_of(i)), home);
-        assert_int_equal(pl_home_of(name_of(i), p.n), home);
     }
 }
 

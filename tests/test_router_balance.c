@@ -5,12 +5,12 @@
 static void weigh_paths(const pl_router *router, const float *points, size_t n,
                         const double *weights, double *load, int *n_docs)
 {
-    int n_paths = pl_router_n_paths(router);
+    int n_paths = router->n_paths;
     memset(load, 0, (size_t)n_paths * sizeof *load);
     if (n_docs)
         memset(n_docs, 0, (size_t)n_paths * sizeof *n_docs);
     for (size_t i = 0; i < n; ++i) {
-        int path = path_of(router, points + i * (size_t)pl_router_dim(router));
+        int path = path_of(router, points + i * (size_t)router->lens.dim);
         load[path] += weights ? weights[i] : 1.0;
         if (n_docs)
             ++n_docs[path];

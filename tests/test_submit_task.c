@@ -3,6 +3,7 @@
  * A whole task sent to homes that do the awkward things a real one does once in a
  * while: they refuse one of its updates, lose a message, or have no room. Each home
  * is a few lines here, so that it does them every time. */
+#include "net/client_internal.h"
 #include "net/net.h"
 
 #include <setjmp.h>
@@ -161,11 +162,11 @@ static void assert_all(const job *j, pl_submit_result want)
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
     job *j = open_job(2);
-    int other = 1 - pl_client_home_of(j->client, path_name), refused = 0;
+    int other = 1 - client_home_of(j->client, path_name), refused = 0;
     j->homes[other].verdict = verdict;
     assert_int_equal(send_task(j), PL_OK);
     for (int i = 0; i < UPDATES; i++) {
-        bool there = pl_client_home_of(j->client, j->modules[i]) == other;
+        bool there = client_home_of(j->client, j->modules[i]) == other;
         assert_int_equal(j->results[i], there ? verdict : PL_SUBMIT_ACCEPTED);
         refused += there;
     }

@@ -35,7 +35,6 @@ function foreign(header, owner) {
 
 BEGIN {
     n = split(layers, names, " ")
-    seam = "^modules/cuda/(device\\.h|warp\\.cuh|transit\\.cuh)$" # what all kernels are written with
     for (i = 1; i <= n; i++) rank[names[i]] = i
     foreign("^zmq", "^base/(wire|wire_watch|gate)\\.c$")
     foreign("^zstd", "^base/zip\\.c$")
@@ -65,7 +64,6 @@ function check_quoted(path,    to) {
         return
     }
     if (to == top || to == tested) return
-    if (FILENAME ~ /^outer\/cuda\// && path ~ seam) return
     if ((top in rank) && rank[to] > rank[top])
         report(FNR, top " must not include " to ", which lies to its right")
     else if (!is_door(path))

@@ -326,12 +326,6 @@ uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix)
     return most;
 }
 
-int pl_launcher_pid(const pl_launcher *launcher, const char *name)
-{
-    const child *c = find_child(launcher, name);
-    return c ? (int)c->pid : 0;
-}
-
 static int count_alive(pl_launcher *l, const char *prefix)
 {
     int alive = 0;

@@ -104,7 +104,6 @@ PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 /* The most memory that one of the running children had whose names start so. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
-int pl_launcher_pid(const pl_launcher *launcher, const char *name); /* 0: none */
 /* SIGTERM to every child whose name starts with `prefix`; waits up to timeout_ms, then
  * SIGKILL. Returns how many had to be killed. */
 int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);
