@@ -131,6 +131,46 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     assert_true(is_asked(f, SAME));
 }
 
+/* A liar that names a device of its own would be judged by others who name the same. */
+static void those_who_deliver_judge_before_others_of_its_kind(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < N_WORKERS; i++) {
+        f->workers[i].own_key = false;
+        memset(f->workers[i].key.bytes, 1 + i, sizeof f->workers[i].key.bytes);
+    }
+    assert_true(is_asked(f, SAME)); /* all are on trial */
+    f->workers[OTHER].delivers = true;
+    assert_false(is_asked(f, SAME));
+    assert_true(is_asked(f, OTHER));
+    f->workers[SAME].delivers = true;
+    assert_true(is_asked(f, SAME));
+    assert_false(is_asked(f, OTHER));
+    hub_grant_audit(&f->h, &f->audit, SAME, f->now);
+    hub_audit_release(&f->h, &f->audit, NULL); /* it gives back what it was asked */
+    assert_false(is_asked(f, SAME));
+    assert_true(is_asked(f, OTHER));
+}
+
+/* Where each of them had a part in the task, the third would be one who joined. */
+static void own_worker_that_sent_some_of_it_is_a_third(void **state)
+{
+    fixture *f = *state;
+    pl_audit *row = &f->audit.row;
+    hub_sender sender = {.worker = "other"};
+    f->audit.senders = &sender;
+    f->audit.n_slots = 1;
+    assert_false(is_asked(f, OTHER));
+    f->workers[THIRD].own_key = false;
+    row->n = 2;
+    row->results[1] = row->results[0];
+    pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "same");
+    assert_true(is_asked(f, OTHER));
+    assert_false(is_asked(f, THIRD));
+    f->workers[OTHER].own_key = false;
+    assert_false(is_asked(f, OTHER));
+}
+
 static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
     pl_hash blob;
@@ -289,6 +329,8 @@ int main(void)
         TEST(third_is_neither_of_the_two),
         TEST(without_distances_other_kinds_are_not_asked),
         TEST(those_who_join_judge_nobody_where_own_workers_are),
+        TEST(those_who_deliver_judge_before_others_of_its_kind),
+        TEST(own_worker_that_sent_some_of_it_is_a_third),
         TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
         TEST(of_several_senders_the_one_that_lied_is_fenced),
         TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),

@@ -449,10 +449,20 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     for (int i = 0; i < a->row.n; i++)
         if (shares_holder(h, w, a->row.results[i].worker))
             return false;
+    if (w->own_key && a->row.n > 1) /* it sent some of it, beside whoever is in doubt */
+        return true;
     for (int slot = 0; slot < a->n_slots; slot++)
         if (a->senders[slot].worker[0] && shares_holder(h, w, a->senders[slot].worker))
             return false;
     return true;
+}
+
+/* Whose word counts more: the job's own workers', then theirs who deliver what they
+ * take. Others are asked only where none of these is there: a liar names its device
+ * itself, and so could choose who judges it. */
+static int trust_in(const hub_worker *w)
+{
+    return w->own_key ? 2 : w->delivers;
 }
 
 /* Who there is for it, looked for anew only now and then: thousands may ask. */
@@ -461,17 +471,19 @@ static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
         return;
     a->looked_ms = now_ms;
-    a->has_any = a->has_own = a->has_kin = a->has_own_kin = false;
+    a->has_any = a->has_kin = false;
+    a->trust = 0;
     for (int i = 0; i < h->n_workers; i++) {
         const hub_worker *w = &h->workers[i];
         if (hub_is_away(h, w, now_ms) || hub_is_barred(w, now_ms) ||
             !can_audit(h, a, i))
             continue;
-        bool is_kin = is_of_its_kind(h, a, i);
+        int trust = trust_in(w);
         a->has_any = true;
-        a->has_own = a->has_own || w->own_key;
-        a->has_kin = a->has_kin || is_kin;
-        a->has_own_kin = a->has_own_kin || (w->own_key && is_kin);
+        a->has_kin = trust < a->trust    ? a->has_kin
+                     : trust == a->trust ? a->has_kin || is_of_its_kind(h, a, i)
+                                         : is_of_its_kind(h, a, i);
+        a->trust = trust > a->trust ? trust : a->trust;
     }
 }
 
@@ -480,7 +492,7 @@ static bool may_audit(const hub *h, hub_audit *a, int worker, int64_t now_ms)
     if (!can_audit(h, a, worker))
         return false;
     look_for_workers(h, a, now_ms);
-    return h->workers[worker].own_key || !a->has_own;
+    return trust_in(&h->workers[worker]) >= a->trust;
 }
 
 static bool is_open(const hub_audit *a)
@@ -492,7 +504,7 @@ static bool is_open(const hub_audit *a)
 static bool one_of_its_kind_may(const hub *h, hub_audit *a, int64_t now_ms)
 {
     look_for_workers(h, a, now_ms);
-    return a->has_own ? a->has_own_kin : a->has_kin;
+    return a->has_kin;
 }
 
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
@@ -655,7 +667,9 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
 
 void hub_audit_release(hub *h, hub_audit *a, const char *reason)
 {
+    hub_note_lost(h, a->lease.worker);
     a->lease.active = false;
+    a->looked_ms = 0;
     h->stirred = true;
     if (!reason || ++a->failures < FAILURES_MAX)
         return;

@@ -46,9 +46,8 @@ typedef struct hub_audit {
     int64_t asked_ms, told_ms;
     int64_t looked_ms; /* when workers were looked for that can do it; found were: */
     bool has_any;      /* anybody, */
-    bool has_kin;      /* one of the first one's kind of device, */
-    bool has_own;      /* one of the job's own, */
-    bool has_own_kin;  /* one that is both */
+    int trust;         /* the most that one of them has, */
+    bool has_kin;      /* one with as much, of the first one's kind of device */
     bool listed, was_listed; /* in the home's newest state, and the one before */
 } hub_audit;
 
