@@ -237,18 +237,38 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_mes
     return PL_OK;
 }
 
+/* Whoever goes on with the path begins as a path that has finished no phase. */
+static pl_status drop_state(home *h, home_path *path)
+{
+    pl_path_state state;
+    pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", path->name,
+           (long long)path->phase, path->worker);
+    PL_RETURN_IF(pl_store_get_path(h->store, path->name, &state));
+    memset(&state.moments, 0, sizeof state.moments);
+    state.worker[0] = '\0';
+    PL_RETURN_IF(home_write(h));
+    PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
+    path->state = state.moments;
+    path->worker[0] = '\0';
+    home_tell_path(h, path, 0);
+    return PL_OK;
+}
+
+/* With a phase the path's state goes, too, if it is the one behind that phase. */
 static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
     home_arm *arm = NULL;
     int index = 0;
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    int64_t phase = (int64_t)pl_get_u64_or(r, PL_TAG_PHASE, 0);
     PL_RETURN_IF(pl_reader_status(r));
     PL_RETURN_IF(home_find_path(h, name, &arm, &index));
-    if (m->token > arm->paths[index].fence)
-        arm->paths[index].fence = m->token;
+    home_path *path = &arm->paths[index];
+    if (m->token > path->fence)
+        path->fence = m->token;
     a->type = PL_MSG_OK;
-    return PL_OK;
+    return phase > 0 && path->phase == phase ? drop_state(h, path) : PL_OK;
 }
 
 /* ---- small writes; answered after the commit ---- */

@@ -44,8 +44,9 @@ typedef struct home_path {
     int64_t phase; /* finished */
     uint64_t n_tokens;
     double loss, seconds;
-    pl_hash state;  /* blob of what it carries; none: nothing */
-    uint64_t fence; /* submissions with a lower token are refused */
+    pl_hash state;            /* blob of what it carries; none: nothing */
+    char worker[PL_TEXT_MAX]; /* who made it; "": nobody */
+    uint64_t fence;           /* submissions with a lower token are refused */
 } home_path;
 
 typedef struct home_arm {

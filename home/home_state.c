@@ -144,6 +144,7 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     p->loss = state.loss;
     p->state = state.moments;
     p->seconds = state.seconds;
+    pl_copy_text(p->worker, sizeof p->worker, state.worker);
     return PL_OK;
 }
 
@@ -314,6 +315,8 @@ static void path_record(const home_path *p, pl_buf *out)
     pl_put_u64(out, PL_TAG_TOKENS, p->n_tokens);
     pl_put_f64(out, PL_TAG_LOSS, p->loss);
     pl_put_f64(out, PL_TAG_SECONDS, p->seconds);
+    if (p->worker[0])
+        pl_put_text(out, PL_TAG_WORKER, p->worker);
 }
 
 static void nest(pl_buf *inner, pl_buf *out)

@@ -531,6 +531,7 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
     PL_RETURN_IF(pl_txn_put_path(h->txn, state));
     path->phase = state->phase;
     path->state = state->moments;
+    pl_copy_text(path->worker, sizeof path->worker, state->worker);
     path->n_tokens = state->n_tokens;
     path->loss = state->loss;
     path->seconds = state->seconds;

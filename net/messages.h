@@ -137,9 +137,10 @@ typedef enum pl_tag {
     PL_TAG_NEXT = 67,     /* of PUT_PLACES: 1: not for clients yet */
     PL_TAG_AUDIT =
         70, /* of TASK, DONE: an audit; of a record: TEXT is an audit's row */
-    PL_TAG_FENCED = 71,  /* of a record: NAME is a fenced worker, TEXT says why */
-    PL_TAG_SEED = 72,    /* of likenesses (outer/audit_row.h) */
-    PL_TAG_LIKENESS = 73 /* PL_LIKENESS_CELLS values f32 */
+    PL_TAG_FENCED = 71,   /* of a record: NAME is a fenced worker, TEXT says why */
+    PL_TAG_SEED = 72,     /* of likenesses (outer/audit_row.h) */
+    PL_TAG_LIKENESS = 73, /* PL_LIKENESS_CELLS values f32 */
+    PL_TAG_WORKER = 74    /* of a path: who made its state */
 } pl_tag;
 
 /* Results of SUBMIT and SUBMIT_PATH. */

@@ -157,8 +157,9 @@ static answer_kind submit(adversary *a, party *p, const known *k)
     return ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* What a path is said to carry on: what it had before, or zeros, with which the next
- * phase makes far too large steps. */
+/* What a path is said to carry on: what it had before, or the same byte everywhere,
+ * with which the next phase makes far too large steps, or no numbers (0xff):
+ * zeros, 3.5e9, nearly the largest number. */
 static void choose_state(adversary *a, party *p, bool zeros, known *k)
 {
     pl_path_state before;
@@ -171,7 +172,8 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     size_t n = pl_topology_path_params(a->topology);
     size_t bytes = (size_t)pl_path_state_bytes(&a->arm, n);
     pl_buf_reserve(&state, bytes + 1);
-    memset(state.data, 0, bytes);
+    memset(state.data, (const int[]){0, 0x4f, 0x7f, 0xff}[dice_roll(&a->dice, 4)],
+           bytes);
     state.len = bytes;
     pl_blob_hash(state.data, state.len, &k->blob);
     (void)upload(a, p, &state, k);

@@ -95,6 +95,50 @@ static void submissions_below_the_fence_are_refused(void **state)
     close_job(&f);
 }
 
+static pl_path_state path_now(fixture *f)
+{
+    pl_path_state state;
+    assert_int_equal(pl_client_get_path(f->client, path_name, &state), PL_OK);
+    return state;
+}
+
+static void drop_state(fixture *f, uint64_t phase)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_FENCE);
+    q.token = 200;
+    pl_put_text(&q.body, PL_TAG_NAME, path_name);
+    pl_put_u64(&q.body, PL_TAG_PHASE, phase);
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_OK);
+    pl_message_destroy(&a);
+}
+
+/* What a path carries can be given up; its phases, samples and tokens cannot. */
+static void fence_with_a_phase_drops_the_state_behind_it(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
+        assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
+    drop_state(&f, 2); /* not there yet */
+    pl_path_state before = path_now(&f);
+    assert_false(pl_hash_none(&before.moments));
+    drop_state(&f, 1);
+    for (int i = 0; i < 2; i++) { /* for ever */
+        pl_path_state now = path_now(&f);
+        assert_true(pl_hash_none(&now.moments));
+        assert_int_equal(now.phase, 1);
+        assert_int_equal(now.samples, pl_phase_samples(&f.arm));
+        assert_int_equal(submit_path(&f, 300), PL_SUBMIT_DUPLICATE);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    close_job(&f);
+}
+
 static void fence_worker(fixture *f, const char *name, const char *reason)
 {
     pl_message q, a;
@@ -155,6 +199,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(submissions_below_the_fence_are_refused),
+        cmocka_unit_test(fence_with_a_phase_drops_the_state_behind_it),
         cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
         cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
     };

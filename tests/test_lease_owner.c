@@ -455,6 +455,102 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     end_two(two);
 }
 
+/* All paths finish their first phase, as if this worker had done them. */
+static void finish_first_phase(job *j, const char *name)
+{
+    size_t n = pl_topology_path_params(j->f.topology);
+    uint64_t bytes = pl_path_state_bytes(&j->f.arm, n);
+    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    char module[96], text[256];
+    pl_submit_result result;
+    for (int path = 0; path < PATHS; path++) {
+        worker w = {.job = &j->f, .path = path, .name = name};
+        pl_path_state state = {.phase = 1, .samples = pl_phase_samples(&j->f.arm)};
+        for (int slot = 0; slot < pl_topology_n_slots(j->f.topology); slot++) {
+            pl_buf update = {0};
+            pl_submission s;
+            fill(&w, j->f.client, slot, module, &update, &s);
+            s.contribution.token = UINT64_MAX;
+            lease_for(j->f.client, &j->f.arm, &s.contribution, 0);
+            assert_int_equal(pl_client_submit(j->f.client, &s, &result, text), PL_OK);
+            assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+            pl_buf_destroy(&update);
+        }
+        pl_lease lease = lease_of(&j->f.arm, path, 0, UINT64_MAX);
+        pl_copy_text(lease.worker, sizeof lease.worker, name);
+        act_under(j->f.client, &lease);
+        pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, state.name);
+        assert_int_equal(
+            pl_client_submit_path(j->f.client, &state, moments, bytes, &result, text),
+            PL_OK);
+        assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    }
+    pl_free(moments);
+}
+
+static void refuse_task(const party *p, char task[PL_MODULE_NAME_MAX])
+{
+    pl_message m;
+    uint64_t token = 0;
+    int64_t phase = -1;
+    for (int i = 0; i < 20 && phase < 0; i++)
+        phase = try_task(p, &token, task);
+    assert_int_equal(phase, 1);
+    pl_message_init(&m, PL_MSG_RELEASE);
+    m.token = token;
+    pl_put_u64(&m.body, PL_TAG_STATUS, PL_ERR_DATA);
+    pl_put_text(&m.body, PL_TAG_TEXT, "its update is too long");
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, 1);
+    pl_put_text(&m.body, PL_TAG_TASK, task);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+static bool has_state(const job *j, const char *path)
+{
+    pl_path_state state;
+    assert_int_equal(pl_client_get_path(j->f.client, path, &state), PL_OK);
+    return !pl_hash_none(&state.moments);
+}
+
+/* A state that nobody can go on from is dropped once, if a worker that joined made it:
+ * its lie ends no job. What fails without it ends the job. */
+static void false_state_of_one_key_ends_no_job(void **state)
+{
+    job *j = *state;
+    party mine;
+    char task[PL_MODULE_NAME_MAX];
+    learn_secret(j->f.home.address);
+    finish_first_phase(j, j->thief.name);
+    join_own(j, &mine);
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "\"failure\":\"\"", true);
+    for (int i = 0; i < 100 && has_state(j, task); i++)
+        pl_sleep_ms(50);
+    assert_false(has_state(j, task));
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "its update is too long", true);
+    assert_false(has_state(j, task));
+    pl_wire_close(&mine.socket);
+}
+
+static void own_state_that_fails_ends_the_job(void **state)
+{
+    job *j = *state;
+    party mine;
+    char task[PL_MODULE_NAME_MAX];
+    join_own(j, &mine);
+    learn_secret(j->f.home.address);
+    finish_first_phase(j, mine.name);
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "failed 3 times in phase 1", true);
+    assert_true(has_state(j, task));
+    pl_wire_close(&mine.socket);
+}
+
 static void sums_of_the_fleet_take_no_impossible_number(void **state)
 {
     const job *j = *state;
@@ -561,6 +657,8 @@ int main(int argc, char **argv)
         TEST(one_workers_failures_bar_it_and_end_no_job),
         TEST(different_workers_that_fail_at_one_task_end_the_job),
         TEST(others_failures_end_no_job_that_has_workers_of_its_own),
+        TEST(false_state_of_one_key_ends_no_job),
+        TEST(own_state_that_fails_ends_the_job),
         TEST(sums_of_the_fleet_take_no_impossible_number),
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(key_on_trial_has_one_lease),

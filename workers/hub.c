@@ -621,7 +621,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
            rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
     if (held && why != PL_OK)
-        hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
+        return hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
     return PL_OK;
 }
 

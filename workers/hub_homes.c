@@ -140,6 +140,8 @@ pl_status hub_fence(hub *h, const plan_path *path)
         pl_message_init(&m, PL_MSG_FENCE);
         m.token = path->lease.token;
         pl_put_text(&m.body, PL_TAG_NAME, path->name);
+        if (path->drops_state)
+            pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)path->phase);
         PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
     }
     return PL_OK;
@@ -192,13 +194,16 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
 /* `token`: under which an event says that the path's last phase arrived, or 0. */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
-    char name[PL_MODULE_NAME_MAX];
+    char name[PL_MODULE_NAME_MAX], worker[PL_TEXT_MAX] = "";
     pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
+    if (pl_field_count(r, PL_TAG_WORKER) > 0)
+        pl_get_text(r, PL_TAG_WORKER, 0, worker, sizeof worker);
     const plan_news news = {.phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0),
                             .n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0),
                             .loss = pl_get_f64(r, PL_TAG_LOSS, 0),
                             .seconds = pl_get_f64(r, PL_TAG_SECONDS, 0),
-                            .by = token};
+                            .by = token,
+                            .worker = worker};
     plan_path *path = plan_find_path(&h->tasks, name);
     PL_RETURN_IF(pl_reader_status(r));
     if (!path)

@@ -200,9 +200,10 @@ bool hub_is_on_trial(const hub_worker *w);
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Its lease ran out. */
 void hub_note_lost(void *hub, int worker);
-/* A task was given back as failed; may bar the worker, or end the job. */
-void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
-                      const char *text);
+/* A task was given back as failed; may bar the worker, drop the state that the task
+ * began with, or end the job. */
+pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
+                           const char *text);
 /* The homes confirm what the worker did `held_s` after its lease was granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);

@@ -190,18 +190,55 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-void hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
-                      const char *text)
+/* Whether the task may fail because of what a key that is not the job's own said it
+ * carries on: updates that come of it are no numbers, or far too long. Where a path's
+ * state has its own parameters it cannot begin without. */
+static bool has_others_state(hub *h, const plan_path *path, pl_status why)
+{
+    plan_task task;
+    int maker = hub_find_worker(h, path->state_of);
+    return (why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
+           path->phase > 0 && (maker < 0 || !h->workers[maker].own_key) &&
+           plan_find_task(&h->tasks, path->name, &task) &&
+           pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
+}
+
+/* The path goes on as one that has finished no phase. */
+static pl_status drop_state(hub *h, plan_path *path, const char *text)
+{
+    int maker = hub_find_worker(h, path->state_of);
+    pl_log(PL_LOG_WARN, "state.dropped",
+           "task=%s phase=%lld worker=%s reason=\"nobody can go on from the state that "
+           "it left: %s\"",
+           path->name, (long long)path->phase, path->state_of, text);
+    if (maker >= 0)
+        hub_note_lost(h, maker);
+    for (int i = 0; i < h->n_workers; i++) /* it was not their fault */
+        for (int k = 0; k < path->n_failed_by; k++)
+            if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
+                h->workers[i].n_failures = 0;
+                h->workers[i].barred_until_ms = 0;
+            }
+    plan_drop_state(&h->tasks, path);
+    return hub_fence(h, path);
+}
+
+pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
+                           const char *text)
 {
     note_failed_by(h, path, worker);
     path->own_failures += h->workers[worker].own_key;
-    if (path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
-        cannot_be_done(h, path)) {
+    bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
+                cannot_be_done(h, path);
+    count_failure(h, worker, text);
+    if (ends && has_others_state(h, path, why))
+        return drop_state(h, path, text);
+    if (ends) {
         h->failure_status = why;
         snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
                  path->name, path->lease.failures, (long long)path->phase, text);
     }
-    count_failure(h, worker, text);
+    return PL_OK;
 }
 
 void hub_note_success(hub *h, int worker, double held_s)

@@ -127,6 +127,9 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->n_tokens = news->n_tokens;
     path->loss = news->loss;
     path->seconds = news->seconds;
+    pl_copy_text(path->state_of, sizeof path->state_of,
+                 news->worker ? news->worker : "");
+    path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;
     if (phase == path->phase)
         return;
     plan_note_ended(path, phase, news->by);
@@ -298,7 +301,7 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
-            bool held = path->backup.active ||
+            bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* Readiness last: it costs most, and most tasks are no better. */
@@ -485,6 +488,16 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
         path->lease.failures += failed;
         end_lease(path);
     }
+}
+
+void plan_drop_state(plan *p, plan_path *path)
+{
+    path->drops_state = true;
+    path->n_failed_by = path->own_failures = 0;
+    memset(&path->backup, 0, sizeof path->backup);
+    path->lease = (plan_lease){.token = (p->epoch << 32) | ++p->counter,
+                               .phase = path->phase,
+                               .worker = path->lease.worker};
 }
 
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),

@@ -61,7 +61,8 @@ typedef struct plan_news {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    uint64_t by; /* token that the last phase arrived under; 0: not known */
+    uint64_t by;        /* token that the last phase arrived under; 0: not known */
+    const char *worker; /* who made the path's state; "" or NULL: nobody */
 } plan_news;
 
 typedef struct plan_path {
@@ -69,7 +70,9 @@ typedef struct plan_path {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    int last_worker;     /* -1: nobody yet */
+    int last_worker;            /* -1: nobody yet */
+    char state_of[PL_TEXT_MAX]; /* the worker that made what it carries; "": nobody */
+    bool drops_state; /* the homes are to drop that; until they have, nobody gets it */
     int64_t mates_phase; /* that `mates` is of; -1: of none yet */
     int *mates;          /* [n_slots] whom it met after its last phase (noloco) */
     int64_t offered;     /* phases whose updates can be had from a worker (noloco) */
@@ -193,6 +196,9 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
                 void *context);
 void plan_release_worker(plan *p, int worker);
 int plan_n_held(const plan *p, int worker); /* leases, without backups */
+/* The path's state is no good: all leases of its phase end, and its task may fail anew.
+ * The homes must be told. */
+void plan_drop_state(plan *p, plan_path *path);
 /* False: something here still names the worker; else nothing does any more. */
 bool plan_forget_worker(plan *p, int worker);
 bool plan_arm_finished(const plan_arm *arm);
