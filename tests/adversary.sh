@@ -245,15 +245,27 @@ check_fenced() { # folder
         fail "the worker that joined late did nothing"
 }
 
+# Both use the machine's processors, too, and so slow the others down without touching
+# the job: what that can make is printed beside the rate.
 check_rate() { # honest folder, hostile folder
     calm=$(mix_seconds "$1") vile=$(mix_seconds "$2")
     rate=$(awk -v a="$calm" -v b="$vile" 'BEGIN { printf "%d", 100 * a / b }')
+    theirs=$(cat "$work/$2".?.acts |
+        awk '/^acts / { n += $(NF - 1) } END { printf "%.1f", n }')
+    fair=$(awk -v a="$calm" -v b="$vile" -v c="$theirs" -v n="$(nproc)" \
+        'BEGIN { printf "%d", 100 * a / (b - c / n) }')
     for folder in "$1" "$2"; do
         echo "$folder: processor seconds: hub $(processor_of "$folder" hub)," \
             "home $(processor_of "$folder" home)," \
             "the launcher's workers $(processor_of "$folder" worker)"
     done
-    echo "$2: $phases phases in $vile s, $calm s without attacks: $rate % of that rate"
+    echo "$2: $phases phases in $vile s, $calm s without attacks: $rate % of that rate," \
+        "$fair % without the $theirs s of processor of the hostile programs themselves"
+    echo "$2: path states dropped: $(grep -c ' state.dropped ' "$work/$2/log/hub.log")," \
+        "leases lost: $(sed -n 's/.*lease.expired count=//p' "$work/$2/log/hub.log" |
+            awk '{ n += $1 } END { print n + 0 }')," \
+        "backups: $(grep -c ' backup.granted ' "$work/$2/log/hub.log")," \
+        "keys barred: $(grep -c ' worker.barred ' "$work/$2/log/hub.log")"
     [ "$minutes" -lt 10 ] || [ "$rate" -ge 70 ] || fail "honest workers are slowed down"
 }
 
@@ -318,17 +330,22 @@ among_liars() {
     early twice >"$work/twice.early"
     early lie | cmp -s - "$work/twice.early" || fail "versions before the first lie differ"
     # Each lie has an audit that names its worker. One that two liars had a part in may stay
-    # undecided: they do not agree with each other either.
+    # undecided: they disagree with each other either. And one that follows a lie in
+    # the same path may be void: nobody can train from the state that this left.
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
-    awk 'function close_row() {
+    : >"$work/lie.void"
+    awk -v excused="$work/lie.void" 'function close_row() {
+            void = verdict == "void" && ((path " " (phase - 1)) in liar)
+            if (void) { print path, phase >excused; found[task] = "several" }
             if (verdict == "settled" && odd !~ /^evil-/) print "an honest worker is odd: " row
-            if (verdict != "" && verdict != "settled" && first ~ /^evil-/ && evil < 2)
+            if (verdict != "" && verdict != "settled" && first ~ /^evil-/ && evil < 2 && !void)
                 print "an audit of a liar is " verdict ": " row " " why
             if (verdict == "settled") found[task] = odd
             if (verdict == "undecided" && evil > 1) found[task] = "several" }
         FNR == NR { if (/^lied task/) liar[$3 " " $4] = liar[$3 " " $4] " " $5 " "; next }
         /^(settled|undecided|void|open) / { close_row()
-            row = $0; verdict = $1; task = $2 " " $4; sub(/:$/, "", task); first = $5
+            row = $0; verdict = $1; path = $2; phase = $4 + 0; first = $5
+            task = path " " phase
             odd = why = ""; evil = first ~ /^evil-/; next }
         /^          odd is / { odd = $3; next }
         /^          evil-.* (made|away)/ { evil++; next }
@@ -339,10 +356,12 @@ among_liars() {
         "$work/lies" "$work/lie.rows" >"$work/lie.wrong"
     tail -n 1 "$work/lie.rows"
     [ ! -s "$work/lie.wrong" ] || fail "$(wc -l <"$work/lie.wrong") audits failed: $(head -n 5 "$work/lie.wrong")"
-    awk '{ n[$3 " " $4]++; who[$3 " " $4] = $5 }
-        END { for (t in n) if (n[t] == 1) print who[t] }' "$work/lies" | sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
+    awk 'NF == 2 { n[$1 " " $2]++; next }
+        { n[$3 " " $4]++; who[$3 " " $4] = $5 }
+        END { for (t in n) if (n[t] == 1) print who[t] }' "$work/lie.void" "$work/lies" |
+        sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
     [ ! -s "$work/free" ] || fail "lied and not fenced: $(tr '\n' ' ' <"$work/free")"
-    echo "$(wc -l <"$work/lies") lies were found; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
+    echo "$(wc -l <"$work/lies") lies, $(wc -l <"$work/lie.void") of them behind another; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
 }
 
 wanted() { # variant

@@ -221,6 +221,27 @@ static void methods_that_depend_on_the_hour_get_none(void **state)
     assert_true(finds(f, 1, 9300));
 }
 
+/* There it is not done beside a worker on trial, but taken from it, and later. */
+static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    f->workers[0].own_key = false;
+    f->workers[0].key.bytes[0] = 1;
+    l->first_ms = 100; /* it says that it is nearly done */
+    l->step_ms = 1500;
+    l->step = STEPS - 1;
+    assert_false(finds(f, 1, 1900));
+    assert_true(finds(f, 1, 2100));
+    hub_note_success(&f->h, 0, 1);
+    assert_false(finds(f, 1, 9000));
+    hub_note_lost(&f->h, 0);
+    hub_end_lease(&f->h, &f->paths[0], 9100);
+    assert_false(f->paths[0].lease.active);
+    assert_int_equal(f->workers[0].n_failures, 1);
+}
+
 /* ---- both leases ---- */
 static plan_lease *back_up(fixture *f, int worker)
 {
@@ -494,6 +515,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(methods_that_depend_on_the_hour_get_none, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            what_two_may_not_do_is_taken_from_a_worker_on_trial, setup, teardown),
         cmocka_unit_test_setup_teardown(
             lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,

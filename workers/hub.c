@@ -224,13 +224,18 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* No fence: both may deliver, and what they deliver is the same. */
+/* No fence: both may deliver, and what they deliver is the same; or the task is taken
+ * from a worker on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
     if (!hub_find_backup(h, worker, now_ms, &task))
         return PL_OK;
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    if (!plan_may_back_up(&h->tasks.arms[task.arm])) {
+        hub_end_lease(h, path, now_ms);
+        return give_task(h, worker, task);
+    }
     plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
     pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
            path->name, (long long)path->phase, h->workers[worker].name,

@@ -13,7 +13,9 @@
  *
  * What a worker on trial is at (hub_names.c) may never be done, so whoever else is idle
  * begins it at once, also on another kind of device: a worker says itself what its
- * device is, and nobody could help one that names a kind of its own otherwise. */
+ * device is, and nobody could help one that names a kind of its own otherwise. Where a
+ * task may not be done by two, it is taken from a worker on trial that has held it for
+ * twice as long as the idle one would need. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
@@ -134,12 +136,17 @@ static void look(hub *h, int64_t now_ms)
     h->slow_ms = now_ms;
     for (int a = 0; a < h->tasks.n_arms; a++) {
         const plan_arm *arm = &h->tasks.arms[a];
-        for (int i = 0; i < arm->n_tasks && plan_may_back_up(arm); i++)
-            if (may_get_backup(h, &arm->paths[i]))
-                keep(h, (plan_task){a, i},
-                     is_on_trial(h, &arm->paths[i])
-                         ? on_trial_s
-                         : left_of(h, &arm->arm, &arm->paths[i].lease, now_ms));
+        bool both = plan_may_back_up(arm);
+        for (int i = 0; i < arm->n_tasks; i++) {
+            const plan_path *path = &arm->paths[i];
+            if (!may_get_backup(h, path) || !(both || is_on_trial(h, path)))
+                continue;
+            const plan_lease *l = &path->lease;
+            keep(h, (plan_task){a, i},
+                 !both                  ? 1e-3 * (double)(now_ms - l->granted_ms)
+                 : is_on_trial(h, path) ? on_trial_s
+                                        : left_of(h, &arm->arm, l, now_ms));
+        }
     }
 }
 
@@ -174,7 +181,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
         if (may_do(h, worker, path) &&
-            (is_on_trial(h, path) ||
+            ((is_on_trial(h, path) && plan_may_back_up(arm)) ||
              is_worth_it(promise(w, &arm->arm), h->slow[i].left_s))) {
             *out = task;
             return true;

@@ -207,6 +207,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
 /* The homes confirm what the worker did `held_s` after its lease was granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
+/* The path's lease goes to others, which is a failure of its holder. */
+void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
 /* Leases that were renewed for ever go to others. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 

@@ -300,7 +300,7 @@ static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
     return lease->active && h->slowest_s > 0 && held_s > most_s;
 }
 
-static void end_overdue(hub *h, plan_path *path, int64_t now_ms)
+void hub_end_lease(hub *h, plan_path *path, int64_t now_ms)
 {
     char text[200];
     const plan_lease lease = path->lease;
@@ -320,6 +320,6 @@ void hub_end_overdue(hub *h, int64_t now_ms)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
             plan_path *path = &h->tasks.arms[a].paths[i];
             if (is_overdue(h, &path->lease, now_ms))
-                end_overdue(h, path, now_ms);
+                hub_end_lease(h, path, now_ms);
         }
 }
