@@ -107,12 +107,14 @@ static void join(const job *j, party *p)
 }
 
 /* One of the job's own. */
-static void join_own(job *j, party *mine)
+static void join_own(job *j, party *mine, const char *name)
 {
-    *mine = (party){.name = PL_KEY_OWN "worker"};
+    char own[PL_KEY_NAME_MAX];
+    snprintf(own, sizeof own, PL_KEY_OWN "%s", name);
+    *mine = (party){.name = own};
     pl_keypair_create(&mine->key);
     allow(j, mine);
-    mine->name = "mine";
+    mine->name = name;
     join(j, mine);
 }
 
@@ -318,7 +320,7 @@ static void done_without_delivery_keeps_no_path(void **state)
     char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
     uint64_t token = 0, tokens[PATHS];
     party mine;
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     for (int path = 1; path < PATHS; path++)
         assert_int_equal(get_task(&mine, &tokens[path], other[path]), 0);
     int64_t said_ms = pl_now_ms(), phase = -1;
@@ -440,7 +442,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
 {
     job *j = *state;
     party two[2], mine;
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     fail_task(&j->thief);
     fail_task(&j->thief);
     begin_two(j, two); /* all but the one that failed */
@@ -522,7 +524,7 @@ static void false_state_of_one_key_ends_no_job(void **state)
     char task[PL_MODULE_NAME_MAX];
     learn_secret(j->f.home.address);
     finish_first_phase(j, j->thief.name);
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     for (int i = 0; i < 3; i++)
         refuse_task(&mine, task);
     assert_status(j, "\"failure\":\"\"", true);
@@ -541,7 +543,7 @@ static void own_state_that_fails_ends_the_job(void **state)
     job *j = *state;
     party mine;
     char task[PL_MODULE_NAME_MAX];
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     learn_secret(j->f.home.address);
     finish_first_phase(j, mine.name);
     for (int i = 0; i < 3; i++)
@@ -575,7 +577,7 @@ static void worker_has_no_more_leases_than_it_can_use(void **state)
     party mine;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     for (int i = 0; i < 3; i++) /* the fourth path is the holder's */
         assert_int_equal(get_task(&mine, &token, task), 0);
     pl_message m;
@@ -610,11 +612,64 @@ static void own_worker_begins_what_one_on_trial_is_at(void **state)
     char task[PL_MODULE_NAME_MAX];
     begin_two(j, two);
     assert_int_equal(get_task(&j->third, &token, task), 0); /* the last of four paths */
-    join_own(j, &mine);
+    join_own(j, &mine, "mine");
     assert_int_equal(get_task(&mine, &token, task), 0);
     assert_status(j, "\"backups_granted\":1", true);
     pl_wire_close(&mine.socket);
     end_two(two);
+}
+
+static uint64_t begin_asking(const party *p)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    uint64_t request = m.request = pl_wire_next_request();
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    assert_int_equal(pl_wire_send(p->socket, &m), PL_OK);
+    pl_message_destroy(&m);
+    return request;
+}
+
+static uint16_t await_answer(const party *p, uint64_t request)
+{
+    pl_message a;
+    uint16_t type = 0;
+    pl_message_init(&a, 0);
+    for (int i = 0; i < 2000 && type == 0; i++) {
+        if (pl_wire_recv(p->socket, NULL, &a) == PL_OK && a.request == request)
+            type = a.type;
+        pl_sleep_ms(5);
+    }
+    pl_message_destroy(&a);
+    return type;
+}
+
+/* Though it asked first. */
+static void worker_on_trial_is_served_last(void **state)
+{
+    job *j = *state;
+    party own[3];
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    pl_message m;
+    static const char *const names[] = {"one", "two", "three"};
+    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
+    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    for (int i = 0; i < 3; i++)
+        join_own(j, &own[i], names[i]);
+    assert_int_equal(get_task(&own[0], &token, task), 0);
+    for (int i = 0; i < 3; i++) /* all four paths are held by the job's own */
+        assert_int_equal(get_task(&own[1], &token, task), 0);
+    uint64_t first = begin_asking(&j->thief);
+    pl_sleep_ms(200);
+    uint64_t second = begin_asking(&own[2]);
+    pl_sleep_ms(200);
+    begin(&m, PL_MSG_RELEASE, own[1].name, token, 0, task);
+    assert_int_equal(ask_plainly(&own[1], &m), PL_MSG_OK);
+    assert_int_equal(await_answer(&own[2], second), PL_MSG_TASK);
+    assert_int_equal(await_answer(&j->thief, first), PL_MSG_NO_WORK);
+    for (int i = 0; i < 3; i++)
+        pl_wire_close(&own[i].socket);
 }
 
 /* After its restart a hub believes only what it sealed. */
@@ -663,6 +718,7 @@ int main(int argc, char **argv)
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(key_on_trial_has_one_lease),
         TEST(own_worker_begins_what_one_on_trial_is_at),
+        TEST(worker_on_trial_is_served_last),
         TEST(lease_is_taken_up_only_by_who_shows_it),
     };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)
