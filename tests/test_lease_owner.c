@@ -672,6 +672,32 @@ static void worker_on_trial_is_served_last(void **state)
         pl_wire_close(&own[i].socket);
 }
 
+static void leave(const party *p)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RELEASE);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+/* Each key has room for many names, and the launcher reads the list five times a
+ * second.
+ */
+static void names_that_did_nothing_and_went_are_not_listed(void **state)
+{
+    const job *j = *state;
+    party empty = j->thief;
+    empty.name = "nothing";
+    assert_int_equal(hello(&empty, empty.name, "d"), PL_MSG_WELCOME);
+    assert_status(j, "\"nothing\"", true);
+    leave(&empty);
+    leave(&j->holder);
+    assert_status(j, "\"nothing\"", false);
+    assert_status(j, "\"holder\"", true); /* it had a task */
+    assert_status(j, "\"workers_left_out\":1", true);
+}
+
 /* After its restart a hub believes only what it sealed. */
 static void lease_is_taken_up_only_by_who_shows_it(void **state)
 {
@@ -719,6 +745,7 @@ int main(int argc, char **argv)
         TEST(key_on_trial_has_one_lease),
         TEST(own_worker_begins_what_one_on_trial_is_at),
         TEST(worker_on_trial_is_served_last),
+        TEST(names_that_did_nothing_and_went_are_not_listed),
         TEST(lease_is_taken_up_only_by_who_shows_it),
     };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)

@@ -188,6 +188,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
 {
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = false;
+    w->had_task = true;
     w->answered = w->request;
     w->given = task;
     w->given_token = lease->token;

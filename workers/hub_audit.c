@@ -723,11 +723,13 @@ pl_status hub_repeat_fenced(hub *h)
 /* ---- for show ---- */
 void hub_audit_json(const hub *h, pl_json *o)
 {
+    enum { FENCED_SHOWN = 256 };
     pl_json *fenced = pl_json_array();
     int64_t open = 0;
     for (size_t i = 0; i < h->n_audits; i++)
         open += h->audits[i].row.verdict == PL_VERDICT_OPEN;
-    for (size_t i = 0; i < h->n_fenced; i++) {
+    size_t first = h->n_fenced > FENCED_SHOWN ? h->n_fenced - FENCED_SHOWN : 0;
+    for (size_t i = first; i < h->n_fenced; i++) {
         pl_json *one = pl_json_object();
         pl_json_set_text(one, "worker", h->fenced[i].name);
         pl_json_set_text(one, "reason", h->fenced[i].reason);

@@ -64,6 +64,7 @@ typedef struct hub_worker {
     uint64_t pid;
     pl_pubkey key; /* that the name came with */
     bool own_key;  /* of the job's own machine, where many may have it */
+    bool had_task; /* one was leased to it at some time */
     bool delivers; /* it delivered a task, and let no lease run out since */
     char fenced[PL_FENCED_TEXT_MAX]; /* why nothing is taken from it; "": it is */
     pl_peer peer;

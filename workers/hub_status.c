@@ -124,16 +124,21 @@ static void put_hub(const hub *h, pl_json *o, int64_t now_ms)
 }
 
 /* Those who are there come first; the rest is left out where one message cannot hold
- * all. */
-static void put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
+ * all. A name that has gone and never got a task is left out in any case: a key has
+ * room for many, and whoever joins with many keys would fill the list. Returns how many
+ * are in it. */
+static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
     for (int away = 0; away < 2; away++)
-        for (int i = 0; i < h->n_workers && n < most; i++)
-            if (hub_is_away(h, &h->workers[i], now_ms) == (away == 1)) {
-                pl_json_push(workers, worker_json(h, &h->workers[i], now_ms));
-                n++;
-            }
+        for (int i = 0; i < h->n_workers && n < most; i++) {
+            const hub_worker *w = &h->workers[i];
+            if (hub_is_away(h, w, now_ms) != (away == 1) || (away && !w->had_task))
+                continue;
+            pl_json_push(workers, worker_json(h, w, now_ms));
+            n++;
+        }
+    return n;
 }
 
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
@@ -143,7 +148,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
         pl_json_push(arms, arm_json(h, a, now));
-    put_workers(h, n_workers, workers, now);
+    int n_listed = put_workers(h, n_workers, workers, now);
     for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
     put_hub(h, o, now);
@@ -159,7 +164,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set(o, "homes", homes);
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
-    pl_json_set_int(o, "workers_left_out", h->n_workers - n_workers);
+    pl_json_set_int(o, "workers_left_out", h->n_workers - n_listed);
     pl_buf_clear(out);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
