@@ -28,6 +28,7 @@ typedef struct home_module {
     uint64_t *counted;  /* the same, of a module whose rounds need a quorum only */
     int quorum;         /* contributors that a round needs */
     int64_t quorum_ms;  /* since when they are there, in the round that is open; 0 */
+    bool noted;         /* stands in home.whole */
     struct home_meeting *meetings; /* of rounds that somebody may ask about */
     size_t n_meetings;
 } home_module;
@@ -56,6 +57,12 @@ typedef struct home_arm {
     home_module *modules; /* [M] */
     home_path *paths;     /* [P*R] */
 } home_arm;
+
+/* A module of which some round has what it needs. All modules are as many as paths
+ * have slots; to look through them after each message would cost their square. */
+typedef struct home_whole {
+    int arm, module;
+} home_whole;
 
 typedef struct home_audit home_audit;
 
@@ -113,6 +120,8 @@ typedef struct home {
     uint64_t epoch;
     home_arm *arms;
     int n_arms;
+    home_whole *whole;
+    size_t n_whole;
     staging uploads; /* blobs that no record names yet */
     pl_txn *txn;     /* of the current group; NULL if nothing is to be written */
     home_answer *answers;
@@ -288,6 +297,8 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
+/* An update of the round is in: if it is the last one, home_merge_ready merges. */
+void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
 pl_status home_merge_ready(home *h); /* every module whose contributors are all in */
 
 #endif

@@ -402,28 +402,49 @@ static bool is_ready(const home_arm *arm, home_module *m)
     return pl_now_ms() - m->quorum_ms >= arm->arm.outer.deadline_ms;
 }
 
+void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round)
+{
+    if (m->noted || *home_count(m, round) < m->quorum)
+        return;
+    h->whole = pl_grow(h->whole, (h->n_whole + 1) * sizeof *h->whole);
+    h->whole[h->n_whole++] =
+        (home_whole){(int)(arm - h->arms), (int)(m - arm->modules)};
+    m->noted = true;
+}
+
+/* Of a module that is behind, several rounds may be whole; each begins with the version
+ * before it, which has to be in the store by then. */
+static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
+{
+    home_module *module = &arm->modules[index];
+    while (is_ready(arm, module)) {
+        PL_RETURN_IF(merge_module(h, arm, index));
+        *unsaved += module->n_params * sizeof(float);
+        if (*unsaved < TOGETHER_BYTES && !is_ready(arm, module))
+            continue;
+        PL_RETURN_IF(home_end_group(h));
+        *unsaved = 0;
+    }
+    return PL_OK;
+}
+
 /* The versions of small modules share a commit: a path-specific module is whole with
- * each update, and a flush of its own would take longer than its merge. Of a module
- * that is behind, several rounds may be whole; each begins with the version before it,
- * which has to be in the store by then. */
+ * each update, and a flush of its own would take longer than its merge. What has a
+ * quorum and waits for the rest stays noted. */
 pl_status home_merge_ready(home *h)
 {
-    size_t unsaved = 0; /* bytes of parameters */
+    size_t unsaved = 0, n_left = 0; /* bytes of parameters; modules */
     double start = pl_now();
-    for (int a = 0; a < h->n_arms; a++) {
-        home_arm *arm = &h->arms[a];
-        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
-            home_module *module = &arm->modules[m];
-            while (is_ready(arm, module)) {
-                PL_RETURN_IF(merge_module(h, arm, m));
-                unsaved += module->n_params * sizeof(float);
-                if (unsaved < TOGETHER_BYTES && !is_ready(arm, module))
-                    continue;
-                PL_RETURN_IF(home_end_group(h));
-                unsaved = 0;
-            }
-        }
+    for (size_t i = 0; i < h->n_whole; i++) {
+        home_arm *arm = &h->arms[h->whole[i].arm];
+        home_module *module = &arm->modules[h->whole[i].module];
+        PL_RETURN_IF(merge_rounds(h, arm, h->whole[i].module, &unsaved));
+        module->noted = module->exists &&
+                        *home_count(module, (int64_t)module->version) >= module->quorum;
+        if (module->noted)
+            h->whole[n_left++] = h->whole[i];
     }
+    h->n_whole = n_left;
     if (unsaved > 0)
         PL_RETURN_IF(home_end_group(h));
     h->counts.merge_s += pl_now() - start;

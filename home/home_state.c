@@ -246,6 +246,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
     home_note_samples(arm, m, c);
+    home_note_round(h, arm, m, c->phase);
     return PL_OK;
 }
 
@@ -291,8 +292,11 @@ void home_unload(home *h)
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
     pl_free(h->arms);
+    pl_free(h->whole);
     h->arms = NULL;
+    h->whole = NULL;
     h->n_arms = 0;
+    h->n_whole = 0;
 }
 
 /* ---- what the hub is told ---- */

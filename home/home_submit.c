@@ -347,6 +347,7 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
     int n = ++*home_count(module, s->round);
     home_note_samples(p->arm, module, c);
+    home_note_round(h, p->arm, module, s->round);
     pl_log(PL_LOG_DEBUG, "update.accepted",
            "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
            (long long)s->round, n, module->n_contributors);
