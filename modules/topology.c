@@ -278,8 +278,9 @@ static int stride_of(const pl_topology *t, const pl_slot *slot)
 
 int pl_topology_module_path(const pl_topology *t, int module, int nth)
 {
-    const pl_slot *slot = &t->slots[pl_topology_module_slot(t, module)];
-    int stride = stride_of(t, slot), expert = pl_topology_module_expert(t, module);
+    const int at = pl_topology_module_slot(t, module);
+    const pl_slot *slot = &t->slots[at];
+    int stride = stride_of(t, slot), expert = module - t->first_module[at];
     return (nth / stride * slot->n_experts + expert) * stride + nth % stride;
 }
 

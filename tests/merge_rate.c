@@ -9,8 +9,8 @@
  * Each row has the best of five rounds, and the processor seconds of all threads in it,
  * which tell more where other processes run.
  */
+#include "home/home.h"
 #include "home/home_updates.h"
-#include "codec/codec.h"
 #include "outer/outer.h"
 
 #include <stdio.h>
