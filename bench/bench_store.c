@@ -10,7 +10,8 @@
  * stored, flushes and compactions included. Each commit has a turn beside it: the same
  * bytes written to a file and flushed (`of plain`), and each reading one of as many
  * bytes out of a file in the page cache (`of cache`): medians of both shares. `1st`:
- * the first reading after all commits. The store lies in a new folder inside the given one; all of it is removed. */
+ * the first reading after all commits. The store lies in a new folder inside the given
+ * one; all of it is removed. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -76,6 +76,10 @@ const explanation explanations[] = {
      "A learning rate that is too high, damaged input, failing memory.",
      "Lower train.lr or raise train.warmup; if one machine alone says so, check its "
      "memory."},
+    {"ERR_PEEL", "A sum of sketches (codec sketch16 or tagc) cannot be decoded.",
+     "More values than the cells of the sketch can tell apart, which is rare; the home "
+     "then decodes each update by itself.",
+     "None needed; a higher codec.cells makes it rarer."},
     {"ERR_CANCELLED", "Stopped on request, half-way.",
      "Ctrl+C, TERM, USR1 or HUP while a command other than train worked, such as "
      "pathloom homes. What train was told so ends with 130.",

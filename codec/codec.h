@@ -37,11 +37,6 @@
 extern "C" {
 #endif
 
-/* A combined sketch that does not come apart: decode its messages one by one
- * (pl_codec_add_all does), or ask for another seed. No codec function returns this
- * status for any other reason. */
-#define PL_ERR_PEEL PL_ERR_NOT_FOUND
-
 typedef enum pl_codec { /* numbers of the protocol */
                         PL_CODEC_F32 = 1,
                         PL_CODEC_BF16,
@@ -173,8 +168,9 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 /* sum[i] += weight * update[i]; *norm gets the L2 norm of the decoded update (weight
  * left out). Of a homomorphic message the weight is not used: it is in the message.
  * sum may be NULL (validation only, which is complete). ERR_DATA: not what 3.4 says,
- * named; ERR_NUMERIC: a value that is not finite; ERR_PEEL. After an error sum is
- * partly written: validate first. */
+ * named; ERR_NUMERIC: a value that is not finite; ERR_PEEL: a combined sketch that
+ * cannot be decoded (decode its messages one by one, as pl_codec_add_all does). After
+ * an error sum is partly written: validate first. */
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
