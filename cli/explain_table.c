@@ -210,6 +210,12 @@ const explanation explanations[] = {
      "of each path would take `memory` and only `room` may be used.",
      "None is needed. For routing by likelihood free memory and start the server "
      "again."},
+    {"state.dropped",
+     "The optimizer state that a worker left for a path was thrown away, because "
+     "nobody "
+     "could go on from it; the path begins with an empty one.",
+     "the worker that is named sent a false state, or its machine damages bytes",
+     "pathloom audit, and `pathloom key revoke` for its key."},
     {"serve.step_failed", "A step of decoding failed; `error` says why.",
      "The requests of that path were answered with an error.", ""},
     {"state.fresh", "A path begins without moments of the optimizer.",
