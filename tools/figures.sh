@@ -1,0 +1,77 @@
+#!/bin/sh
+# What the sources look like in numbers: lines per folder, small functions, names.
+#
+#   sh tools/figures.sh [folder of the tree]
+#
+# Sources are all of the product's folders with bench, without tests. A folder is counted
+# by the files that lie directly in it. A static function is "called from one place" if
+# its name stands once in its file beside its definition and its declarations.
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+export LC_ALL=C
+sources=$(git ls-files | grep -E '\.(c|h|cc|cu|cuh)$' | grep -vE '^(tests|examples)/')
+tests=$(git ls-files tests | grep -E '\.(c|h|cc|cu|cuh|sh|py)$')
+
+echo "lines by folder"
+# shellcheck disable=SC2086 # several words
+for file in $sources; do
+    echo "$(dirname "$file") $(wc -l <"$file")"
+done | awk '{ lines[$1] += $2; files[$1]++; all += $2 }
+    END {
+        for (f in lines)
+            printf "  %-14s %4d files %6d lines %5.1f %%\n", f, files[f], lines[f],
+                   100 * lines[f] / all
+        printf "  %-14s %16d lines\n", "~ all", all
+    }' | sort | sed 's/~ all/all  /'
+# shellcheck disable=SC2086
+printf '  %-14s %16d lines\n' tests "$(cat $tests | wc -l)"
+
+echo "files"
+# shellcheck disable=SC2086
+for file in $(printf '%s\n' $sources | grep -vE '\.(h|cuh)$'); do
+    head -n 1 "$file" | grep -qE '^(/\*|//)' || echo "$file"
+done | awk '{ n++ } END { printf "  %d open without a sentence\n", n }'
+
+# One line per word of code: file, word, and whether a static function begins with it.
+# shellcheck disable=SC2086
+awk 'FNR == 1 { comment = 0; head = "" }
+    {
+        code = $0
+        gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+        gsub(/\/\*[^*]*\*\//, "", code)
+        sub(/\/\/.*/, "", code)
+        if (comment) {
+            if (code !~ /\*\//) next
+            sub(/.*\*\//, "", code)
+            comment = 0
+        }
+        if (match(code, /\/\*/)) { code = substr(code, 1, RSTART - 1); comment = 1 }
+        if (code ~ /^static .*\(/ && code !~ /^static (const|inline const).*=/) head = code
+        else if (head != "" && code !~ /^\{/) head = head " " code
+        if (head ~ /;[ ]*$/) { # a declaration
+            declared = head
+            sub(/\(.*/, "", declared); sub(/.*[ *]/, "", declared)
+            print FILENAME, declared, "declared"
+            head = ""
+        }
+        if (head != "" && code ~ /^\{/) {
+            name = head
+            sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+            print FILENAME, name, "defined"
+            head = ""
+        }
+        n = split(code, words, /[^A-Za-z0-9_]+/)
+        for (i = 1; i <= n; i++)
+            if (words[i] ~ /^[A-Za-z_]/) print FILENAME, words[i], "word"
+    }' $sources | awk '
+    $3 == "word" { seen[$1, $2]++; next }
+    $3 == "declared" { seen[$1, $2]--; next }
+    { if (!(($1, $2) in place)) { place[$1, $2] = 1; name[++n] = $2; file[n] = $1; of[$2]++ }
+      seen[$1, $2]-- }
+    END {
+        for (i = 1; i <= n; i++) once += seen[file[i], name[i]] == 1
+        for (w in of) if (of[w] > 1) { shared++; functions += of[w] }
+        printf "static functions\n  %d in all, %d (%.0f %%) called from one place\n", n, once,
+               100 * once / n
+        printf "  %d names shared by %d of them\n", shared, functions
+    }'
