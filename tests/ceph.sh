@@ -205,7 +205,7 @@ same_versions() { # run, what
 }
 
 kill_home() { # run
-    for pid in $(pgrep -f "pathloom home .*--store $work/$1/store"); do
+    for pid in $(pgrep -f "pathloom home --run $work/$1( |\$)"); do
         kill -9 "$pid" 2>/dev/null && n_kills=$((n_kills + 1))
     done
 }

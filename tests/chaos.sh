@@ -78,7 +78,7 @@ note() { # what, role, name
 
 name_of() { # pid, role
     case $2 in
-    worker) tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--name$/{n;p;}' ;;
+    worker) tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--index$/{n;s/^/worker-/p;}' ;;
     *) echo "$2" ;;
     esac
 }

@@ -77,7 +77,7 @@ stop_in_second_phase() { # folder
 }
 
 stop_worker() { # name; sets stopped
-    stopped=$(pgrep -P "$job" -f "worker .*--name $1( |\$)" | head -n 1)
+    stopped=$(pgrep -P "$job" -f "pathloom worker .*--index ${1#worker-}( |\$)" | head -n 1)
     [ -n "$stopped" ] || fail "no process of $1"
     kill -STOP "$stopped" || fail "$1 cannot be stopped"
 }
