@@ -92,14 +92,14 @@ static pl_status touch(void *context, size_t item, int thread)
 static pl_status touch_row(bench *b, const row *r)
 {
     mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
-    if (r->method == PL_METHOD_CO2)
+    if (pl_traits(r->method)->delays)
         PL_RETURN_IF(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
     return pl_parallel(b->n_threads, N / CHUNK, touch, &all);
 }
 
 static double row_bytes(const row *r)
 {
-    int n_reads = r->method == PL_METHOD_CO2 ? 2 * r->n_reads : r->n_reads;
+    int n_reads = pl_traits(r->method)->delays ? 2 * r->n_reads : r->n_reads;
     return 2.0 * n_reads + 8.0 * r->n_rewrites;
 }
 
@@ -138,7 +138,7 @@ static pl_status run_row(bench *b, row *r)
     double start = pl_now();
     PL_RETURN_IF(touch_row(b, r));
     double middle = pl_now();
-    PL_RETURN_IF(r->method == PL_METHOD_NOLOCO ? step_pair(b, r) : step_home(b, r));
+    PL_RETURN_IF(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
     r->memory_seconds = lesser(r->memory_seconds, middle - start);
     r->seconds = lesser(r->seconds, pl_now() - middle);
     return PL_OK;

@@ -107,26 +107,20 @@ static pl_status path_phases(const rollback *r, int64_t *least, int64_t *most)
 
 /* Where a path carries parameters of its own, or versions are no phases, training would
  * go on from something else than what was rolled back to. */
-static bool can_resume(pl_method method)
-{
-    return method == PL_METHOD_DILOCO || method == PL_METHOD_FEDAVG ||
-           method == PL_METHOD_HEAVY_BALL || method == PL_METHOD_CO2;
-}
-
 static pl_status plan_resumption(rollback *r, int64_t most)
 {
     const pl_method_settings *m = &r->arm.outer.method;
     uint64_t last = (uint64_t)most;
-    if (!can_resume(m->method))
+    if (!pl_method_averages(m->method))
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "arm %s trains with %s, whose paths would go on from their own "
                        "parameters and not from these; roll back when it has finished, "
                        "or export %s@%s",
-                       r->arm_name, pl_method_name(m->method), r->call->words[0],
+                       r->arm_name, pl_traits(m->method)->name, r->call->words[0],
                        r->call->values[STORE_OPT_TO]);
     for (size_t i = 0; i < r->n; i++)
         last = r->changes[i].head > last ? r->changes[i].head : last;
-    last += 1 + (uint64_t)(m->method == PL_METHOD_CO2 ? m->delay : 0);
+    last += 1 + (uint64_t)(pl_traits(m->method)->delays ? m->delay : 0);
     if ((int64_t)last > r->arm.inner.phases)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "training would go on in phase %llu of arm %s, which has %d; "

@@ -51,7 +51,7 @@ static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
     /* one phase back as well: the state that it ended with may still be on its way */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
-        bool counts = arm->outer.method.method == PL_METHOD_DELAYED_NESTEROV;
+        bool counts = pl_traits(arm->outer.method.method)->arrives;
         int64_t round = counts ? -1 : pl_round_of(arm, t, module, p);
         uint64_t base = round < 0 ? needs : pl_round_base(arm, t, module, round);
         oldest = needs < oldest ? needs : oldest;
@@ -67,7 +67,7 @@ static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int mo
     memset(m, 0, sizeof *m);
     pl_arm_module_name(arm, t, module, m->name);
     m->needed = UINT64_MAX;
-    m->needs_first = arm->outer.method.method == PL_METHOD_NOLOCO;
+    m->needs_first = pl_traits(arm->outer.method.method)->gossips;
     for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)
         for (int i = 0; i < pl_topology_n_replicas(t); i++) {
             int path = pl_topology_module_path(t, module, nth);
@@ -82,7 +82,7 @@ static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int 
 {
     pl_version head;
     root_module *m = &r->modules[r->n_modules - 1];
-    if (arm->outer.method.method != PL_METHOD_DELAYED_NESTEROV ||
+    if (!pl_traits(arm->outer.method.method)->arrives ||
         pl_store_head(r->store, m->name, &head) != PL_OK)
         return;
     uint64_t window =
@@ -99,7 +99,7 @@ static void allow_delay(roots *r, const pl_arm *arm, const pl_topology *t, int m
 {
     pl_version head;
     root_module *m = &r->modules[r->n_modules - 1];
-    if (arm->outer.method.method != PL_METHOD_CO2 ||
+    if (!pl_traits(arm->outer.method.method)->delays ||
         pl_store_head(r->store, m->name, &head) != PL_OK)
         return;
     uint64_t base = pl_round_base(arm, t, module, (int64_t)head.number);

@@ -120,7 +120,7 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
 static pl_status choose_phase(pl_store *store, const arm_view *v, const char *at,
                               int64_t *out)
 {
-    bool arrivals = v->arm.outer.method.method == PL_METHOD_DELAYED_NESTEROV;
+    bool arrivals = pl_traits(v->arm.outer.method.method)->arrives;
     *out = -1;
     if (at && strcmp(at, "head") == 0)
         return PL_OK;

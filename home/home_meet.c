@@ -73,7 +73,7 @@ static pl_status check_place(const question *q, int64_t path, int64_t replica)
 {
     const home_arm *arm = q->arm;
     if (arm->arm.outer.deadline_ms <= 0 ||
-        pl_arm_method(&arm->arm, arm->topology, q->index).method != PL_METHOD_NOLOCO)
+        !pl_traits(pl_arm_method(&arm->arm, arm->topology, q->index).method)->gossips)
         return pl_fail(PL_ERR_PROTO, "pairs of %s are not split", q->module->name);
     if (path < 0 || path >= pl_topology_n_paths(arm->topology) || replica < 0 ||
         replica >= pl_topology_n_replicas(arm->topology) ||

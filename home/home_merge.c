@@ -77,9 +77,10 @@ static pl_status load_head(merge *g)
 static double share_of(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
+    const pl_method_traits *of = pl_traits(g->settings.method);
     bool counts = arm->outer.weighted || arm->outer.quorum > 0;
-    bool weighted = counts && g->settings.method != PL_METHOD_NOLOCO;
-    if (g->settings.method == PL_METHOD_DELAYED_NESTEROV)
+    bool weighted = counts && !of->gossips;
+    if (of->arrives)
         return g->settings.holders *
                pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
     return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
@@ -142,7 +143,7 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
     of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
     of.messages = home_updates_source(updates);
-    if (g->settings.method == PL_METHOD_NOLOCO)
+    if (pl_traits(g->settings.method)->gossips)
         PL_TRY(follow_holders(g, &of));
     PL_TRY(pl_arith_step(&of, report));
 done:
@@ -201,7 +202,7 @@ static void describe(merge *g)
     v->lr = g->lr;
     v->outer_momentum = g->step.momentum;
     pl_copy_text(v->method, sizeof v->method,
-                 g->settings.holders > 1 ? pl_method_name(g->settings.method)
+                 g->settings.holders > 1 ? pl_traits(g->settings.method)->name
                  : g->step.momentum > 0  ? "nesterov"
                                          : "sgd");
     v->n_params = g->module->n_params;
@@ -235,9 +236,8 @@ static void forget_round(merge *g)
  * behind the momentum of a version two below the head (eager). */
 static int lateness(const merge *g)
 {
-    if (g->settings.method == PL_METHOD_NOLOCO)
-        return 2;
-    return g->settings.method == PL_METHOD_EAGER ? 1 : 0;
+    const pl_method_traits *of = pl_traits(g->settings.method);
+    return of->gossips ? 2 : of->leads ? 1 : 0;
 }
 
 static pl_status commit(merge *g)
@@ -270,16 +270,16 @@ static void choose_step(merge *g)
 {
     const pl_outer *outer = &g->arm->arm.outer;
     pl_method_settings settings = g->settings;
-    bool gossips = settings.method == PL_METHOD_NOLOCO;
-    bool scales = gossips && settings.rule == PL_RULE_HEAVY_BALL;
+    const pl_method_traits *of = pl_traits(settings.method);
+    bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    if (settings.method == PL_METHOD_DELAYED_NESTEROV) /* a phase has that many */
+    if (of->arrives) /* a phase has that many */
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
-    bool rescales = outer->rescale && !gossips && !settled;
+    bool rescales = outer->rescale && !of->gossips && !settled;
     g->lr = settings.lr;
     g->velocity_lr = scales ? g->lr : 1;
-    if (gossips)
+    if (of->gossips)
         settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
     g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
 }

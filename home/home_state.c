@@ -36,8 +36,7 @@ int *home_count(const home_module *m, int64_t round)
 
 static bool counts_arrivals(const home_arm *arm, int module)
 {
-    return pl_arm_method(&arm->arm, arm->topology, module).method ==
-           PL_METHOD_DELAYED_NESTEROV;
+    return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
 /* What a path has contributed to a module that counts arrivals: its versions know. */

@@ -130,7 +130,7 @@ static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
         PL_RETURN_IF(check_place(p, s, &s->contributors[i]));
-    if (s->n > 1 && p->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+    if (s->n > 1 && pl_traits(p->arm->arm.outer.method.method)->gossips)
         return pl_fail(PL_ERR_DATA, "updates of noloco are not summed on their way");
     if (s->n > 1 && p->module->cursor)
         return pl_fail(PL_ERR_DATA, "arrivals at %s are not summed on their way",

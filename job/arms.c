@@ -33,7 +33,7 @@ static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.rescale = false;
-    if (arm->outer.method.method == PL_METHOD_DILOCO)
+    if (arm->outer.method.method == defaults.method)
         return;
     arm->outer.method = defaults;
     arm->outer.present = false;
@@ -48,7 +48,7 @@ static void make_diloco(pl_arm *arm)
 static void cut_phases(pl_arm *arm)
 {
     int fragments = arm->outer.method.fragments;
-    if (arm->outer.method.method != PL_METHOD_STREAMING)
+    if (!pl_traits(arm->outer.method.method)->streams)
         return;
     arm->inner.tau /= fragments;
     arm->inner.phases *= fragments;

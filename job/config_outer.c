@@ -12,43 +12,42 @@ static pl_status read_method(const config *c, pl_outer *out)
 {
     pl_method method;
     PL_RETURN_IF(pl_method_parse(c->method, &method));
+    const pl_method_traits *of = pl_traits(method);
     pl_method_settings *m = &out->method;
     *m = pl_method_defaults(method);
     m->lr = chosen(c->outer_lr, m->lr);
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
-    bool either = method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER;
-    if (either && strcmp(c->rule, "auto") != 0)
+    if ((of->gossips || of->leads) && strcmp(c->rule, "auto") != 0)
         PL_RETURN_IF(pl_rule_parse(c->rule, &m->rule));
-    if (method == PL_METHOD_NOLOCO) {
+    if (of->gossips) {
         m->consensus = chosen(c->consensus, m->lr);
         out->own_consensus = m->consensus != m->lr;
     }
-    if (method != PL_METHOD_NOLOCO && c->deadline_s > 0 && c->quorum >= 1)
+    if (!of->gossips && c->deadline_s > 0 && c->quorum >= 1)
         return pl_fail(PL_ERR_CONFIG,
                        "outer.deadline_s is noloco's, and that of a quorum "
                        "(outer.quorum); %s waits for all that it needs",
-                       pl_method_name(method));
+                       of->name);
     if (c->quorum < 1) {
-        if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
-            method != PL_METHOD_HEAVY_BALL)
+        if (!pl_method_averages(method) || of->delays)
             return pl_fail(
                 PL_ERR_CONFIG,
                 "outer.quorum is for diloco, fedavg and heavy-ball; rounds of "
                 "%s are not merged without some of their updates",
-                pl_method_name(method));
+                of->name);
         out->quorum = c->quorum;
         out->late_weight = c->late_weight;
     }
     out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
-    if (method == PL_METHOD_CO2) {
+    if (of->delays) {
         m->delay = (int)c->delay;
         PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));
         m->gap_constant = c->gap_constant;
         m->clip = c->outer_clip;
     }
     m->inner_steps = (int)c->tau;
-    if (method == PL_METHOD_STREAMING) {
+    if (of->streams) {
         m->fragments = (int)c->fragments;
         m->overlap = (int)c->outer_overlap;
         m->mix = c->mix;
@@ -119,7 +118,7 @@ static pl_status check_gossip_codec(const pl_outer *out)
     bool partial = pl_codec_is_homomorphic(&out->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
-    if (out->method.method == PL_METHOD_NOLOCO && partial)
+    if (pl_traits(out->method.method)->gossips && partial)
         return pl_fail(PL_ERR_CONFIG,
                        "noloco's mates exchange whole parameters, which codec %s does "
                        "not carry; use f32, bf16, i8 or i4",
@@ -148,7 +147,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_RETURN_IF(pl_change_check(out));
     bool wanted = strcmp(c->feedback, "on") == 0;
     if (strcmp(c->feedback, "auto") == 0)
-        wanted = pl_codec_drops_much(o) && out->method.method != PL_METHOD_NOLOCO;
+        wanted = pl_codec_drops_much(o) && !pl_traits(out->method.method)->gossips;
     out->feedback = wanted;
     PL_RETURN_IF(pl_codec_options_check(o));
     PL_RETURN_IF(pl_quorum_check(out));
@@ -179,15 +178,14 @@ static pl_state_kind state_kind(const char *name)
 
 static pl_status check_own(const pl_outer *out)
 {
-    pl_method method = out->method.method;
-    if (out->own == PL_STATE_F32 ||
-        (method != PL_METHOD_NOLOCO && method != PL_METHOD_EAGER))
+    const pl_method_traits *of = pl_traits(out->method.method);
+    if (out->own == PL_STATE_F32 || (!of->gossips && !of->leads))
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
         "outer.own rounds parameters that others have seen of %s unrounded; it "
         "goes with streaming",
-        pl_method_name(method));
+        of->name);
 }
 
 pl_status config_outer(const config *c, pl_outer *out)

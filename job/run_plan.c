@@ -21,7 +21,7 @@ static uint64_t n_tasks(const pl_run *r)
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
-    bool gossips = outer->method.method == PL_METHOD_NOLOCO && workers > 0;
+    bool gossips = pl_traits(outer->method.method)->gossips && workers > 0;
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 

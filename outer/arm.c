@@ -340,7 +340,6 @@ pl_status pl_quorum_check(const pl_outer *outer)
 /* What makes the mean over those that send a value mean something else. */
 static const char *against_present(const pl_outer *outer)
 {
-    const pl_method method = outer->method.method;
     bool leaves_out = false, rounds = false;
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         const int codec = outer->codec.codec[role];
@@ -350,8 +349,7 @@ static const char *against_present(const pl_outer *outer)
     if (!leaves_out || rounds)
         return "codec.name=topk, beside f32 at most: others send all values, some "
                "rounded to 0";
-    if (method != PL_METHOD_DILOCO && method != PL_METHOD_FEDAVG &&
-        method != PL_METHOD_HEAVY_BALL && method != PL_METHOD_CO2)
+    if (!pl_method_averages(outer->method.method))
         return "outer.method diloco, fedavg, heavy-ball or co2: paths of the others go "
                "on by the share that their update has in the mean";
     for (int k = 0; k < PL_CLASS_PRIVATE; k++)
@@ -501,7 +499,7 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
-    if (m.method == PL_METHOD_NOLOCO && !arm->outer.own_consensus)
+    if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
         m.consensus = m.lr; /* one vector travels: gamma is beta */
     return m;
 }

@@ -23,10 +23,9 @@ const char *pl_verdict_name(pl_verdict verdict)
  * then, and give the same bytes. */
 static bool covers_arm(const pl_arm *arm)
 {
-    pl_method method = arm->outer.method.method;
-    return method != PL_METHOD_NOLOCO && method != PL_METHOD_DELAYED_NESTEROV &&
-           method != PL_METHOD_EAGER && arm->outer.state != PL_STATE_LOCAL &&
-           !(arm->outer.quorum > 0);
+    const pl_method_traits *of = pl_traits(arm->outer.method.method);
+    return !of->gossips && !of->arrives && !of->leads &&
+           arm->outer.state != PL_STATE_LOCAL && !(arm->outer.quorum > 0);
 }
 
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,

@@ -3,7 +3,7 @@
 pl_status pl_change_check(const pl_outer *outer)
 {
     pl_codec codec = (pl_codec)outer->down.codec[PL_ROLE_MLP];
-    pl_method method = outer->method.method;
+    const pl_method_traits *of = pl_traits(outer->method.method);
     if (codec <= PL_CODEC_F32)
         return PL_OK;
     if (codec > PL_CODEC_I4) /* the others need a round, or leave values out */
@@ -11,11 +11,11 @@ pl_status pl_change_check(const pl_outer *outer)
             PL_ERR_CONFIG,
             "versions do not travel as %s; codec.down is f32, bf16, i8 or i4",
             pl_codec_name(codec));
-    if (method == PL_METHOD_NOLOCO || method == PL_METHOD_EAGER)
+    if (of->gossips || of->leads)
         return pl_fail(PL_ERR_CONFIG,
                        "under %s workers keep their own parameters and take no "
                        "versions; codec.down must be f32",
-                       pl_method_name(method));
+                       of->name);
     return PL_OK;
 }
 

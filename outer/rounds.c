@@ -11,9 +11,15 @@ static pl_method method_of(const pl_arm *arm, const pl_topology *t, int module)
                                                : arm->outer.method.method;
 }
 
+static const pl_method_traits *traits_of(const pl_arm *arm, const pl_topology *t,
+                                         int module)
+{
+    return pl_traits(method_of(arm, t, module));
+}
+
 static bool streams(const pl_arm *arm)
 {
-    return arm->outer.method.method == PL_METHOD_STREAMING;
+    return pl_traits(arm->outer.method.method)->streams;
 }
 
 /* Fragments are strided over slots; whoever has no company streams along. */
@@ -26,10 +32,8 @@ static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 
 static int delay_of(const pl_arm *arm, const pl_topology *t, int module)
 {
-    pl_method method = method_of(arm, t, module);
-    if (method == PL_METHOD_EAGER)
-        return 1;
-    return method == PL_METHOD_CO2 ? arm->outer.method.delay : 0;
+    const pl_method_traits *of = traits_of(arm, t, module);
+    return of->leads ? 1 : of->delays ? arm->outer.method.delay : 0;
 }
 
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase)
@@ -47,7 +51,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
                        int64_t round)
 {
     int delay = delay_of(arm, t, module);
-    if (method_of(arm, t, module) == PL_METHOD_NOLOCO)
+    if (traits_of(arm, t, module)->gossips)
         return 0;
     return round > delay ? (uint64_t)(round - delay) : 0;
 }
@@ -64,13 +68,13 @@ static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int modul
 uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase)
 {
-    pl_method method = method_of(arm, t, module);
+    const pl_method_traits *of = traits_of(arm, t, module);
     bool alone = pl_arm_contributors(t, module) == 1;
     bool waits_first =
         arm->outer.method.overlap == 0 || (alone && arm->outer.method.fragments == 1);
     if (streams(arm))
         return rounds_before(arm, t, module, waits_first ? phase : phase - 1);
-    if (method == PL_METHOD_NOLOCO || method == PL_METHOD_DELAYED_NESTEROV)
+    if (of->gossips || of->arrives)
         return 0;
     return pl_round_base(arm, t, module, phase);
 }
@@ -89,17 +93,17 @@ uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module)
     uint64_t phases = (uint64_t)arm->inner.phases;
     if (streams(arm))
         return rounds_before(arm, t, module, arm->inner.phases);
-    if (method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV)
+    if (traits_of(arm, t, module)->arrives)
         return phases * (uint64_t)pl_arm_contributors(t, module);
     return phases;
 }
 
 int pl_round_window(const pl_arm *arm, const pl_topology *t, int module)
 {
-    pl_method method = method_of(arm, t, module);
-    if (method == PL_METHOD_NOLOCO)
+    const pl_method_traits *of = traits_of(arm, t, module);
+    if (of->gossips)
         return arm->inner.phases;
-    if (method == PL_METHOD_DELAYED_NESTEROV)
+    if (of->arrives)
         return 2 * pl_arm_contributors(t, module);
     return delay_of(arm, t, module) + 1;
 }
@@ -111,16 +115,14 @@ uint64_t pl_phase_samples(const pl_arm *arm)
 
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module)
 {
-    bool arrivals = method_of(arm, t, module) == PL_METHOD_DELAYED_NESTEROV;
-    return arrivals ? 1 : pl_arm_contributors(t, module);
+    return traits_of(arm, t, module)->arrives ? 1 : pl_arm_contributors(t, module);
 }
 
 int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module)
 {
     int all = pl_round_contributors(arm, t, module);
     pl_method method = method_of(arm, t, module);
-    bool rounds = method == PL_METHOD_DILOCO || method == PL_METHOD_FEDAVG ||
-                  method == PL_METHOD_HEAVY_BALL;
+    bool rounds = pl_method_averages(method) && !pl_traits(method)->delays;
     int least = (int)ceil(arm->outer.quorum * all - 1e-9);
     if (!rounds || streams(arm) || !(arm->outer.quorum > 0) || least >= all)
         return all;
@@ -129,8 +131,7 @@ int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module)
 
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module)
 {
-    bool gossips = method_of(arm, t, module) == PL_METHOD_NOLOCO;
-    return gossips && arm->outer.own_consensus ? 2 : 1;
+    return traits_of(arm, t, module)->gossips && arm->outer.own_consensus ? 2 : 1;
 }
 
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
@@ -156,7 +157,7 @@ pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int
     int replicas = pl_topology_n_replicas(t), n = 0, own = 0;
     char name[96];
     *mate = index;
-    if (method_of(arm, t, module) != PL_METHOD_NOLOCO)
+    if (!traits_of(arm, t, module)->gossips)
         return PL_OK;
     int n_members = pl_arm_contributors(t, module);
     uint64_t *members = pl_alloc((size_t)n_members * sizeof *members);
@@ -210,17 +211,16 @@ pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t, int module,
 pl_path_layout pl_path_layout_of(const pl_arm *arm)
 {
     pl_path_layout l = {2, -1, -1, -1, -1, -1};
-    pl_method method = arm->outer.method.method;
-    bool gossips = method == PL_METHOD_NOLOCO, eager = method == PL_METHOD_EAGER;
+    const pl_method_traits *of = pl_traits(arm->outer.method.method);
     if (arm->outer.feedback && pl_codec_is_lossy(&arm->outer.codec))
         l.residual = l.n_vectors++;
-    if (gossips || eager || method == PL_METHOD_STREAMING)
+    if (pl_method_keeps_own(arm->outer.method.method))
         l.params = l.n_vectors++;
-    if (gossips || eager) {
+    if (of->gossips || of->leads) {
         l.velocity = l.n_vectors++;
         l.last = l.n_vectors++;
     }
-    if (eager || (gossips && arm->outer.own_consensus))
+    if (of->leads || (of->gossips && arm->outer.own_consensus))
         l.before = l.n_vectors++;
     return l;
 }
@@ -233,7 +233,7 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
     if (v == l.residual)
         return arm->outer.residual;
     /* What mates have seen of noloco's and eager's must not be rounded here alone. */
-    if (v == l.params && arm->outer.method.method == PL_METHOD_STREAMING)
+    if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;
 }

@@ -121,11 +121,11 @@ static pl_status check_step(const pl_outer_step *step, const pl_outer_state *sta
 {
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
         return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
-                       pl_method_name(step->method), step->n_contributors);
+                       pl_traits(step->method)->name, step->n_contributors);
     if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
         (pl_outer_keeps_carry(step) && state->carry == NULL))
         return pl_fail(PL_ERR_ARG, "a step of %s lacks a vector of its state",
-                       pl_method_name(step->method));
+                       pl_traits(step->method)->name);
     if (step->method == PL_METHOD_DELAYED_NESTEROV &&
         (state->arrivals < 0 || state->arrivals >= step->buffer))
         return pl_fail(PL_ERR_ARG, "%d arrivals of %d are waiting for a momentum step",

@@ -59,8 +59,9 @@ static pl_status check_step(const pl_method_settings *s, int delay, double fresh
     return pl_fail(PL_ERR_CONFIG,
                    "%s with lr %g, momentum %g (%s) and delay %d is not stable: at "
                    "curvature %g lr must stay below %.4g; lower lr, momentum or delay",
-                   pl_method_name(s->method), s->lr, s->momentum, pl_rule_name(s->rule),
-                   delay, s->curvature, limit * gap / s->curvature);
+                   pl_traits(s->method)->name, s->lr, s->momentum,
+                   pl_rule_name(s->rule), delay, s->curvature,
+                   limit * gap / s->curvature);
 }
 
 static pl_status check_noloco(const pl_method_settings *s)
@@ -122,15 +123,15 @@ static pl_status check_ranges(const pl_method_settings *s)
         return pl_fail(PL_ERR_CONFIG,
                        "%s needs lr above 0 and momentum from 0 to below 1, not %g and "
                        "%g",
-                       pl_method_name(s->method), s->lr, s->momentum);
+                       pl_traits(s->method)->name, s->lr, s->momentum);
     if (!(s->curvature > 0 && isfinite(s->curvature)) || s->holders < 0)
         return pl_fail(PL_ERR_CONFIG,
                        "%s is checked for a curvature above 0 and 0 or more holders, "
                        "not %g and %d",
-                       pl_method_name(s->method), s->curvature, s->holders);
+                       pl_traits(s->method)->name, s->curvature, s->holders);
     if (s->delay < 0 || s->delay > PL_DELAY_MAX)
         return pl_fail(PL_ERR_CONFIG, "%s with delay %d; known are 0 to %d",
-                       pl_method_name(s->method), s->delay, PL_DELAY_MAX);
+                       pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
     return PL_OK;
 }
 
@@ -143,7 +144,7 @@ static pl_status check_rule(const pl_method_settings *s)
     if (either || heavy == (s->rule == PL_RULE_HEAVY_BALL))
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG, "%s has no %s rule; leave it out",
-                   pl_method_name(s->method), pl_rule_name(s->rule));
+                   pl_traits(s->method)->name, pl_rule_name(s->rule));
 }
 
 pl_status pl_method_check(const pl_method_settings *s)

@@ -2,10 +2,20 @@
 
 #include <math.h>
 
-static const char *const methods[] = {
-#define METHOD_TEXT(name, text) text,
-    PL_METHOD_TABLE(METHOD_TEXT)
-#undef METHOD_TEXT
+/* lr, momentum and rule: from the papers where they give them and the limits allow;
+ * DiLoCo's (0.7, 0.9) is not stable behind a delay. */
+static const pl_method_traits traits[PL_METHOD_COUNT] = {
+    [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
+    [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV},
+    [PL_METHOD_HEAVY_BALL] = {"heavy-ball", 0.7, 0.3, PL_RULE_HEAVY_BALL,
+                              .settles = true},
+    [PL_METHOD_NOLOCO] = {"noloco", 0.7, 0.5, PL_RULE_HEAVY_BALL, .gossips = true},
+    [PL_METHOD_CO2] = {"co2", 0.7, 0.2, PL_RULE_HEAVY_BALL, .delays = true},
+    [PL_METHOD_STREAMING] = {"streaming", 0.4, 0.9, PL_RULE_NESTEROV, .streams = true,
+                             .settles = true},
+    [PL_METHOD_EAGER] = {"eager", 0.4, 0.5, PL_RULE_NESTEROV, .leads = true},
+    [PL_METHOD_DELAYED_NESTEROV] = {"delayed-nesterov", 0.4, 0.5, PL_RULE_NESTEROV,
+                                    .arrives = true},
 };
 static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
@@ -30,9 +40,20 @@ static pl_status find_name(const char *what, const char *text, const char *const
                    known);
 }
 
-const char *pl_method_name(pl_method method)
+const pl_method_traits *pl_traits(pl_method method)
 {
-    return methods[method];
+    return &traits[method];
+}
+
+bool pl_method_keeps_own(pl_method method)
+{
+    const pl_method_traits *t = &traits[method];
+    return t->gossips || t->streams || t->leads;
+}
+
+bool pl_method_averages(pl_method method)
+{
+    return !pl_method_keeps_own(method) && !traits[method].arrives;
 }
 
 const char *pl_rule_name(pl_rule rule)
@@ -42,9 +63,12 @@ const char *pl_rule_name(pl_rule rule)
 
 pl_status pl_method_parse(const char *text, pl_method *out)
 {
+    const char *names[PL_METHOD_COUNT];
     int found = 0;
     *out = PL_METHOD_DILOCO;
-    PL_RETURN_IF(find_name("outer method", text, methods, PL_METHOD_COUNT, &found));
+    for (int i = 0; i < PL_METHOD_COUNT; i++)
+        names[i] = traits[i].name;
+    PL_RETURN_IF(find_name("outer method", text, names, PL_METHOD_COUNT, &found));
     *out = (pl_method)found;
     return PL_OK;
 }
@@ -76,38 +100,23 @@ pl_status pl_decay_parse(const char *text, pl_decay *out)
     return PL_OK;
 }
 
-/* eta, mu and the rule: from the papers where they give them and the limits allow;
- * DiLoCo's (0.7, 0.9) is not stable behind a delay. */
-static const struct {
-    double lr, momentum;
-    pl_rule rule;
-} defaults[] = {[PL_METHOD_DILOCO] = {0.7, 0.9, PL_RULE_NESTEROV},
-                [PL_METHOD_FEDAVG] = {1, 0, PL_RULE_NESTEROV},
-                [PL_METHOD_HEAVY_BALL] = {0.7, 0.3, PL_RULE_HEAVY_BALL},
-                [PL_METHOD_NOLOCO] = {0.7, 0.5, PL_RULE_HEAVY_BALL},
-                [PL_METHOD_CO2] = {0.7, 0.2, PL_RULE_HEAVY_BALL},
-                [PL_METHOD_STREAMING] = {0.4, 0.9, PL_RULE_NESTEROV},
-                [PL_METHOD_EAGER] = {0.4, 0.5, PL_RULE_NESTEROV},
-                [PL_METHOD_DELAYED_NESTEROV] = {0.4, 0.5, PL_RULE_NESTEROV}};
-
 pl_method_settings pl_method_defaults(pl_method method)
 {
-    bool late = method == PL_METHOD_CO2 || method == PL_METHOD_DELAYED_NESTEROV;
-    bool streams = method == PL_METHOD_STREAMING;
+    const pl_method_traits *t = &traits[method];
+    const bool late = t->delays || t->arrives;
     return (pl_method_settings){.method = method,
-                                .rule = defaults[method].rule,
-                                .lr = defaults[method].lr,
-                                .momentum = defaults[method].momentum,
+                                .rule = t->rule,
+                                .lr = t->lr,
+                                .momentum = t->momentum,
                                 .curvature = 1,
                                 .consensus = 0.7,
                                 .delay = late ? 1 : 0,
-                                .gap =
-                                    method == PL_METHOD_CO2 ? PL_GAP_NORM : PL_GAP_NONE,
+                                .gap = t->delays ? PL_GAP_NORM : PL_GAP_NONE,
                                 .gap_constant = 1,
                                 .inner_steps = 32,
-                                .fragments = streams ? 4 : 1,
-                                .overlap = streams ? 1 : 0,
-                                .mix = streams ? 0.5 : 0,
+                                .fragments = t->streams ? 4 : 1,
+                                .overlap = t->streams ? 1 : 0,
+                                .mix = t->streams ? 0.5 : 0,
                                 .buffer = 4};
 }
 
@@ -135,11 +144,8 @@ double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase)
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings)
 {
-    bool settles = settings->method == PL_METHOD_DILOCO ||
-                   settings->method == PL_METHOD_HEAVY_BALL ||
-                   settings->method == PL_METHOD_STREAMING;
     settings->lr = pl_outer_lr(schedule, settings->lr, phase);
-    if (!settles || schedule->settle == 0 ||
+    if (!traits[settings->method].settles || schedule->settle == 0 ||
         phase < schedule->phases - schedule->settle)
         return false;
     settings->lr = 1;

@@ -20,22 +20,16 @@
 extern "C" {
 #endif
 
-/* X(name, text) */
-#define PL_METHOD_TABLE(X)                                                             \
-    X(DILOCO, "diloco")                                                                \
-    X(FEDAVG, "fedavg")                                                                \
-    X(HEAVY_BALL, "heavy-ball")                                                        \
-    X(NOLOCO, "noloco")                                                                \
-    X(CO2, "co2")                                                                      \
-    X(STREAMING, "streaming")                                                          \
-    X(EAGER, "eager")                                                                  \
-    X(DELAYED_NESTEROV, "delayed-nesterov")
-
-typedef enum pl_method {
-#define PL_METHOD_ENUM(name, text) PL_METHOD_##name,
-    PL_METHOD_TABLE(PL_METHOD_ENUM)
-#undef PL_METHOD_ENUM
-        PL_METHOD_COUNT
+typedef enum pl_method { /* the number is what arms are stored with */
+                         PL_METHOD_DILOCO,
+                         PL_METHOD_FEDAVG,
+                         PL_METHOD_HEAVY_BALL,
+                         PL_METHOD_NOLOCO,
+                         PL_METHOD_CO2,
+                         PL_METHOD_STREAMING,
+                         PL_METHOD_EAGER,
+                         PL_METHOD_DELAYED_NESTEROV,
+                         PL_METHOD_COUNT
 } pl_method;
 
 /* What momentum does: x -= eta (g + mu m) or x -= eta m, both with the new m. */
@@ -46,6 +40,26 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
  *             updates are relative to, max(0, t - delay)
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
+
+/* What a method is. Only outer/step*.c, which compute, look at the enum: everybody else
+ * asks for one of these. A method with none of gossips, streams, leads and arrives
+ * averages: each version is made of a mean, and paths begin with versions alone. */
+typedef struct pl_method_traits {
+    const char *name;
+    double lr, momentum; /* the defaults, with their rule */
+    pl_rule rule;
+    bool delays;  /* an update is used `delay` phases after it was made */
+    bool gossips; /* pairs of contributors step together; a home only keeps updates */
+    bool streams; /* fragments of the model are merged at offsets within a phase */
+    bool leads;   /* a path goes on with its own part of a mean that is still to come */
+    bool arrives; /* each update is merged when it arrives; phases have no mean */
+    bool settles; /* takes the plain mean in the last phases (pl_outer_schedule) */
+} pl_method_traits;
+
+const pl_method_traits *pl_traits(pl_method method);
+bool pl_method_averages(pl_method method);
+/* Paths keep parameters of their own beside the versions: gossips, streams or leads. */
+bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
@@ -66,7 +80,6 @@ typedef struct pl_method_settings {
     double spread;       /* delayed-nesterov: c in [0, 1/N] */
 } pl_method_settings;
 
-const char *pl_method_name(pl_method method);
 /* ERR_CONFIG names the nearest known method, and all. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
 /* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */

@@ -118,6 +118,9 @@ FNR <= 5 && match($0, /folder: [a-z]+/) {
         else code = ""
     }
     if (match(code, /\/\*/)) { code = substr(code, 1, RSTART - 1); in_comment = 1 }
+    if ((top in rank) && FILENAME !~ /^outer\/step/ &&
+        code ~ /([!=]= *|case +)PL_METHOD_/)
+        report(FNR, "what a method does is asked of pl_traits (outer/step_method.h)")
 }
 
 code ~ /^int main\(/ { has_main = 1 }

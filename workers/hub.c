@@ -104,7 +104,7 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
 static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                       pl_buf *out)
 {
-    if (arm->arm.outer.method.method != PL_METHOD_NOLOCO || phase == 0)
+    if (!pl_traits(arm->arm.outer.method.method)->gossips || phase == 0)
         return;
     const int *mates = plan_mates(arm, index, phase);
     pl_buf nested = {0};
@@ -176,7 +176,7 @@ static pl_status send_task(hub *h, hub_worker *w)
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0;
-    if (!arm->outer.dynamic || arm->outer.method.method != PL_METHOD_DELAYED_NESTEROV)
+    if (!arm->outer.dynamic || !pl_traits(arm->outer.method.method)->arrives)
         return 0;
     for (int i = 0; i < h->n_workers; i++)
         top = h->workers[i].rate > top ? h->workers[i].rate : top;

@@ -84,8 +84,8 @@ static float share_of(const local_slot *s)
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
-    pl_method method = settings_of(s).method;
-    if (method == PL_METHOD_NOLOCO) {
+    const pl_method_traits *of = pl_traits(settings_of(s).method);
+    if (of->gossips) {
         float share = share_of(s);
         if (s->arm->outer.rescale)
             share *= sqrtf((float)pl_arm_contributors(s->topology, s->module));
@@ -98,7 +98,7 @@ void local_update(const local_slot *s, const float *start, const float *now,
         subtract(s->base, update, s->n, update);
         return;
     }
-    subtract(method == PL_METHOD_EAGER ? start : s->base, now, s->n, update);
+    subtract(of->leads ? start : s->base, now, s->n, update);
 }
 
 void local_update_start(const local_slot *s, const float *start, float *update)
@@ -108,7 +108,7 @@ void local_update_start(const local_slot *s, const float *start, float *update)
 
 float local_carries(const local_slot *s)
 {
-    if (s->arm->outer.method.method != PL_METHOD_STREAMING)
+    if (!pl_traits(s->arm->outer.method.method)->streams)
         return 0;
     return pl_arm_contributors(s->topology, s->module) == 1
                ? 1.0f
@@ -136,9 +136,9 @@ static float part_of(const local_slot *s)
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start)
 {
-    pl_method method = settings_of(s).method;
+    const pl_method_traits *of = pl_traits(settings_of(s).method);
     size_t bytes = s->n * sizeof *start;
-    if (method == PL_METHOD_NOLOCO) {
+    if (of->gossips) {
         memcpy(s->params, start, bytes);
         if (sends_two(s)) {
             memcpy(s->last, sent, bytes);
@@ -146,7 +146,7 @@ void local_keep(const local_slot *s, const float *start, const float *now,
         } else {
             subtract(s->base, sent, s->n, s->last);
         }
-    } else if (method == PL_METHOD_EAGER) {
+    } else if (of->leads) {
         memcpy(s->params, start, bytes);
         memcpy(s->before, s->last, bytes);
         memcpy(s->last, sent, bytes);

@@ -263,22 +263,11 @@ static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
 {
     if (phase >= a->arm.inner.phases || !versions_are_there(a, index, phase, ahead))
         return false;
-    switch (a->arm.outer.method.method) {
-    case PL_METHOD_NOLOCO:
-        return mates_are_done(a, index, phase, now_ms);
-    case PL_METHOD_STREAMING:
-        return merges_are_under_way(a, index, phase);
-    case PL_METHOD_DELAYED_NESTEROV:
-        return !is_too_far_ahead(a, phase);
-    case PL_METHOD_DILOCO:
-    case PL_METHOD_FEDAVG:
-    case PL_METHOD_HEAVY_BALL:
-    case PL_METHOD_CO2:
-    case PL_METHOD_EAGER:
-    case PL_METHOD_COUNT:
-    default:
-        return true;
-    }
+    const pl_method_traits *of = pl_traits(a->arm.outer.method.method);
+    return of->gossips   ? mates_are_done(a, index, phase, now_ms)
+           : of->streams ? merges_are_under_way(a, index, phase)
+           : of->arrives ? !is_too_far_ahead(a, phase)
+                         : true;
 }
 
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
@@ -396,9 +385,8 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
  * stay with a worker are another's. */
 bool plan_may_back_up(const plan_arm *arm)
 {
-    pl_method method = arm->arm.outer.method.method;
-    return method != PL_METHOD_NOLOCO && method != PL_METHOD_DELAYED_NESTEROV &&
-           arm->arm.outer.state != PL_STATE_LOCAL;
+    const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
+    return !of->gossips && !of->arrives && arm->arm.outer.state != PL_STATE_LOCAL;
 }
 
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)

@@ -37,7 +37,7 @@ static pl_status cannot(const char *module, const char *why)
 static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
-    if (arm->outer.method.method == PL_METHOD_DELAYED_NESTEROV)
+    if (pl_traits(arm->outer.method.method)->arrives)
         return cannot(r->module, "which versions they began with was chance");
     if (r->layout.params >= 0 || r->layout.last >= 0)
         return cannot(r->module, "their paths keep parameters of their own");

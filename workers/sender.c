@@ -379,7 +379,7 @@ static pl_status send_task(sender *s)
     pl_path_state state;
     parcel p = {0};
     PL_TRY(pack(s, n_slots, &p));
-    if (s->offers && task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+    if (s->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
         offer(s, &p);
     pl_queue_push(s->packed, task);
     PL_TRY(pack_state(task));

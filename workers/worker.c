@@ -277,7 +277,7 @@ static pl_status take_packed(worker *w)
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
         pl_give_back_blocks(); /* that packing took: copies of its state come next */
-        if (w->offers && task->arm->arm.outer.method.method == PL_METHOD_NOLOCO)
+        if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
             PL_RETURN_IF(worker_tell_offer(w, task));
     }
     return begin_after(w);

@@ -216,7 +216,7 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     const pl_topology *t = task->arm->topology;
     int module = module_of(task, slot);
     int64_t round = pl_round_of(arm, t, module, task->phase);
-    if (pl_arm_method(arm, t, module).method == PL_METHOD_DELAYED_NESTEROV)
+    if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
         return PL_OK;     /* the task before makes it */
@@ -509,12 +509,13 @@ static pl_status fetch_others(worker *w, worker_task *task)
                               "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
         local_slot s = worker_slot(task, slot, task->base); /* only its place */
-        pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
+        const pl_method_traits *of =
+            pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
         char name[96];
         pl_arm_module_name(s.arm, s.topology, s.module, name);
-        if (method == PL_METHOD_EAGER)
+        if (of->leads)
             PL_RETURN_IF(fetch_mean(w, task, slot, &s, name));
-        if (method == PL_METHOD_NOLOCO)
+        if (of->gossips)
             PL_RETURN_IF(fetch_mate(w, task, slot, &s, name));
     }
     return PL_OK;
@@ -524,15 +525,16 @@ static pl_status fetch_others(worker *w, worker_task *task)
 static pl_status begin_slot(worker_task *task, int slot)
 {
     local_slot s = worker_slot(task, slot, task->state);
-    pl_method method = pl_arm_method(s.arm, s.topology, s.module).method;
+    const pl_method_traits *of =
+        pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
     size_t at = pl_topology_slot(s.topology, slot)->offset;
     const float *other = task->has_other[slot] ? task->other + at : NULL;
-    bool own = task->phase > 0 && s.params &&
-               (method == PL_METHOD_EAGER || method == PL_METHOD_NOLOCO ||
-                s.arm->outer.method.method == PL_METHOD_STREAMING);
-    if (own && method == PL_METHOD_EAGER)
+    bool own =
+        task->phase > 0 && s.params &&
+        (of->leads || of->gossips || pl_traits(s.arm->outer.method.method)->streams);
+    if (own && of->leads)
         PL_RETURN_IF(local_step_eager(&s, other));
-    if (own && method == PL_METHOD_NOLOCO)
+    if (own && of->gossips)
         PL_RETURN_IF(
             local_step_gossip(&s, other, other ? other + task->n_params : NULL));
     memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
