@@ -2,7 +2,12 @@
  * between home and workers if there are any. */
 #include "job/run.h"
 
-enum { WATCH_MS = 3000, DRAIN_MS = 24 * 3600 * 1000, ABANDON_MS = 1000 };
+enum {
+    WATCH_MS = 3000,
+    DRAIN_MS = 24 * 3600 * 1000,
+    ABANDON_MS = 1000,
+    ATTACH_MS = 60000
+};
 
 /* Hub and home that were started by hand may be, whatever the configuration says. */
 static bool is_encrypted(const pl_run *r)
@@ -346,21 +351,38 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
                    dir, dir);
 }
 
+/* Waits for the address in RUN/FILE, which a process that is being started will write.
+ */
+static pl_status await_process(const pl_run *r, const char *file, int64_t until_ms,
+                               bool *said, char out[PL_ADDRESS_MAX])
+{
+    while (read_address(r, file, out) != PL_OK) {
+        PL_RETURN_IF(run_stopped(r));
+        if (pl_now_ms() > until_ms)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "net.attach is on, but no process said in %s/%s within %d s "
+                           "where it listens; start `pathloom home --run %s` and "
+                           "`pathloom hub --run %s`",
+                           r->dir, file, ATTACH_MS / 1000, r->dir, r->dir);
+        if (!*said)
+            say("wait     for %s/%s, which a home or the hub writes", r->dir, file);
+        *said = true;
+        pl_sleep_ms(50);
+    }
+    return PL_OK;
+}
+
 /* Started by hand or by the machine, they outlive this command. */
 static pl_status attach(pl_run *r)
 {
     char file[64];
-    bool all = read_address(r, "proc/hub.address", r->hub_address) == PL_OK;
-    for (int i = 0; all && i < r->n_homes; i++) {
+    bool said = false;
+    const int64_t until_ms = pl_now_ms() + ATTACH_MS;
+    for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
-        all = read_address(r, file, r->homes_at[i]) == PL_OK;
+        PL_RETURN_IF(await_process(r, file, until_ms, &said, r->homes_at[i]));
     }
-    if (all)
-        return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "net.attach is on, but no hub and home say in %s/proc where they "
-                   "listen; start `pathloom home --run %s` and `pathloom hub --run %s`",
-                   r->dir, r->dir, r->dir);
+    return await_process(r, "proc/hub.address", until_ms, &said, r->hub_address);
 }
 
 static pl_status make_parts(const pl_run *r)

@@ -32,13 +32,22 @@ start() { # NAME WORDS...
     "$pathloom" "$@" --run "$work/hand" >"$work/$name.out" 2>&1 &
     eval "$(echo "$name" | tr - _)=$!"
 }
-start home-1 home --index 1
-start home-2 home --index 2
-start hub hub
-start worker-1 worker --index 1
-start worker-2 worker --name by-hand
+# Whoever is first waits for the others.
 "$pathloom" train --out "$work/hand" --set net.attach=true --set workers.local=false \
-    >"$work/hand.out" 2>&1 || fail "the job by hand: $(tail -n 2 "$work/hand.out")"
+    >"$work/hand.out" 2>&1 &
+train=$!
+tries=200
+until grep -q '^wait ' "$work/hand.out"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the job does not wait for its homes"
+    sleep 0.1
+done
+start worker-1 worker --index 1
+start hub hub
+start home-2 home --index 2
+start home-1 home --index 1
+start worker-2 worker --name by-hand
+wait $train || fail "the job by hand: $(tail -n 2 "$work/hand.out")"
 # shellcheck disable=SC2154 # set by start
 kill "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"
 wait
