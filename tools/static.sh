@@ -13,7 +13,7 @@ product() {
 }
 
 format() {
-    find base modules corpus store codec outer net home router workers eval serve job cli tests bench \
+    find base modules corpus store codec outer net home router workers eval serve job cli tests bench examples \
         -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
         LC_ALL=C sort | xargs clang-format-14 --dry-run -Werror
 }
