@@ -1,5 +1,6 @@
 /* What verbs say of themselves, from their tables of options: --help, the manual pages
- * (`pathloom VERB --man`) and the completion (`pathloom --completion`). */
+ * (`pathloom VERB --man`, `pathloom --man`) and the completion (`pathloom
+ * --completion`). */
 #include "cli/options.h"
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
@@ -128,6 +129,20 @@ void cli_print_manual(const cli_verb *v)
     printf(".SH EXIT STATUS\n");
     cli_man_text("0 if it succeeded, else a number of sysexits.h; `pathloom explain` "
                  "says what each means.");
+}
+
+void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n)
+{
+    printf(".\\\" Made by `pathloom --man`.\n"
+           ".TH PATHLOOM 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
+           ".SH NAME\npathloom \\- train and serve mixtures of paths (DiPaCo)\n"
+           ".SH SYNOPSIS\n.B pathloom\n\\fIVERB\\fR [OPTIONS]\n"
+           ".SH VERBS\nEach verb has a page of its own: pathloom\\-\\fIVERB\\fR(1).\n",
+           PL_VERSION);
+    for (size_t i = 0; i < n; i++) {
+        printf(".TP\n.B %s\n", verbs[i]->name);
+        cli_man_text(verbs[i]->help);
+    }
 }
 
 /* ---- completion ---- */

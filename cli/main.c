@@ -118,6 +118,10 @@ static int run_verb(int argc, char **argv)
     }
     if (strcmp(argv[1], "--completion") == 0)
         return print_completion();
+    if (strcmp(argv[1], "--man") == 0) {
+        cli_print_manual_of_all(cli_verbs, cli_n_verbs);
+        return 0;
+    }
     if (!v)
         return unknown_verb(argv[1]);
     if (asks_help(argc - 1, argv + 1) || has_word(argc - 1, argv + 1, "--man"))

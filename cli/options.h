@@ -108,6 +108,7 @@ void cli_print_verb(const cli_verb *verb);
 void cli_man_option(const cli_option *o);
 void cli_man_text(const char *text); /* a line, escaped */
 void cli_print_manual(const cli_verb *verb);
+void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n);
 void cli_print_completion(const cli_verb *const *verbs, size_t n);
 
 #ifdef __cplusplus

@@ -9,6 +9,7 @@ for page in docs/man/pathloom-*.1; do
     verb=${page#docs/man/pathloom-}
     "$pathloom" "${verb%.1}" --man | diff - "$page" || failed=1
 done
+"$pathloom" --man | diff - docs/man/pathloom.1 || failed=1
 verbs=$("$pathloom" --help | sed -n 's/^  pathloom \([a-z]*\).*/\1/p
     s/^Processes of a job, started by `train`: //p')
 for verb in $verbs; do

@@ -1,0 +1,25 @@
+# `cmake --install build/release` for a folder, `cpack -G DEB` for a Debian package.
+include(GNUInstallDirs)
+install(TARGETS pathloom)
+file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.1)
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${CMAKE_SOURCE_DIR}/share/pathloom.bash RENAME pathloom
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+# Beside each other as in the source, so that the pages' links hold.
+install(FILES LICENSE README.md CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
+# Where Debian looks for the license.
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+
+set(CPACK_PACKAGE_CONTACT "The Pathloom authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
+    "trains language models as mixtures of paths on machines that may die")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+# The libraries that the program was linked with, by dpkg-shlibdeps.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)

@@ -1,0 +1,87 @@
+#!/bin/sh
+# What `cmake --install` writes, what the Debian package has and depends on, and that the
+# Containerfile takes its packages from packages.txt.
+#
+# usage: package.sh BUILDFOLDER WORKFOLDER
+set -u
+build=$1
+work=$2
+rm -rf "$work"
+mkdir -p "$work"
+found=0
+complain() {
+    echo "FAILED: $1"
+    found=1
+}
+
+check_files() { # folder with bin/ and share/
+    for file in bin/pathloom share/bash-completion/completions/pathloom \
+        share/doc/pathloom/LICENSE share/doc/pathloom/copyright \
+        share/doc/pathloom/README.md share/doc/pathloom/docs/STORE.md \
+        share/doc/pathloom/deploy/systemd/pathloom-worker.service \
+        $(find docs/man -name '*.1' | sed 's#docs/man#share/man/man1#'); do
+        [ -s "$1/$file" ] || complain "$1 has no $file"
+    done
+    [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
+        complain "$1/bin/pathloom is another version"
+    # A link of README.md to a page of docs/ leads somewhere.
+    for page in $(grep -oE '\]\((docs|deploy)/[^)#]*' "$1/share/doc/pathloom/README.md" |
+        sed 's/](//'); do
+        [ -e "$1/share/doc/pathloom/$page" ] || complain "README.md: no $page in $1"
+    done
+}
+cmake --install "$build" --prefix "$work/usr" >"$work/install.log" 2>&1 ||
+    complain "cmake --install: $(tail -n 3 "$work/install.log")"
+check_files "$work/usr"
+
+# The Containerfile names no package but ours: tools/install.sh reads packages.txt.
+grep -q '^RUN sh tools/install.sh$' Containerfile ||
+    complain "the Containerfile does not install packages.txt"
+for word in $(sed -n 's/.*apt-get install -y --no-install-recommends//p' Containerfile); do
+    case $word in
+    ./pathloom.deb | '&&' | \\) ;;
+    *) complain "the Containerfile names the package $word beside packages.txt" ;;
+    esac
+done
+# Its first stage runs on what it copied before: these lines need no other file.
+for file in $(sed -n 's/^COPY \([^-.][^ ]*\) .*/\1/p' Containerfile); do
+    [ -f "$file" ] || complain "the Containerfile copies $file, which is not there"
+done
+image=$(sed -n 's/.*podman build -t \([^ ]*\) .*/\1/p' Containerfile)
+grep -h ' image: ' deploy/kubernetes/*.yaml | grep -vq " $image\$" &&
+    complain "deploy/kubernetes does not run $image, which the Containerfile makes"
+
+for tool in cpack dpkg-deb dpkg-shlibdeps; do
+    command -v "$tool" >/dev/null && continue
+    echo "there is no $tool: the Debian package is not made"
+    [ "$found" -eq 0 ] && exit 77
+    exit 1
+done
+(cd "$build" && cpack -G DEB -B "$work/deb") >"$work/cpack.log" 2>&1 ||
+    complain "cpack: $(tail -n 3 "$work/cpack.log")"
+dpkg-deb -x "$work"/deb/pathloom_*.deb "$work/unpacked" || complain "no package"
+check_files "$work/unpacked/usr"
+depends=$(dpkg-deb -f "$work"/deb/pathloom_*.deb Depends)
+# Each library that the program names belongs to a package that ours depends on.
+n=0
+for library in $(objdump -p "$build/pathloom" | awk '$1 == "NEEDED" { print $2 }'); do
+    file=$(ldd "$build/pathloom" | awk -v name="$library" '$1 == name { print $3 }')
+    [ -n "$file" ] || continue
+    # Where /lib is a link to /usr/lib, dpkg may know the file by the shorter name.
+    owner=$(dpkg -S "$file" 2>/dev/null || dpkg -S "$(readlink -f "$file")" 2>/dev/null ||
+        dpkg -S "*/$library" 2>/dev/null)
+    owner=$(echo "$owner" | head -n 1 | cut -d: -f1)
+    n=$((n + 1))
+    case ", $depends," in
+    *", $owner,"* | *", $owner ("*) ;;
+    *) # libopenblas0 stands for libopenblas0-pthread and its kin
+        case $depends in
+        *"${owner%%-pthread}"*) ;;
+        *) complain "$library of $owner is not in Depends: $depends" ;;
+        esac
+        ;;
+    esac
+done
+[ "$n" -ge 15 ] || complain "only $n libraries were found"
+[ "$found" -eq 0 ] && echo "installed, packaged, and $n libraries are depended on"
+exit "$found"
