@@ -181,7 +181,7 @@ done:
 
 pl_status bench_update_train(bench_update *out)
 {
-    pl_backend_options backend = {.name = "auto", .n_threads = 1, .precision = "auto"};
+    pl_backend_options backend = {.name = "cpu", .n_threads = 1, .precision = "auto"};
     pl_model_options options = {.batch = BATCH, .context = CONTEXT, .training = true};
     pl_backend *be = NULL;
     pl_model *model = NULL;

@@ -178,6 +178,7 @@ static pl_status train(pl_run *r)
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
+    PL_RETURN_IF(run_find_device(r));
     PL_RETURN_IF(run_plan(r));
     PL_RETURN_IF(run_check(r));
     PL_RETURN_IF(stage_data(r));

@@ -51,9 +51,10 @@ static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 void doctor_gpu(doctor *d, const pl_run *r, bool running)
 {
     const bool wanted = r && strcmp(r->cfg.backend, "cuda") == 0;
+    const bool taken = wanted || (r && strcmp(r->cfg.backend, "auto") == 0);
     pl_backend *be = NULL;
     const pl_backend_options options = {
-        .name = "cuda", .n_threads = 1, .precision = "auto"};
+        .name = "cuda", .n_threads = 1, .precision = r ? r->cfg.precision : "auto"};
     char left[16], all[16];
     if (pl_backend_open(&options, &be) == PL_OK)
         doctor_say(d, HEALTH_OK, "gpu", "", "%s, %s of %s are free", be->device,
@@ -65,7 +66,7 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
                    "none: %s", pl_last_error());
     if (r)
         tell_plan(d, r, be ? be->memory_left_bytes : 0);
-    if (wanted && be && !running)
+    if (taken && be && !running)
         tell_sharers(d, r, be);
     pl_backend_close(&be);
 }

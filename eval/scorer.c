@@ -46,10 +46,14 @@ static void fill_defaults(pl_scorer_options *options)
         options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
 }
 
-static pl_status open_lane(const pl_scorer_options *options, lane *out)
+/* Lane i computes on GPU i, if it computes on a GPU. */
+static pl_status open_lane(const pl_scorer_options *options, int i, lane *out)
 {
-    pl_backend_options backend = {
-        .name = options->backend, .n_threads = 1, .precision = options->precision};
+    pl_backend_options backend = {.name = options->backend,
+                                  .n_threads = 1,
+                                  .precision = options->precision,
+                                  .device = i,
+                                  .device_turns = true};
     pl_model_options model = {.batch = options->batch, .context = options->context};
     size_t n = (size_t)options->batch * (size_t)options->context;
     void *memory = NULL;
@@ -79,8 +83,13 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     scorer->options = *options;
     fill_defaults(&scorer->options);
     scorer->lanes = pl_alloc((size_t)options->n_threads * sizeof *scorer->lanes);
-    while (scorer->n_lanes < options->n_threads)
-        PL_TRY(open_lane(&scorer->options, &scorer->lanes[scorer->n_lanes++]));
+    int n_lanes = options->n_threads;
+    while (scorer->n_lanes < n_lanes) {
+        lane *l = &scorer->lanes[scorer->n_lanes++];
+        PL_TRY(open_lane(&scorer->options, scorer->n_lanes - 1, l));
+        if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
+            n_lanes = l->backend->n_devices;
+    }
     *out = scorer;
     scorer = NULL;
 done:

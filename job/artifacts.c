@@ -26,8 +26,9 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
 
 void run_answer_settings(const pl_run *r, pl_answer_settings *out)
 {
-    pl_copy_text(out->backend, sizeof out->backend, r->cfg.backend);
-    pl_copy_text(out->precision, sizeof out->precision, r->cfg.precision);
+    const pl_backend_options backend = run_own_backend(r);
+    pl_copy_text(out->backend, sizeof out->backend, backend.name);
+    pl_copy_text(out->precision, sizeof out->precision, backend.precision);
     pl_copy_text(out->rule, sizeof out->rule, r->cfg.answer);
     out->prefix = (int)r->cfg.prefix;
 }

@@ -330,7 +330,10 @@ static const pl_key keys[] = {
 
     SECTION("workers", "who computes"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
-     "0: one a processor; with net.attach none", true},
+     "0: one per GPU, or one per processor if they do not train on GPUs; with "
+     "net.attach "
+     "none",
+     true},
     {"workers.local", PL_KEY_BOOL, AT(local_workers), "true", 0, 0, NULL, "",
      "false: this command starts none, they come from elsewhere (`pathloom worker "
      "--run`, `pathloom join`, Slurm)",
@@ -340,7 +343,11 @@ static const pl_key keys[] = {
     {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",
      "of each worker", false},
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
-     "", "auto: the best that this machine has", false},
+     "",
+     "auto: each worker takes cuda if a GPU answers on its machine (with precision "
+     "auto, "
+     "bf16 or fp8), else cpu; the worker's log and every version name the device",
+     false},
     {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
      "auto|f32|bf16|f16|fp8", "",
      "of activations and products; sums and parameters are fp32; f16: cpu, products "

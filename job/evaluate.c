@@ -251,10 +251,11 @@ static pl_status route_valid(job *j)
     pl_router *router = NULL;
     float *features = NULL;
     size_t n = pl_tokens_n_docs(r->valid), dim = (size_t)r->cfg.width;
+    const pl_backend_options backend = run_own_backend(r);
     pl_feature_job features_job = {.topology = r->topology,
                                    .params = j->params,
-                                   .precision = r->cfg.precision,
-                                   .backend = r->cfg.backend,
+                                   .precision = backend.precision,
+                                   .backend = backend.name,
                                    .prefix = (int)r->cfg.prefix,
                                    .n_threads = pl_cpu_count()};
     pl_status status = pl_read_object(j->store, "router/mix", &bytes);
@@ -346,9 +347,10 @@ static pl_status read_spent(job *j)
 static pl_status open_job(job *j)
 {
     const pl_run *r = j->r;
+    const pl_backend_options backend = run_own_backend(r);
     pl_scorer_options options = {.topology = r->topology,
-                                 .backend = r->cfg.backend,
-                                 .precision = r->cfg.precision,
+                                 .backend = backend.name,
+                                 .precision = backend.precision,
                                  .n_threads = pl_cpu_count(),
                                  .prefix = (int)r->cfg.prefix};
     PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),

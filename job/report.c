@@ -367,8 +367,7 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
 
 static pl_status open_sampling(sampling *s)
 {
-    pl_backend_options backend = {
-        .name = s->r->cfg.backend, .n_threads = 1, .precision = s->r->cfg.precision};
+    const pl_backend_options backend = run_own_backend(s->r);
     pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
     PL_RETURN_IF(run_load_tokenizer(s->r, &s->tokenizer));
     PL_RETURN_IF(pl_read_arm(s->store, "mix", &s->arm, &s->topology));

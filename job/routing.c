@@ -89,10 +89,11 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
     g->dim = (int)c->width;
     PL_RETURN_IF(count_tokens(r, g));
     PL_RETURN_IF(alloc_features(r, g));
+    const pl_backend_options backend = run_own_backend(r);
     pl_feature_job job = {.topology = r->topology,
                           .params = params,
-                          .precision = c->precision,
-                          .backend = c->backend,
+                          .precision = backend.precision,
+                          .backend = backend.name,
                           .prefix = (int)(sees > 0 ? c->context : c->prefix),
                           .windows = sees,
                           .n_threads = pl_cpu_count()};

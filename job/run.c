@@ -169,13 +169,26 @@ static pl_status enter_folder(pl_run *r)
     return compare(r, &own);
 }
 
-int run_local_workers(const config *c)
+int run_local_workers(const config *c, int n_gpus)
 {
     if (!c->local_workers)
         return 0;
     if (c->workers > 0)
         return (int)c->workers;
-    return c->attach ? 0 : pl_cpu_count();
+    if (c->attach)
+        return 0;
+    return n_gpus > 0 ? n_gpus : pl_cpu_count();
+}
+
+pl_backend_options run_own_backend(const pl_run *r)
+{
+    const config *c = &r->cfg;
+    const bool is_elsewhere = r->n_workers == 0 && strcmp(c->backend, "cuda") == 0;
+    const bool is_fp8 = strcmp(c->precision, "fp8") == 0;
+    return (pl_backend_options){.name = is_elsewhere ? "auto" : c->backend,
+                                .n_threads = 1,
+                                .precision =
+                                    is_elsewhere && is_fp8 ? "auto" : c->precision};
 }
 
 pl_status run_open(const run_request *q, pl_run *r)
@@ -187,7 +200,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     PL_RETURN_IF(make_topology(r));
     PL_RETURN_IF(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
-    r->n_workers = run_local_workers(&r->cfg);
+    r->n_workers = run_local_workers(&r->cfg, 0);
     r->n_homes = (int)r->cfg.homes;
     r->n_relays = run_count_relays(&r->cfg);
     return PL_OK;

@@ -44,6 +44,8 @@ typedef struct pl_run {
     pl_socket *hub;
     char hub_address[PL_ADDRESS_MAX], homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, n_workers, n_relays;
+    char device[96]; /* of the job's own workers; "": it has none */
+    int n_gpus;      /* that they take in turn; 0: they compute on processors */
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     double started;
     run_memory planned,
@@ -64,8 +66,12 @@ typedef struct run_request {
 
 /* run.c: the folder: made or resumed, locked, its configuration compared. */
 pl_status run_open(const run_request *q, pl_run *r);
-/* Those that a job of this configuration starts on this machine. */
-int run_local_workers(const config *c);
+/* Those that a job of this configuration starts on this machine, which has n_gpus GPUs
+ * to train on. */
+int run_local_workers(const config *c, int n_gpus);
+/* What this command itself computes with (features, evaluation, samples): the backend
+ * of the workers, or whatever this machine has if they need a GPU and are elsewhere. */
+pl_backend_options run_own_backend(const pl_run *r);
 /* Keeps the configuration, which from then on is that of the run. */
 pl_status run_save(const pl_run *r);
 void run_close(pl_run *r);
@@ -94,7 +100,10 @@ void run_home_file(int i, int n, char out[64]);
 /* What a process of the run is told to listen at, for what net.hub or net.home says. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
                    char out[PL_ADDRESS_MAX]);
-/* What would end the processes soon after their start: addresses, backend, store. */
+/* Opens the backend of the job's own workers once: device, n_gpus, n_workers.
+ * ERR_CONFIG if they do not fit a GPU. */
+pl_status run_find_device(pl_run *r);
+/* What would end the processes soon after their start: addresses, store. */
 pl_status run_check(pl_run *r);
 pl_status run_start(pl_run *r);
 /* The homes of a job that is stopped, with a client, and nothing else. */

@@ -24,7 +24,7 @@ uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
 
 int run_gpu_sharers(const pl_run *r, const pl_backend *be)
 {
-    const int n = run_local_workers(&r->cfg);
+    const int n = run_local_workers(&r->cfg, be->n_devices);
     return be->n_devices > 0 ? (n + be->n_devices - 1) / be->n_devices : 0;
 }
 

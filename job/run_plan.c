@@ -65,7 +65,7 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
     uint64_t model =
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
-    if (strcmp(r->cfg.backend, "cuda") == 0)
+    if (r->n_gpus > 0)
         model = 0; /* the GPU's: run_gpu_check holds it against that */
     return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +
            pl_worker_cache_bytes(&arm, r->topology, most) +
@@ -188,6 +188,9 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
         pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
         pl_human_bytes((double)disk, text[2]),
         pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
+    if (r->device[0])
+        say("         %d worker%s on %s", r->n_workers, r->n_workers == 1 ? "" : "s",
+            r->device);
     say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
         r->n_workers, r->n_workers == 1 ? "" : "s",
         pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,

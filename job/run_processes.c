@@ -49,7 +49,9 @@ static pl_status write_job_file(const pl_run *r)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    pl_conf_write_yaml(&config_table, &r->cfg, &text);
+    config c = r->cfg;
+    c.workers = r->n_workers; /* relays count those behind them */
+    pl_conf_write_yaml(&config_table, &c, &text);
     pl_status status =
         pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
     pl_buf_destroy(&text);
@@ -58,7 +60,7 @@ static pl_status write_job_file(const pl_run *r)
 
 int run_count_relays(const config *c)
 {
-    const int workers = run_local_workers(c);
+    const int workers = run_local_workers(c, 0);
     return (int)c->relays < workers ? (int)c->relays : workers;
 }
 
@@ -66,7 +68,7 @@ int run_count_relays(const config *c)
 int run_workers_behind(const config *c, int relay)
 {
     const int n = run_count_relays(c);
-    return n == 0 ? 0 : (run_local_workers(c) - relay + n - 1) / n;
+    return n == 0 ? 0 : (run_local_workers(c, 0) - relay + n - 1) / n;
 }
 
 /* `name` is that of its log and its socket; index 0: the only one of its role. `asked`
@@ -206,15 +208,23 @@ static pl_status check_metrics(const config *c)
     return check_address("net.metrics", address);
 }
 
-static pl_status check_backend(const pl_run *r)
+pl_status run_find_device(pl_run *r)
 {
     const config *c = &r->cfg;
     pl_backend *backend = NULL;
+    if (r->n_workers == 0) /* all come from elsewhere, with devices of their own */
+        return PL_OK;
     pl_backend_options options = {
         .name = c->backend, .n_threads = 1, .precision = c->precision};
     pl_status status = pl_backend_open(&options, &backend);
     if (status != PL_OK)
         return pl_fail_in(status, "workers.backend");
+    pl_copy_text(r->device, sizeof r->device, backend->device);
+    r->n_gpus = backend->n_devices;
+    r->n_workers = run_local_workers(c, r->n_gpus);
+    r->n_relays = (int)c->relays < r->n_workers ? (int)c->relays : r->n_workers;
+    if (backend->remark[0])
+        say("note     %s", backend->remark);
     status = run_gpu_check(r, backend);
     pl_backend_close(&backend);
     return status;
@@ -315,7 +325,6 @@ pl_status run_check(pl_run *r)
 {
     PL_RETURN_IF(check_addresses(&r->cfg));
     PL_RETURN_IF(check_metrics(&r->cfg));
-    PL_RETURN_IF(check_backend(r));
     return check_store(r);
 }
 

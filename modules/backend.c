@@ -1,8 +1,10 @@
-/* Which backend does the operations. "auto" is the cpu backend, which in turn picks
- * the kernels and the precision that suit the machine. */
+/* Which backend does the operations. "auto" is the cuda backend where a device answers
+ * that can compute in the precision that is asked for, else the cpu backend, which in
+ * turn picks the kernels and the precision that suit the machine. */
 #include "modules/backend.h"
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"
+#include <stdio.h>
 #include <string.h>
 
 #ifdef PL_HAVE_CUDA
@@ -19,6 +21,10 @@ static pl_status cuda_backend_create(const pl_backend_options *options,
 static void cuda_backend_destroy(pl_backend **backend)
 {
     *backend = NULL; /* never called: there is none */
+}
+static bool cuda_has_device(void)
+{
+    return false;
 }
 #endif
 
@@ -56,6 +62,29 @@ static pl_status check_precision(const pl_backend_options *options)
     return PL_OK;
 }
 
+/* Falls back to the cpu only if cuda cannot do what is asked for. A device that is
+ * there and fails is an error: without it the work would take many times as long. */
+static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
+{
+    char why[400];
+    pl_backend_options chosen = *options;
+    chosen.name = "cuda";
+    const pl_status status = pl_backend_open(&chosen, out);
+    if (status == PL_OK)
+        return PL_OK;
+    (void)pl_copy_text(why, sizeof why, pl_last_error());
+    if (status == PL_ERR_DEVICE)
+        return pl_fail(status, "%s; choose backend cpu to do without the device", why);
+    if (status != PL_ERR_UNSUPPORTED)
+        return status;
+    chosen.name = "cpu";
+    PL_RETURN_IF(pl_backend_open(&chosen, out));
+    if (cuda_has_device())
+        snprintf((*out)->remark, sizeof(*out)->remark,
+                 "backend auto took the cpu although a CUDA device is there: %s", why);
+    return PL_OK;
+}
+
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 {
     *out = NULL;
@@ -64,10 +93,12 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
         return pl_fail(PL_ERR_CONFIG,
                        "the backend is to run %d threads; give at least 1",
                        options->n_threads);
+    if (strcmp(name, "auto") == 0)
+        return open_auto(options, out);
     PL_RETURN_IF(check_precision(options));
     if (strcmp(name, "ref") == 0)
         return ref_backend_create(options, out);
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
+    if (strcmp(name, "cpu") == 0)
         return cpu_backend_create(options, out);
     if (strcmp(name, "cuda") == 0)
         return cuda_backend_create(options, out);

@@ -31,7 +31,8 @@ static inline size_t pl_type_bytes(pl_type type)
 }
 
 typedef struct pl_backend_options {
-    const char *name; /* "ref", "cpu", "cuda", "auto" (the best this machine has) */
+    const char *name; /* "ref", "cpu", "cuda"; "auto": cuda if a device answers, else
+                         cpu, whose remark says why if there is a device all the same */
     int n_threads;    /* >= 1; ignored by cuda */
     int device;       /* CUDA ordinal */
     const char *precision; /* "auto", "f32", "bf16"; "f16": cpu; "int8": to decode

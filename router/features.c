@@ -41,10 +41,14 @@ static pl_status check_job(const pl_feature_job *job)
     return PL_OK;
 }
 
-static pl_status open_lane(const pl_feature_job *job, lane *out)
+/* Lane i computes on GPU i, if it computes on a GPU. */
+static pl_status open_lane(const pl_feature_job *job, int i, lane *out)
 {
-    pl_backend_options backend = {
-        .name = job->backend, .n_threads = 1, .precision = job->precision};
+    pl_backend_options backend = {.name = job->backend,
+                                  .n_threads = 1,
+                                  .precision = job->precision,
+                                  .device = i,
+                                  .device_turns = true};
     pl_model_options model = {.batch = (int)batch_of(job), .context = job->prefix};
     size_t rows = batch_of(job);
     void *memory = NULL;
@@ -133,8 +137,12 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     size_t n_batches = (p.n_docs + batch_of(job) - 1) / batch_of(job);
     int n_lanes = (size_t)job->n_threads < n_batches ? job->n_threads : (int)n_batches;
     p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
-    while (p.n_lanes < n_lanes)
-        PL_TRY(open_lane(job, &p.lanes[p.n_lanes++]));
+    while (p.n_lanes < n_lanes) {
+        lane *l = &p.lanes[p.n_lanes++];
+        PL_TRY(open_lane(job, p.n_lanes - 1, l));
+        if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
+            n_lanes = l->backend->n_devices;
+    }
     if (n_batches > 0)
         PL_TRY(pl_parallel(n_lanes, n_batches, one_batch, &p));
 done:

@@ -246,6 +246,12 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     return status;
 }
 
+bool cuda_has_device(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+}
+
 void cuda_backend_destroy(pl_backend **backend)
 {
     if (!*backend)
