@@ -35,8 +35,15 @@ static bool is_section(const pl_table *table, const char *name)
     return false;
 }
 
-static const char *nearest_key(const pl_table *table, const char *name)
+/* Of "phases" it is train.phases: people forget the section more often than they
+ * misspell. */
+const char *pl_conf_nearest(const pl_table *table, const char *name)
 {
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const char *key = table->keys[i].name, *dot = strrchr(key, '.');
+        if (table->keys[i].type != PL_KEY_SECTION && dot && strcmp(dot + 1, name) == 0)
+            return key;
+    }
     const char **names = pl_alloc(table->n_keys * sizeof *names);
     size_t n_names = 0;
     for (size_t i = 0; i < table->n_keys; i++)
@@ -52,7 +59,7 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
     if (is_section(table, name))
         return pl_fail(PL_ERR_CONFIG, "`%s` (%s) is a section and takes no value", name,
                        where);
-    const char *nearest = nearest_key(table, name);
+    const char *nearest = pl_conf_nearest(table, name);
     if (!nearest)
         return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); no key resembles it",
                        name, where);
@@ -83,7 +90,7 @@ static void put_range(const pl_key *key, pl_buf *out)
 }
 
 /* What a value of this key must be, for people. */
-static void put_wanted(const pl_key *key, pl_buf *out)
+void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {
     case PL_KEY_INT:
@@ -114,7 +121,7 @@ static void put_wanted(const pl_key *key, pl_buf *out)
 static pl_status bad_value(const pl_key *key, const char *value, const char *where)
 {
     pl_buf wanted = {0};
-    put_wanted(key, &wanted);
+    pl_conf_wanted(key, &wanted);
     if (key->type == PL_KEY_TEXT)
         pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
     pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", key->name, value,
@@ -596,7 +603,7 @@ static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
     int indent = section ? 2 * (depth_of(key->name, section) + 1) : 0;
     const char *last = key->name + section + (section ? 1 : 0);
     pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
-    put_wanted(key, out);
+    pl_conf_wanted(key, out);
     pl_buf_printf(out, "; default %s)\n%*s%s: ", *key->initial ? key->initial : "\"\"",
                   indent, "", last);
     put_yaml_value(key, target, out);
@@ -632,7 +639,7 @@ static void put_cell(const char *text, pl_buf *out)
 static void put_reference_row(const pl_key *key, pl_buf *out)
 {
     pl_buf wanted = {0};
-    put_wanted(key, &wanted);
+    pl_conf_wanted(key, &wanted);
     pl_buf_printf(out, "| `%s` | ", key->name);
     put_cell(pl_buf_text(&wanted), out);
     pl_buf_printf(out, " | `%s` | ", *key->initial ? key->initial : "\"\"");

@@ -65,6 +65,11 @@ void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 
+/* What the key's value may be: "a whole number, 1..65536 sequences". */
+void pl_conf_wanted(const pl_key *key, pl_buf *out);
+/* The key that ends in ".name" or resembles the name most; NULL: none. Borrowed. */
+const char *pl_conf_nearest(const pl_table *table, const char *name);
+
 /* The first key in which two structs differ and that changes results; NULL if none. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 

@@ -1,4 +1,5 @@
-/* pathloom explain CODE: what a status, an exit code or an event means. */
+/* pathloom explain WORD: what a status, an exit code, an event or a key of the
+ * configuration means. */
 #include "cli/explain.h"
 #include "cli/cli.h"
 
@@ -63,6 +64,40 @@ static int print_matching(const char *word, bool json)
     return n;
 }
 
+static void print_key(const pl_key *key, bool json)
+{
+    pl_buf wanted = {0};
+    const char *initial = *key->initial ? key->initial : "\"\"";
+    pl_conf_wanted(key, &wanted);
+    if (json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "key", key->name);
+        pl_json_set_text(o, "meaning", key->help);
+        pl_json_set_text(o, "value", pl_buf_text(&wanted));
+        pl_json_set_text(o, "default", key->initial);
+        pl_json_set_bool(o, "changes_results", !key->local);
+        say_json(o);
+    } else {
+        say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s", key->name,
+            key->help, pl_buf_text(&wanted), initial,
+            key->local ? "do not depend on it: a run may go on with another value"
+                       : "depend on it: it is fixed when a run begins");
+    }
+    pl_buf_destroy(&wanted);
+}
+
+static bool print_key_named(const char *word, bool json)
+{
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        const pl_key *key = &config_table.keys[i];
+        if (key->type == PL_KEY_SECTION || strcmp(key->name, word) != 0)
+            continue;
+        print_key(key, json);
+        return true;
+    }
+    return false;
+}
+
 static pl_status unknown(const char *word)
 {
     const char *names[128];
@@ -70,10 +105,11 @@ static pl_status unknown(const char *word)
     for (size_t i = 0; i < n; i++)
         names[i] = explanations[i].code;
     const char *near = pl_nearest(word, names, n);
+    near = near ? near : pl_conf_nearest(&config_table, word);
     return pl_fail(
         PL_ERR_NOT_FOUND,
-        "`%.64s` is no status, exit code or event%s%s; `pathloom explain` lists "
-        "all",
+        "`%.64s` is no status, exit code, event or key%s%s; `pathloom explain` lists "
+        "the first three, `pathloom init` all keys",
         word, near ? "; did you mean " : "", near ? near : "");
 }
 
@@ -96,18 +132,21 @@ static int run_explain(int argc, char **argv)
         else
             say("%-18s %s", explanations[i].code, explanations[i].meaning);
     for (int i = 0; i < words.n; i++)
-        if (print_matching(words.at[i], q.json) == 0)
+        if (print_matching(words.at[i], q.json) == 0 &&
+            !print_key_named(words.at[i], q.json))
             return cli_fail(unknown(words.at[i]));
     return 0;
 }
 
 const cli_verb verb_explain = {
     .name = "explain",
-    .usage = "explain [CODE]",
-    .help = "what a status, exit code or event means",
+    .usage = "explain [WORD]",
+    .help = "what a status, exit code, event or key of the configuration means",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "CODE is a status (ERR_BUSY), an exit code (75) or an event of a log "
-             "(lease.expired); without one all are listed.",
+    .notes =
+        "WORD is a status (ERR_BUSY), an exit code (75), an event of a log "
+        "(lease.expired) or a key (train.tau). Without one all statuses, codes and "
+        "events are listed.",
     .most_words = CLI_WORDS_MAX,
     .run = run_explain};

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every status, exit code and event that the program knows is explained, and nothing is
-# explained that there is not.
+# Every status, exit code, event and key that the program knows is explained, and nothing
+# is explained that there is not.
 #
 # usage: explain.sh PATHLOOM
 set -u
@@ -42,6 +42,20 @@ done
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"
 "$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"
+# A key's explanation is that of its page, and more than an end of a sentence.
+keys=$(sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' docs/CONFIG.md)
+[ "$(echo "$keys" | wc -l)" -gt 100 ] || complain "no keys in docs/CONFIG.md"
+for key in $keys; do
+    "$pathloom" explain "$key" | sed -n 's/^  meaning  //p' >"$missing"
+    grep -q '^\(of\|for\|in which\|the same\) ' "$missing" &&
+        complain "$key: \`$(cat "$missing")\` says nothing without the key's name"
+    [ "$(wc -w <"$missing")" -ge 3 ] || complain "$key is not explained"
+done
+rm -f "$missing"
+"$pathloom" explain tau 2>&1 | grep -q "did you mean train.tau" ||
+    complain "no key by the end of its name"
+"$pathloom" train --set phases=3 2>&1 | grep -q "the nearest is .train.phases" ||
+    complain "no key by the end of its name in --set"
 [ "$found" -eq 0 ] && echo "$(echo "$statuses" | wc -l) statuses and $(echo "$events" |
-    wc -l) events are explained"
+    wc -l) events, and $(echo "$keys" | wc -l) keys are explained"
 exit "$found"

@@ -1,0 +1,492 @@
+/* The keys of a run's configuration. This table makes the reader of run.yaml, --set,
+ * `pathloom init`, `pathloom explain KEY` and docs/CONFIG.md. */
+#include "job/config.h"
+
+#include <stddef.h>
+
+#define AT(field) offsetof(config, field)
+#define SECTION(name, help)                                                            \
+    {                                                                                  \
+        name, PL_KEY_SECTION, 0, "", 0, 0, NULL, "", help, true                        \
+    }
+
+/* A row: name, type, offset, default, min, max, choices, unit, help, local. Local keys
+ * do not change results; a run may be resumed with other values of them. */
+static const pl_key keys[] = {
+    {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
+     "model, topology and training settings to start from; keys given beside it "
+     "override it; `pathloom init --list` names all presets",
+     false},
+    {"out", PL_KEY_TEXT, AT(out), "pathloom-run", 0, 0, NULL, "",
+     "folder of the run: data, store, logs, report", true},
+    {"seed", PL_KEY_INT, AT(seed), "1", 0, 9e15, NULL, "", "seed of all random numbers",
+     false},
+
+    SECTION("data", "the text to train on"),
+    {"data.corpus", PL_KEY_TEXT, AT(corpus), "", 0, 0, NULL, "",
+     "text to train on: a file, a folder, or - for stdin; empty: text that this "
+     "machine already has below /usr",
+     false},
+    {"data.valid", PL_KEY_TEXT, AT(valid), "", 0, 0, NULL, "",
+     "held-out text; empty: documents are held out of the corpus by their hash", false},
+    {"data.valid_share", PL_KEY_REAL, AT(valid_share), "0.04", 0.001, 0.5, NULL,
+     "of documents", "share of the documents that is held out if data.valid is empty",
+     false},
+    {"data.cut", PL_KEY_INT, AT(cut), "4096", 0, 1 << 30, NULL, "bytes",
+     "largest document that a single text file is cut into; cuts are made at a blank "
+     "line in the second half of that size if there is one, else at the end of a line; "
+     "0: never cut. Each file of a folder is one document",
+     false},
+    {"data.max_bytes", PL_KEY_INT, AT(max_bytes), "0", 0, 9e15, NULL, "bytes",
+     "largest amount of training text that is read; 0: all of it (of the machine's own "
+     "text: 12 MB)",
+     false},
+    {"data.tokenizer", PL_KEY_TEXT, AT(tokenizer), "", 0, 0, NULL, "",
+     "SentencePiece model to load; empty: train a tokenizer on the corpus", false},
+    {"data.vocab", PL_KEY_INT, AT(vocab), "2048", 300, 1000000, NULL, "pieces",
+     "number of pieces of the tokenizer, and of the model's vocabulary", false},
+
+    SECTION("model", "the shape of one path"),
+    {"model.width", PL_KEY_INT, AT(width), "128", 8, 65536, NULL, "",
+     "width of the residual stream", false},
+    {"model.heads", PL_KEY_INT, AT(heads), "4", 1, 1024, NULL, "",
+     "number of query heads", false},
+    {"model.kv_heads", PL_KEY_INT, AT(kv_heads), "0", 0, 1024, NULL, "",
+     "number of key/value heads; 0: as many as query heads", false},
+    {"model.head_size", PL_KEY_INT, AT(head_size), "0", 0, 1024, NULL, "",
+     "width of a head; 0: model.width / model.heads", false},
+    {"model.ffn", PL_KEY_INT, AT(ffn), "0", 0, 1000000, NULL, "",
+     "inner width of SwiGLU; 0: 8/3 of model.width, rounded up to a multiple of 8",
+     false},
+    {"model.blocks", PL_KEY_INT, AT(blocks), "4", 1, 256, NULL, "",
+     "number of transformer blocks of a whole path", false},
+    {"model.context", PL_KEY_INT, AT(context), "128", 8, 1000000, NULL, "tokens",
+     "longest sequence that a path sees", false},
+    {"model.tied", PL_KEY_BOOL, AT(tied), "true", 0, 0, NULL, "",
+     "use the embedding as output matrix, too", false},
+    {"model.rope_theta", PL_KEY_REAL, AT(rope_theta), "10000", 1, 1e9, NULL, "",
+     "base of the rotary position embedding's wavelengths", false},
+    {"model.norm_eps", PL_KEY_REAL, AT(norm_eps), "1e-5", 1e-12, 1e-1, NULL, "",
+     "epsilon of RMSNorm, added to the mean square", false},
+    {"model.import", PL_KEY_TEXT, AT(import), "", 0, 0, NULL, "",
+     "Llama model in safetensors that the base model starts from (`pathloom import`); "
+     "empty: start from random numbers",
+     false},
+
+    SECTION("topology", "how paths are made of modules"),
+    {"topology.levels", PL_KEY_TEXT, AT(levels), "2x2", 0, 0, NULL, "modules per level",
+     "number of modules of each level: 2x2 means two levels of two modules, which make "
+     "four paths; 1 is one dense model",
+     false},
+    {"topology.blocks", PL_KEY_TEXT, AT(level_blocks), "", 0, 0, NULL, "",
+     "number of blocks of each level, for example 2,2; empty: split evenly", false},
+    {"topology.private", PL_KEY_TEXT, AT(private_blocks), "", 0, 0, NULL, "",
+     "blocks that each path has for itself, for example 0,5,6,11", false},
+    {"topology.embed", PL_KEY_CHOICE, AT(embed), "common", 0, 0, "common|private|level",
+     "",
+     "who shares the embedding: all paths (common), the paths of one module of the "
+     "first level (level), or nobody: each path has its own (private)",
+     false},
+    {"topology.head", PL_KEY_CHOICE, AT(head), "common", 0, 0, "common|private|level",
+     "",
+     "who shares the final norm and the output matrix: all paths (common), the paths "
+     "of one module of the last level (level), or nobody (private)",
+     false},
+    {"topology.replicas", PL_KEY_INT, AT(replicas), "1", 1, 1024, NULL, "",
+     "number of workers that train the same path on different samples and average "
+     "their updates",
+     false},
+
+    SECTION("train", "inner training: AdamW on workers"),
+    {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences",
+     "batch size of an inner step", false},
+    {"train.micro_batch", PL_KEY_INT, AT(micro_batch), "0", 0, 65536, NULL, "sequences",
+     "sequences that are in memory at once; the gradients of several passes add up to "
+     "those of train.batch; 0: all in one pass",
+     false},
+    {"train.tau", PL_KEY_INT, AT(tau), "50", 1, 1000000, NULL, "steps",
+     "number of inner steps in a phase: a path trains this many steps alone before its "
+     "modules are merged",
+     false},
+    {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "",
+     "number of phases of each path", false},
+    {"train.base_steps", PL_KEY_INT, AT(base_steps), "1200", 0, 1e9, NULL, "steps",
+     "number of dense steps of the base model, from which all paths start; 0 needs "
+     "model.import",
+     false},
+    {"train.base_replicas", PL_KEY_INT, AT(base_replicas), "1", 1, 1024, NULL,
+     "replicas",
+     "number of replicas of the base model, which workers train at the same time: each "
+     "does an equal part of train.base_steps, and they average their parameters every "
+     "train.tau steps",
+     false},
+    {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",
+     "schedule of the learning rate; cosine: the base model and each arm have one of "
+     "their own; wsd: one warm-up, then constant through the base model and into each "
+     "arm, which decays over its last share (train.decay) and continues with the base "
+     "model's moments",
+     false},
+    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL, "of its steps",
+     "wsd: the last share of an arm's steps, over which its learning rate falls "
+     "linearly",
+     false},
+    {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
+     "peak learning rate of AdamW", false},
+    {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
+     "peak learning rate of the base model; 0: train.lr", false},
+    {"train.warmup", PL_KEY_INT, AT(warmup), "20", 0, 1e9, NULL, "steps",
+     "number of steps of the linear warm-up", false},
+    {"train.base_warmup", PL_KEY_INT, AT(base_warmup), "40", 0, 1e9, NULL, "steps",
+     "number of steps of the base model's linear warm-up", false},
+    {"train.lr_floor", PL_KEY_REAL, AT(lr_floor), "-1", -1, 1, NULL, "of the peak",
+     "learning rate at the end of the schedule, as a share of the peak; -1: 0.1 for "
+     "cosine, 0 for wsd",
+     false},
+    {"train.beta1", PL_KEY_REAL, AT(beta1), "0.9", 0, 0.9999, NULL, "",
+     "beta1 of AdamW (decay of the first moment)", false},
+    {"train.beta2", PL_KEY_REAL, AT(beta2), "0.95", 0, 0.99999, NULL, "",
+     "beta2 of AdamW (decay of the second moment)", false},
+    {"train.eps", PL_KEY_REAL, AT(adam_eps), "1e-8", 1e-16, 1, NULL, "",
+     "epsilon of AdamW", false},
+    {"train.weight_decay", PL_KEY_REAL, AT(weight_decay), "0.1", 0, 10, NULL, "",
+     "weight decay of AdamW, applied to matrices only", false},
+    {"train.clip", PL_KEY_REAL, AT(clip), "1", 0, 1e6, NULL, "",
+     "gradient clipping: largest global norm of the gradient; 0: off", false},
+    {"train.state", PL_KEY_CHOICE, AT(state), "f32", 0, 0, "f32|bf16|local", "",
+     "how AdamW's moments are kept between phases: exactly (f32), rounded (bf16), or "
+     "not at all (local: a path that changes worker starts with fresh moments, and the "
+     "result depends on that)",
+     false},
+    {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
+     "leave the first router.prefix tokens of a document out of the training loss",
+     false},
+
+    SECTION("router", "which path a document takes"),
+    {"router.kind", PL_KEY_CHOICE, AT(router_kind), "kmeans", 0, 0, "kmeans|product",
+     "", "k-means with one centroid per path, or product: one clustering per level",
+     false},
+    {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
+     "number of first tokens of a document that choose its path; no perplexity counts "
+     "them",
+     false},
+    {"router.sees", PL_KEY_INT, AT(sees), "-1", -1, 1000000, NULL, "windows",
+     "how many windows of model.context tokens, spread evenly over a training "
+     "document, decide its path; 0: only its first router.prefix tokens, which is all "
+     "that the router sees of new text; -1: 4 where a new run answers by likelihood "
+     "(router.answer), else 0",
+     false},
+    {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
+     "number of shards that a training document is put into: its n nearest", false},
+    {"router.restarts", PL_KEY_INT, AT(restarts), "8", 1, 1000, NULL, "",
+     "number of restarts of k-means++; the best clustering is kept", false},
+    {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
+     "largest number of iterations of k-means", false},
+    {"router.balance", PL_KEY_REAL, AT(balance), "0.1", 0, 1000, NULL, "",
+     "a shard has at most (1 + balance) times the mean number of tokens, unless one "
+     "document, or documents that begin alike, have more; 0: no limit",
+     false},
+    {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
+     "divide each feature by its standard deviation", false},
+    {"router.components", PL_KEY_INT, AT(components), "20", 0, 65536, NULL, "",
+     "after that, keep this many principal components, each scaled to variance 1; 0: "
+     "all features",
+     false},
+    {"router.sharpen", PL_KEY_INT, AT(sharpen), "3", 0, 64, NULL, "rounds",
+     "after that, rounds that turn the components towards directions which separate "
+     "the clusters; 0: none",
+     false},
+    {"router.unit", PL_KEY_BOOL, AT(unit), "true", 0, 0, NULL, "",
+     "after that, scale the features of each document to length 1", false},
+    {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
+     "",
+     "which path answers a prompt (generate, serve) or a held-out document (eval): the "
+     "router's path (router), or the path that gives the first router.prefix tokens "
+     "the highest likelihood (likelihood; every path reads them); auto: likelihood in "
+     "a run of at most 16 paths, else router",
+     true},
+
+    SECTION("outer", "how updates are merged into versions"),
+    {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",
+     "outer method: diloco, fedavg, heavy-ball, noloco, co2, streaming, eager or "
+     "delayed-nesterov",
+     false},
+    {"outer.lr", PL_KEY_REAL, AT(outer_lr), "-1", -1, 100, NULL, "",
+     "outer learning rate; -1: the method's own (diloco 0.7)", false},
+    {"outer.momentum", PL_KEY_REAL, AT(outer_momentum), "-1", -1, 0.9999, NULL, "",
+     "outer momentum; 0: plain SGD; -1: the method's own (diloco 0.9)", false},
+    {"outer.rule", PL_KEY_CHOICE, AT(rule), "auto", 0, 0, "auto|nesterov|heavy-ball",
+     "",
+     "noloco and eager: kind of outer momentum; auto: heavy-ball for noloco, nesterov "
+     "for eager",
+     false},
+    {"outer.consensus", PL_KEY_REAL, AT(consensus), "-1", -1, 100, NULL, "",
+     "noloco: step with which two mates move towards each other; -1: equal to "
+     "outer.lr; another value makes two vectors travel instead of one",
+     false},
+    {"outer.deadline_s", PL_KEY_REAL, AT(deadline_s), "0", 0, 86400, NULL, "s",
+     "noloco: how long one of a pair waits for the other before both go on alone, "
+     "after which results depend on timing; with outer.quorum: how long a quorum waits "
+     "for the rest; 0: for ever",
+     false},
+    {"outer.quorum", PL_KEY_REAL, AT(quorum), "1", 0.01, 1, NULL, "",
+     "diloco, fedavg, heavy-ball: share of a module's contributors that a round needs; "
+     "below 1 it is merged without the others, and results depend on timing",
+     false},
+    {"outer.late_weight", PL_KEY_REAL, AT(late_weight), "0", 0, 1, NULL, "",
+     "factor for the weight of an update that a quorum did not wait for, applied once "
+     "per round that it is late; 0: it is dropped",
+     false},
+    {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
+     "co2: number of phases by which an update is used later, so that its exchange is "
+     "hidden behind training",
+     false},
+    {"outer.gap", PL_KEY_CHOICE, AT(gap), "norm", 0, 0, "none|norm|constant", "",
+     "co2: what late updates are divided by", false},
+    {"outer.gap_constant", PL_KEY_REAL, AT(gap_constant), "1", 1, 1e6, NULL, "",
+     "co2: the divisor if outer.gap is constant", false},
+    {"outer.clip", PL_KEY_REAL, AT(outer_clip), "0", 0, 1e6, NULL, "",
+     "co2: largest value of the outer momentum; 0: no limit", false},
+    {"outer.fragments", PL_KEY_INT, AT(fragments), "2", 1, 256, NULL, "",
+     "streaming: number of parts of a path that are sent at different times; must "
+     "divide train.tau",
+     false},
+    {"outer.overlap", PL_KEY_INT, AT(outer_overlap), "5", 0, 1000000, NULL, "steps",
+     "streaming: number of inner steps between sending a fragment and taking up its "
+     "next version",
+     false},
+    {"outer.mix", PL_KEY_REAL, AT(mix), "0.5", 0, 1, NULL, "",
+     "streaming: share of the path's own parameters when it takes up the next version "
+     "of a fragment",
+     false},
+    {"outer.own", PL_KEY_CHOICE, AT(own), "f32", 0, 0, "f32|f24|bf16", "",
+     "streaming: how the path's own parameters are kept between phases: exactly (f32) "
+     "or rounded to 3 bytes (f24) or 2 bytes (bf16, which loses steps at low learning "
+     "rates)",
+     false},
+    {"outer.buffer", PL_KEY_INT, AT(buffer), "4", 1, 65536, NULL, "arrivals",
+     "delayed-nesterov: number of arriving updates per momentum step", false},
+    {"outer.spread", PL_KEY_REAL, AT(spread), "0", 0, 1, NULL, "",
+     "delayed-nesterov: momentum that each arriving update applies; at most 1 / "
+     "outer.buffer",
+     false},
+    {"outer.staleness", PL_KEY_INT, AT(staleness), "1", 0, 1000, NULL, "phases",
+     "delayed-nesterov: largest number of phases by which a path may be ahead of the "
+     "slowest",
+     false},
+    {"outer.dynamic_steps", PL_KEY_BOOL, AT(dynamic_steps), "false", 0, 0, NULL, "",
+     "delayed-nesterov: slower workers do fewer steps of a phase", false},
+    {"outer.decay", PL_KEY_CHOICE, AT(decay), "constant", 0, 0,
+     "constant|cosine|linear", "", "schedule of outer.lr over the phases", false},
+    {"outer.warmup", PL_KEY_INT, AT(outer_warmup), "0", 0, 1000000, NULL, "phases",
+     "number of phases over which outer.lr rises", false},
+    {"outer.floor", PL_KEY_REAL, AT(outer_floor), "0.1", 0, 1, NULL, "of outer.lr",
+     "outer.lr at the end of its decay, as a share of outer.lr", false},
+    {"outer.settle", PL_KEY_BOOL, AT(settle), "true", 0, 0, NULL, "",
+     "diloco, heavy-ball and streaming: take the plain mean of the updates, without "
+     "momentum, while the inner learning rate decays (train.schedule=wsd); only with "
+     "outer.decay=constant",
+     false},
+    {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
+     "largest curvature for which outer.lr and outer.momentum are checked to be stable "
+     "before the run starts; 1: phases that train to their optimum",
+     false},
+    {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
+     "outer learning rate of shared embeddings; -1: outer.lr", false},
+    {"outer.lr_head", PL_KEY_REAL, AT(lr_of[PL_CLASS_HEAD]), "-1", -1, 100, NULL, "",
+     "outer learning rate of shared heads; -1: outer.lr", false},
+    {"outer.lr_common", PL_KEY_REAL, AT(lr_of[PL_CLASS_COMMON]), "-1", -1, 100, NULL,
+     "", "outer learning rate of blocks that all paths share; -1: outer.lr", false},
+    {"outer.lr_level", PL_KEY_REAL, AT(lr_of[PL_CLASS_LEVEL]), "-1", -1, 100, NULL, "",
+     "outer learning rate of blocks of a level; -1: outer.lr", false},
+    {"outer.lr_private", PL_KEY_REAL, AT(lr_of[PL_CLASS_PRIVATE]), "1", -1, 100, NULL,
+     "", "outer learning rate of modules of a single path", false},
+    {"outer.momentum_embed", PL_KEY_REAL, AT(momentum_of[PL_CLASS_EMBED]), "-1", -1,
+     0.9999, NULL, "", "outer momentum of shared embeddings; -1: outer.momentum",
+     false},
+    {"outer.momentum_head", PL_KEY_REAL, AT(momentum_of[PL_CLASS_HEAD]), "-1", -1,
+     0.9999, NULL, "", "outer momentum of shared heads; -1: outer.momentum", false},
+    {"outer.momentum_common", PL_KEY_REAL, AT(momentum_of[PL_CLASS_COMMON]), "-1", -1,
+     0.9999, NULL, "",
+     "outer momentum of blocks that all paths share; -1: outer.momentum", false},
+    {"outer.momentum_level", PL_KEY_REAL, AT(momentum_of[PL_CLASS_LEVEL]), "-1", -1,
+     0.9999, NULL, "", "outer momentum of blocks of a level; -1: outer.momentum",
+     false},
+    {"outer.momentum_private", PL_KEY_REAL, AT(momentum_of[PL_CLASS_PRIVATE]), "0", -1,
+     0.9999, NULL, "", "outer momentum of modules of a single path", false},
+    {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
+     "",
+     "weight of a module's contributors: by the size of their shards (tokens), or "
+     "equal (uniform)",
+     false},
+    {"outer.mean", PL_KEY_CHOICE, AT(mean), "all", 0, 0, "all|present", "",
+     "mean over all of a module's contributors (all), or value by value over those "
+     "whose update is not 0 there (present; for topk, with outer.method=fedavg)",
+     false},
+    {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
+     "multiply the mean by the square root of the number of contributors", false},
+    {"codec.name", PL_KEY_TEXT, AT(codec), "f32", 0, 0, NULL, "",
+     "encoding of updates: f32, bf16, i8, i4, topk, i8-shared, sketch16 or tagc; small "
+     "tensors are always sent as f32",
+     false},
+    {"codec.attention", PL_KEY_TEXT, AT(codec_attention), "", 0, 0, NULL, "",
+     "encoding of attention's matrices; empty: codec.name", false},
+    {"codec.mlp", PL_KEY_TEXT, AT(codec_mlp), "", 0, 0, NULL, "",
+     "encoding of SwiGLU's matrices; empty: codec.name", false},
+    {"codec.embed", PL_KEY_TEXT, AT(codec_embed), "", 0, 0, NULL, "",
+     "encoding of the embedding; empty: codec.name", false},
+    {"codec.head", PL_KEY_TEXT, AT(codec_head), "", 0, 0, NULL, "",
+     "encoding of the output matrix; empty: codec.name", false},
+    {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4", "",
+     "encoding of the change from one merged version to the next, for workers that "
+     "have the former",
+     false},
+    {"codec.k", PL_KEY_INT, AT(codec_k), "0", 0, 4096, NULL, "of 4096",
+     "number of values of each 4096 that topk, sketch16 and tagc keep; 0: the "
+     "encoding's own (tagc 819, others 64)",
+     false},
+    {"codec.value_bits", PL_KEY_INT, AT(value_bits), "8", 2, 8, NULL, "bits",
+     "topk: bits per kept value, 8 or 2", false},
+    {"codec.entropy", PL_KEY_BOOL, AT(entropy), "true", 0, 0, NULL, "",
+     "use entropy coding where it saves 3 % or more", false},
+    {"codec.feedback", PL_KEY_CHOICE, AT(feedback), "auto", 0, 0, "auto|on|off", "",
+     "error feedback: add what was dropped to the next update; auto: for i4, topk, "
+     "i8-shared and sketch16",
+     false},
+    {"codec.residual", PL_KEY_CHOICE, AT(residual), "f32", 0, 0, "f32|bf16|i8", "",
+     "how error feedback is kept between phases: exactly (f32) or rounded to 2 bytes "
+     "(bf16) or 1 byte (i8)",
+     false},
+    {"codec.beta", PL_KEY_REAL, AT(ef_beta), "-1", -1, 1, NULL, "",
+     "share of the dropped part that is added to the next update; -1: the encoding's "
+     "own (topk 0.95, others 1)",
+     false},
+    {"codec.cells", PL_KEY_REAL, AT(cells), "1.3", 1.05, 16, NULL, "per kept value",
+     "sketch16: number of cells of the sketch", false},
+
+    SECTION("eval", "what the mixture is compared with"),
+    {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq,dense-batch",
+     0, 0, NULL, "",
+     "what is trained beside the mixture for comparison, or none: dense (one machine, "
+     "as many steps as one path), diloco (as many replicas of one model as there are "
+     "paths), dense-eq (one machine, the steps of all paths), dense-batch (the steps "
+     "of one path with the batches of all paths in each)",
+     false},
+    {"eval.batch_lr", PL_KEY_REAL, AT(batch_lr), "0", 0, 1, NULL, "",
+     "learning rate of dense-batch; 0: train.lr times the square root of the number of "
+     "paths",
+     false},
+    {"eval.max_tokens", PL_KEY_INT, AT(eval_tokens), "0", 0, 9e15, NULL, "tokens",
+     "largest number of held-out tokens that are scored; 0: all", true},
+    {"eval.sample_tokens", PL_KEY_INT, AT(sample_tokens), "32", 0, 4096, NULL, "tokens",
+     "number of tokens of the sample that the final report prints for each path", true},
+
+    SECTION("workers", "the processes that train"),
+    {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
+     "number of workers that this command starts; 0: one per GPU, or one per processor "
+     "if they do not train on GPUs; with net.attach none",
+     true},
+    {"workers.local", PL_KEY_BOOL, AT(local_workers), "true", 0, 0, NULL, "",
+     "start workers on this machine; false: they come from elsewhere (`pathloom worker "
+     "--run`, `pathloom join`, Slurm)",
+     true},
+    {"workers.relay", PL_KEY_INT, AT(relays), "0", 0, 16, NULL, "processes",
+     "number of relays between workers and home, which add up updates of homomorphic "
+     "encodings",
+     true},
+    {"workers.threads", PL_KEY_INT, AT(threads), "1", 1, 256, NULL, "threads",
+     "number of threads of each worker", false},
+    {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
+     "",
+     "auto: each worker takes cuda if a GPU answers on its machine (with precision "
+     "auto, "
+     "bf16 or fp8), else cpu; the worker's log and every version name the device",
+     false},
+    {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
+     "auto|f32|bf16|f16|fp8", "",
+     "precision of activations and products (sums and parameters are always fp32); "
+     "f16: cpu only, products only; fp8: cuda only, forward products only, not "
+     "measured yet",
+     false},
+    {"workers.recompute", PL_KEY_BOOL, AT(recompute), "false", 0, 0, NULL, "",
+     "compute activations again in the backward pass: a third more arithmetic, far "
+     "less memory, the same bytes",
+     true},
+    {"workers.cache", PL_KEY_INT, AT(worker_cache), "512M", 0, 9e15, NULL, "bytes",
+     "memory for modules and optimizer states that a worker keeps for its next tasks",
+     true},
+    {"workers.ttl_ms", PL_KEY_INT, AT(ttl_ms), "2000", 100, 3600000, NULL, "ms",
+     "a lease that was not renewed for this long is given to another worker", true},
+    {"workers.patience_s", PL_KEY_INT, AT(patience_s), "60", 1, 86400, NULL, "s",
+     "how long a worker waits for a hub or home that does not answer", true},
+
+    SECTION("fleet",
+            "audits and backup tasks, for workers that are slow or not trusted"),
+    {"fleet.audit", PL_KEY_REAL, AT(audit), "0", 0, 1, NULL, "",
+     "share of tasks that a second worker does again, to compare the results; a worker "
+     "that differs from two others is shut out; not with noloco, eager and "
+     "delayed-nesterov, nor with outer.quorum below 1",
+     true},
+    {"fleet.audit_tolerance", PL_KEY_REAL, AT(audit_tolerance), "0.25", 0, 1, NULL, "",
+     "how far the updates of workers on different kinds of devices may differ in any "
+     "module (1 - cosine, and 1 - shorter / longer); a falsification below it is not "
+     "seen between kinds; for phases far beyond 300 steps, or fp8, measure first; 0: "
+     "compare only equal kinds, by hash",
+     true},
+    {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
+     "backup tasks: an idle worker repeats a task that another worker is slow at, and "
+     "the first result counts; auto: only on the same kind of device, so that the "
+     "bytes are the same, but for the tasks of a worker that joined and has delivered "
+     "nothing yet on any kind; not with noloco and delayed-nesterov",
+     true},
+
+    SECTION("store", "what the store keeps, and where"),
+    {"store.homes", PL_KEY_INT, AT(homes), "1", 1, PL_HOMES_MAX, NULL, "processes",
+     "number of processes that share the modules, each with a store of its own; fixed "
+     "when a run begins",
+     true},
+    {"store.engine", PL_KEY_TEXT, AT(engine), "rocksdb", 0, 0, NULL, "",
+     "where parameters are stored: rocksdb (in the run's folder), "
+     "rados://POOL/NAMESPACE or s3://BUCKET/PREFIX?endpoint=URL (docs/ENGINES.md); "
+     "fixed when a run begins",
+     true},
+    {"store.keep_updates", PL_KEY_BOOL, AT(keep_updates), "false", 0, 0, NULL, "",
+     "keep every merged update, so that `pathloom store verify` can recompute "
+     "versions; old versions need store.keep_momentum, too",
+     true},
+    {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
+     "keep the outer momentum of old versions", true},
+    {"store.compress", PL_KEY_CHOICE, AT(compress), "auto", 0, 0, "auto|off", "",
+     "compress old versions while the home has nothing else to do", true},
+    {"store.norm_gate", PL_KEY_REAL, AT(norm_gate), "10", 0, 1e6, NULL, "",
+     "refuse an update whose norm is more than this many times the usual norm of its "
+     "module; 0: refuse none",
+     true},
+    {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
+     "memory of a home for uploads that are not complete yet", true},
+
+    SECTION(
+        "net",
+        "which addresses processes listen at; what other machines reach is encrypted"),
+    {"net.hub", PL_KEY_TEXT, AT(hub_bind), "ipc://*", 0, 0, NULL, "",
+     "where the hub listens; ipc://*: a socket in RUN/proc/ipc, which only the user "
+     "who starts the job can enter; tcp://HOST:PORT: host 0.0.0.0 means all "
+     "interfaces, port * a free one",
+     true},
+    {"net.home", PL_KEY_TEXT, AT(home_bind), "ipc://*", 0, 0, NULL, "",
+     "where the home listens, in the same form as net.hub", true},
+    {"net.advertise", PL_KEY_TEXT, AT(advertise), "", 0, 0, NULL, "",
+     "host name or address by which other machines reach this one; empty: its first "
+     "address",
+     true},
+    {"net.encrypt", PL_KEY_CHOICE, AT(encrypt), "auto", 0, 0, "auto|on|off", "",
+     "encrypt messages; auto: if an address can be reached from other machines", true},
+    {"net.metrics", PL_KEY_TEXT, AT(metrics), "", 0, 0, NULL, "",
+     "HOST:PORT where the hub serves Prometheus metrics at /metrics; empty: nowhere",
+     true},
+    {"net.attach", PL_KEY_BOOL, AT(attach), "false", 0, 0, NULL, "",
+     "the hub and home of this run were started by hand (`pathloom home --run`, "
+     "`pathloom hub --run`); do not start them",
+     true},
+};
+
+const pl_table config_table = {keys, sizeof keys / sizeof *keys};
