@@ -1,3 +1,6 @@
+/* Reads PATHLOOM_FAILPOINT and acts where the call names an armed point
+ * (failpoint.h). The variable is parsed anew at each passage, which only tests pay
+ * for: without the variable a passage is one relaxed load. */
 #include "base/failpoint.h"
 #include "base/clock.h"
 #include "base/fs.h"

@@ -1,3 +1,6 @@
+/* Turns what a person types for a module, a version or an arm into module names and
+ * version numbers (store_names.h). Names are looked up in a list of the store's
+ * heads, which is read once per call. */
 #include "cli/cli.h"
 #include "cli/store_names.h"
 

@@ -1,3 +1,5 @@
+/* Prints what `pathloom store` shows: for each kind of thing one function that
+ * prints text and one that prints a line of JSON (store_print.h). */
 #include "cli/store_print.h"
 #include "cli/cli.h"
 

@@ -1,3 +1,7 @@
+/* Finds the versions that garbage collection must keep: those that a tag names, and
+ * those that a training which is not finished may still read or refer to. What a
+ * training needs of a module is all versions from some number on, and for some
+ * methods version 0. */
 #include "cli/cli.h"
 #include "cli/store_roots.h"
 

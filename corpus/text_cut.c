@@ -1,3 +1,7 @@
+/* Chooses where a long text is cut into documents (text_cut.h). It tries the kinds
+ * of border from the best to the worst, and takes the last border of a kind that
+ * lies in the second half of the piece; if there is none, it cuts between two
+ * characters. */
 #include "corpus/text_cut.h"
 
 /* Whether a piece may end before text[at], at > 0. */

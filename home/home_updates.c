@@ -1,3 +1,6 @@
+/* Reads the updates of one round from the store, a run of them at a time, and hands
+ * them to the codec in the order of the sum (home_updates.h). A homomorphic update
+ * that stands for several contributors is added once. */
 #include "home/home_updates.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Remembers the norms of a module's newest contributions and gives their median
+ * (norm_gate.h). home_submit.c compares a new update with it. */
 #include "home/norm_gate.h"
 
 #include <stdlib.h>

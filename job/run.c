@@ -1,3 +1,8 @@
+/* Opens, locks and closes the folder of a run, and decides which configuration a
+ * command works with. Before anything was trained, the command's configuration
+ * counts, and the saved one only if the command changes nothing that matters.
+ * Afterwards the command is laid over the saved one, and a difference in a key that
+ * changes results is refused. */
 #include "job/run.h"
 
 #include <stdarg.h>

@@ -1,3 +1,6 @@
+/* Computes which home owns a name, and writes and reads the table of weights as text
+ * (placement.h). It uses whole numbers only, because every process must come to the
+ * same answer. */
 #include "net/placement.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* The table of which role of key may send which message, and what a message costs of
+ * its key's share (roles.h). A message type that is missing here is refused to
+ * everybody. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)

@@ -1,3 +1,6 @@
+/* Draws the tasks that are done twice, writes and reads the row of an audit as JSON,
+ * computes what is compared, and compares it (audit_row.h). It knows no store and no
+ * socket: homes keep the rows, and the hub gives out the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
 #include "outer/rounds.h"

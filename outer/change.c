@@ -1,3 +1,6 @@
+/* Makes and applies the encoded change by which a version travels (change.h). A home
+ * and a worker apply the same bytes with the same code, so they hold the same
+ * version. */
 #include "outer/change.h"
 
 pl_status pl_change_check(const pl_outer *outer)

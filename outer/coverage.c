@@ -1,3 +1,6 @@
+/* Counts, from the versions and pending contributions in a store, how often each
+ * phase of each path was merged into each of its modules (coverage.h). It only reads
+ * the store. */
 #include "outer/coverage.h"
 #include "outer/rounds.h"
 

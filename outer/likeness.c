@@ -1,3 +1,5 @@
+/* Computes the count sketch of a vector, and the distance of two vectors from their
+ * sketches (likeness.h). */
 #include "outer/likeness.h"
 
 #include <math.h>

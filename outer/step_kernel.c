@@ -1,3 +1,6 @@
+/* The loops of the outer step, written once as inlined functions and compiled once
+ * per instruction set by the macro KERNELS (step_kernel.h). The order of every sum
+ * is fixed here, because all machines must get the same bits. */
 #include "outer/step_kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))

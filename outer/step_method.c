@@ -1,3 +1,5 @@
+/* The names of the outer methods, their default coefficients, and their learning
+ * rate per phase (step_method.h). What is stable is in step_limit.c. */
 #include "outer/step_method.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The arithmetic of streaming and eager at a worker, and the number of inner steps
+ * of a slow worker (step_overlap.h). */
 #include "outer/step_overlap.h"
 
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)

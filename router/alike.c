@@ -1,3 +1,5 @@
+/* Groups documents whose features have the same bytes, which no router can tell
+ * apart, and finds the heaviest group (alike.h). */
 #include "router/alike.h"
 #include "router/router.h"
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Assigns clusters to paths by a local search: it swaps two clusters as long as a
+ * swap makes modules more uniform (arrange.h). */
 #include "router/arrange.h"
 
 enum { STARTS = 8, SWEEPS_MAX = 64 };

@@ -1,3 +1,5 @@
+/* Serves the hub's status as /metrics and /metrics.json, on libmicrohttpd
+ * (exporter.h). Nothing is cached: each request asks the hub. */
 #include "serve/exporter.h"
 #include "workers/workers.h"
 

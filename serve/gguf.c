@@ -1,3 +1,5 @@
+/* Encodes the head of a GGUF file: its keys and the descriptions of its tensors
+ * (gguf.h). The data of the tensors is written by the caller. */
 #include "serve/gguf.h"
 #include "serve/weights.h"
 #include <string.h>

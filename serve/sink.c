@@ -1,3 +1,4 @@
+/* Writes a file under a temporary name and renames it when it is complete (sink.h). */
 #include "serve/sink.h"
 #include <errno.h>
 #include <stdio.h>

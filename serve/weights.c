@@ -1,3 +1,5 @@
+/* Encodes parameters as f32, f16, bf16 or q8_0, and writes a tensor row by row, in
+ * GGUF's order of rows where that differs from ours (weights.h). */
 #include "serve/weights.h"
 #include "serve/half.h"
 #include <math.h>

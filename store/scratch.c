@@ -1,3 +1,6 @@
+/* Makes, locks and removes the temporary folder of a reader, and removes folders
+ * that killed readers left behind (scratch.h). The lock is what tells a live reader
+ * from a dead one. */
 #include "store/scratch.h"
 
 #include <dirent.h>

@@ -1,3 +1,5 @@
+/* A growing array of hashes, sorted once and then searched by halving (tally.h).
+ * Garbage collection, audits and copies of a store count references with it. */
 #include "store/tally.h"
 #include <stdlib.h>
 #include <string.h>

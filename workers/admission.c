@@ -1,3 +1,6 @@
+/* Opens the gate of a process with its key and its list, adds the key of a worker
+ * that comes with an invitation to the list, and reads the tokens that carry
+ * invitations (admission.h). */
 #include "workers/admission.h"
 
 enum { ENROL_RETRY_MS = 2000, ENROL_MS = 20000 };

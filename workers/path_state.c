@@ -1,3 +1,5 @@
+/* Packs the vectors of a path's state into the blob that travels, and unpacks them:
+ * as f32, 24 bits, bf16 or 8 bits per value (path_state.h). */
 #include "workers/path_state.h"
 
 #include <float.h>

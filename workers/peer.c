@@ -1,3 +1,6 @@
+/* The thread of a worker that answers other workers' questions for updates, and the
+ * function by which this worker asks one of them (peer.h). The thread owns the
+ * offers; other threads hand them over through a queue. */
 #include "workers/peer.h"
 
 enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
