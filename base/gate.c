@@ -1,9 +1,44 @@
-/* ZAP: a thread that answers which keys may connect, and the list it answers from.
+/* The gate: answers ZeroMQ's question who may connect, from a list of keys in a file.
  *
- * The list that counts is a snapshot that nobody changes any more; the gate's thread
- * makes a new one and puts it in place, all others only look. Old snapshots live until
- * the gate closes, for somebody may still look at them: there is one for each change of
- * the file. */
+ * Purpose. While a gate is open, every socket that is bound speaks CURVE. At each
+ * handshake ZeroMQ asks, over an in-process socket (ZAP, RFC 27), whether the client's
+ * key may connect. The gate's thread answers. Later the wire asks pl_gate_role for the
+ * role of the key at every message, so a key that was taken out of the file is refused
+ * although its connection is old.
+ *
+ *   ZeroMQ ----- ZAP request -----> gate's thread <--- orders (admit, close)
+ *          <---- 200 or 400 -------   |        ^
+ *                                     | makes  | stat every 500 ms and at each request
+ *   pl_gate_role, any thread          v        |
+ *       +--- reads --> newest snapshot       list file
+ *                          |  older
+ *                      earlier snapshots: kept until the gate closes
+ *
+ * The list, as the gate's thread sees it:
+ *
+ *             the file changed and can be read
+ *           +---------+
+ *           v         |       cannot be read
+ *         READ -------+ ------------------------> UNREAD (unread_ms is not 0)
+ *           ^                                        |
+ *           +---- read again with success -----------+   tried at every look
+ *
+ * While the list is UNREAD the newest snapshot stays in force for connections that
+ * exist. New connections are let in only with the job's own keys. A list that existed
+ * and was deleted counts as UNREAD.
+ *
+ * Invariants
+ *   - A snapshot never changes once it is in place. Only the gate's thread makes them;
+ *     other threads read the newest one without a lock. Old ones are not freed before
+ *     pl_gate_close, because another thread may still read them. There is one per
+ *     change of the file.
+ *   - process_gate is set after the self-test has passed, and cleared before anything
+ *     is freed. The caller closes all sockets before pl_gate_close.
+ *   - The self-test connects with a random key and expects to be refused. A library
+ *     that lets everybody in would otherwise do so silently.
+ *
+ * Ownership. The gate owns its copy of the process's keys (wiped at the end), the
+ * snapshots and the queue of orders. `extra` and `refused` belong to its thread. */
 #include "base/gate.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -89,8 +124,8 @@ static bool same_stamp(const stamp *a, const stamp *b)
            a->bytes == b->bytes;
 }
 
-/* One that was there and has gone lets nobody in, the job's own keys included: that is
- * no way to take back a key. */
+/* A list that existed and was deleted is an error and not an empty list: an empty list
+ * would shut out even the job's own keys. */
 static pl_status load_list(const gate *g, pl_key_list *out)
 {
     if (!g->list[0])
@@ -443,7 +478,6 @@ static int try_stranger(const gate *g, void *server, void *client, void *monitor
     return tried ? await_handshake(monitor) : 0;
 }
 
-/* Not trusted: tried. A library that lets a stranger in would do so in silence. */
 static pl_status self_test(const gate *g)
 {
     int none = 0;

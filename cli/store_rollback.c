@@ -1,11 +1,42 @@
 /* pathloom store rollback: an older version becomes the newest again.
  *
- * Nothing is rewritten: new versions are appended whose parameters are the old ones, so
- * that history, blame and the chain of commits stay as they were. Training goes on from
- * them: rounds are counted by versions and phases by paths, so where an arm is not
- * finished all its modules and paths move on to one common phase that nobody has
- * trained, and the phases in between are given up. Of several homes all do it or none
- * (store/rollback.h). */
+ * Purpose. Somebody finds that training went wrong after some version and wants to go
+ * on from an older one. Nothing is rewritten: new versions are appended whose
+ * parameters are the old ones, so history, blame and the chain of commits stay as they
+ * were. This file computes what has to be written and says what was done;
+ * store/rollback.c writes it, in all homes or in none.
+ *
+ * Which modules. The word names a module or a whole arm; --to names a version or a tag.
+ * Every other module of the arm keeps its newest parameters.
+ *
+ * Which versions and phases. Rounds are counted by versions and phases by paths, so in
+ * an arm that still trains all modules and paths must be at one common phase that
+ * nobody has begun. Example: L1.E0 goes back to version 3 while the arm is in phase 6
+ * or 7:
+ *
+ *                  before            after "rollback L1.E0 --to 3"
+ *   L1.E0          ... 3 .. 7        versions 8: parameters of version 3
+ *   other modules  ... 6 or 7        versions up to 8: their newest parameters
+ *   paths          phase 6 or 7      phase 8; training goes on there
+ *
+ *   arm is finished, or unknown      only the named modules get one new version;
+ *                                    the paths stay as they are
+ *
+ * The common phase is one more than the highest version and the highest phase, and more
+ * by the delay under co2, whose updates are relative to older versions. The rollback is
+ * refused if the arm has no such phase left, or if its method lets paths carry
+ * parameters of their own (can_resume).
+ *
+ * State of a call:
+ *
+ *   open_all --> was_resumed? --yes--> done: opening the store ended the same rollback,
+ *      |              |                which an earlier call had begun
+ *      | BUSY         no
+ *      v              v
+ *   refused        plan --> commit (pl_writers_roll_back) --> print_all
+ *
+ * Ownership. `struct rollback` borrows the call and owns the changes, the arm, its
+ * topology and the writers. r.store is the writers' view and belongs to them. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"

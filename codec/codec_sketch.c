@@ -1,17 +1,50 @@
-/* sketch16: the largest values, summed into cells.
+/* sketch16: the largest values of an update, summed into cells. Sums of messages can be
+ * decoded without any of the messages (TAGC, redone as lossless compression).
  *
- * Every element of a segment (2^20) belongs to three cells, one in each third, drawn by
- * a hash of (seed, element). An encoder sets the bit of each element it keeps and adds
- * the element's code, with a sign from the hash, to its cells modulo 2^16. Messages of
- * the same seed add cell by cell, and their bitmaps are joined by OR.
+ * Purpose. A relay adds the messages of several workers without decoding them, so the
+ * message must be additive, and small although most values are not sent. A message has
+ * a bitmap of the elements that were kept, and cells of 16 bits.
  *
- * Decoding peels: a cell to which one element of the bitmap belongs gives that
- * element's sum; it is taken out of its other cells; and so on. It succeeds only if
- * every element came out and every cell is zero: there are no estimates. Whether it
- * succeeds depends on the elements and the seed, not on values; below 0.818 elements a
- * cell it nearly always does.
+ * Encoding. Each element of a segment (2^20 values) belongs to three cells, one in each
+ * third of the cells, drawn by a hash of (seed, element). For each element that it
+ * keeps an encoder sets the bit and adds the element's code, with a sign from the hash,
+ * to its cells modulo 2^16. Messages of one round have the same seed and shared scales.
+ * Adding two messages adds their cells and joins their bitmaps by OR:
  *
- * A list holds the same without cells: the bitmap, and a code for each bit. */
+ *   element e, code q:   bitmap[e] = 1;   cell[h1] +- q   cell[h2] +- q   cell[h3] +- q
+ *                                         1st third       2nd third       3rd third
+ *
+ * Decoding peels. A cell to which a single element of the bitmap belongs gives the sum
+ * of that element; it is taken out of its other two cells, which may leave single
+ * elements there, and so on:
+ *
+ *            degree of a cell = elements of the bitmap that belong to it
+ *   counted ----------------> cells with degree 1 are ready
+ *                                |  peel: code of the element, take_out
+ *                                v
+ *         no cell is ready: every element came out and all cells are 0 --> decoded
+ *                           else                                       --> ERR_PEEL
+ *
+ * Whether it succeeds depends on the elements and the seed, not on the values. Below
+ * 0.818 elements per cell it nearly always does (the threshold of three hashes). There
+ * are no estimates: the result is exact, or there is none.
+ *
+ * Two forms of one content
+ *   - WIRE_LIST16: the bitmap and one code per bit, without cells. encode_list makes it
+ *     first. It stays if the encoder cannot peel its own sketch.
+ *   - PL_CODEC_SKETCH16: the bitmap and the cells, built from the list (sketch_build).
+ *
+ * Invariants
+ *   - A code is at most 32767 / n_contributors in size, so a sum over all contributors
+ *     fits 16 bits and modulo 2^16 loses nothing.
+ *   - A segment has at least one cell per third, and all but the last segment of a
+ *     stretch have the same number of cells.
+ *   - A cell enters `ready` once, since its degree only falls.
+ *   - Bytes from the network are not trusted: bits behind the end, a wrong number of
+ *     codes and codes above the limit are errors (sparse_codes).
+ *
+ * Ownership. Lists and cells lie in the scratch memory of the job (make_room). A
+ * peeling owns its arrays and serves all segments of one stretch. */
 #include "codec/codec_sketch.h"
 
 /* ---- bitmaps ---- */

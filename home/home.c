@@ -1,5 +1,60 @@
-/* The home's loop: take what has arrived, make it durable as one group, answer,
- * then merge what has become complete. */
+/* The home's loop: take messages as one group, commit, answer, then merge.
+ *
+ * Purpose. A home is the only process that writes its store. Workers, the hub and
+ * clients send it messages; it checks them, makes them durable, and answers. When a
+ * round of a module has all the updates that it needs, the home makes the next version.
+ *
+ * One turn of the loop (serve, take_group):
+ *
+ *   poll --> up to 128 messages, each through home_take:
+ *     |        the name belongs to another home        MOVED is answered at once
+ *     |        the name is held, or the home is still  kept for later (home_moving.c)
+ *     |        a read, or a piece of an upload         answered at once
+ *     |        anything else                           changes h->txn and the memory;
+ *     |                                                its answer joins the queue
+ *     +-> home_end_group: commit h->txn, then send the queued answers and events
+ *     +-> home_merge_ready: outer steps of complete rounds, committed in the same way
+ *     +-> tidy: if nothing arrived, compress some old versions
+ *
+ * The group of a turn:
+ *
+ *           home_write             commit succeeds
+ *   empty ------------> open ---------------------------> answered --> empty
+ *                         |  commit fails
+ *                         +----------------> broken: the home ends
+ *
+ * An update on its way through a home:
+ *
+ *   PUT_BLOB          SUBMIT           its round is complete
+ *   --------> staged --------> pending ----------------------> merged
+ *
+ *   staged    the bytes are in memory, and expire if nothing names them
+ *   pending   a row in the store and a flag in memory
+ *   merged    a part of version r + 1
+ *
+ * The update becomes pending, and later merged, in one commit each. It is acknowledged
+ * after the first.
+ *
+ * Invariants
+ *   - No acknowledgement and no event leaves before the commit of what it speaks of.
+ *     The state that the hub asks for (GET_STATE) waits for the commit too, because it
+ *     is written from memory.
+ *   - Within a group memory is ahead of the disk. If the commit fails the two differ,
+ *     so the home marks itself broken and ends; its next process reads the store anew.
+ *   - A mistake of the asker is answered with an error and the home goes on. A failure
+ *     of the disk or of this program ends it (is_askers_fault).
+ *   - Every question may be repeated. What is there already is acknowledged again and
+ *     written once.
+ *   - While the home is still (a client looks at all homes at one moment), nothing is
+ *     written: no merge, no compression, no message that would end in a commit.
+ *
+ * Ownership. The home owns everything that `home` (home_internal.h) points to except
+ * its options. One thread does all of it. The arms, modules and paths in memory are
+ * what home_state.c read from the store plus what the current group adds.
+ *
+ * Files: home_submit.c decides whether an update is taken, home_merge.c makes versions,
+ * home_state.c keeps the memory and tells the hub, home_places.c and home_moving.c deal
+ * with names that move between homes. home.h lists the others. */
 #include "net/net.h"
 #include "home/home_internal.h"
 

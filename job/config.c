@@ -1,3 +1,5 @@
+/* The table of all keys of a run, and how values are read, laid over each other,
+ * derived and checked; config.h opens with the order in which that happens. */
 #include "job/config.h"
 #include "serve/serve.h"
 #include "store/store.h"

@@ -1,4 +1,28 @@
-/* The configuration of a run: one struct, one table row a key (config.c). */
+/* The configuration of a run: keys, how values are laid over each other, and what is
+ * checked and derived. config.c has the table of keys, config_preset.c the presets, and
+ * config_outer.c turns keys into an outer method and a codec.
+ *
+ * One row of the table per key makes the YAML reader, --set, `pathloom init`, the
+ * reference page and the hash of a run (base/conf.h). `struct config` has one field per
+ * row.
+ *
+ * config_build lays values in rising strength. A preset is named by a key and changes
+ * the defaults of other keys, so file and --set are read three times: to find the
+ * preset's name, to see which of its values no longer fit, and for good.
+ *
+ *   defaults + file + --set  -> only the value of `preset` is used
+ *   defaults + preset        = P
+ *   P + file + --set         -> drop_derived: P's head_size, ffn, ... go if the user's
+ *                               width, heads or blocks differ
+ *   P + file + --set         -> fill_derived (0 or -1 becomes a value) -> config_check
+ *
+ * Invariants
+ *   - config_build ends with config_check, so every configuration that it returns can
+ *     be trained. -1 in keys of the outer method stays: config_outer resolves it.
+ *   - The hash of a run covers every key that is not local. Local keys do not change
+ *     results; a run may be resumed with other values of them.
+ *   - config_lay alone is used to lay a command's options over a run's own
+ *     configuration; config_keep_own then makes equal what was not really asked for. */
 #ifndef PL_JOB_CONFIG_H
 #define PL_JOB_CONFIG_H
 #include "base/base.h"

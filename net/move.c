@@ -1,3 +1,57 @@
+/* Moving names between homes: the client's side. A name is a module, a path or an
+ * object. home/home_moving.c and home/home_places.c are the homes' side, and
+ * docs/PROTOCOL.md 2.14 describes the messages.
+ *
+ * Purpose. When homes are added, drained or given other weights, names must change
+ * their home while workers go on sending updates. The mover may be killed at any
+ * moment, and so may both homes.
+ *
+ * One name goes from home A to home B (pl_move_name). Its stamp counts its moves:
+ *
+ *   A owns the name, stamp s                       B has nothing, or an old copy
+ *     |
+ *     |  HOLD for 0 ms: A tells the stamp
+ *     |  pass: LIST both, carry each row that        copies of rows and blobs, with the
+ *     |  differs with its blobs, drop what A         note "home A, stamp s"
+ *     |  no longer has; up to 4 times
+ *     |
+ *   A holds the name: messages that would change it wait
+ *     |  PUT_ROWS, possibly empty, then pass         the same rows as A
+ *     |  until both lists are equal
+ *     |  HAND_OVER with the mark of all rows
+ *     v
+ *   A compares the mark with its own rows, and in one commit drops the rows and notes
+ *   "home B, stamp s + 1". This commit decides. If the mark differs, nothing happens.
+ *     |
+ *     |  ADOPT with stamp s + 1                      "here, stamp s + 1": B owns it
+ *
+ * If the hold ends too early, or the rows changed, finish() tries again with a longer
+ * hold, at most 6 times and 10 s each.
+ *
+ * If the mover is killed
+ *   - before the decision: A still owns the name. The next mover compares rows again
+ *     and carries only the rest;
+ *   - after it: B has every row but does not know that it owns them. The hub sees both
+ *     notes once per second and sends ADOPT; pl_client_settle_places does the same.
+ *
+ * A whole placement (pl_move_to) is changed in this order:
+ *   1. every home gets the new table as `next`: new names are placed by it;
+ *   2. names that are not where the table says are moved, home after home, until one
+ *      look at all homes moves none;
+ *   3. every home gets the table for clients, home 1 last. So what home 1 says has
+ *      happened everywhere, and a change that was broken off is seen as unfinished.
+ *
+ * Invariants
+ *   - At every moment exactly one home owns a name: of several notes the one with the
+ *     highest stamp is true, and only an owner's commit raises the stamp.
+ *   - B adopts only rows that were brought with this very stamp. Rows left from an
+ *     earlier move are no proof, which is why PUT_ROWS is sent even if nothing differs.
+ *   - Both lists come in the same order (family, key), so one pass over both finds all
+ *     differences.
+ *
+ * Ownership. A mover belongs to one call; it borrows the client and the name, and owns
+ * the buffer of rows that are still to be put. Definitions of arms ("arm/...") lie in
+ * every home and never move. */
 #include "net/move.h"
 #include "outer/outer.h"
 #include "net/client_internal.h"

@@ -1,7 +1,6 @@
-/* Moving names between homes, while they are used or not (docs/PROTOCOL.md 2.14).
- *
- * Whoever moves is a client, and may die at any time: what it had copied is copied on
- * by the next one, and a name always has exactly one owner. */
+/* Moving names between homes while they are used, or while the job is stopped. move.c
+ * opens with the steps of a move and with what happens if a process dies between them.
+ */
 #ifndef PL_NET_MOVE_H
 #define PL_NET_MOVE_H
 #include "net/client.h"

@@ -1,3 +1,47 @@
+/* The arithmetic of noloco (gossip.h has its equations): who meets whom, the step of a
+ * meeting, and how fast the holders of a module come to agree.
+ *
+ * Purpose. Under noloco no home averages a module. Each training that passes through
+ * the module (a holder) keeps its own parameters x and velocity v, meets one mate per
+ * round, and both take a step from what they have exchanged. This file is pure: it gets
+ * vectors and returns vectors. Which rounds exist and who the holders are is in
+ * rounds.c.
+ *
+ *   1. Matching (pl_gossip_match). Every process computes all pairs by itself, so all
+ *      must compute the same. Members are sorted by a hash of (seed, round, module,
+ *      member), and neighbours in that order are pairs:
+ *
+ *   even:  h1 h2 | h3 h4 | h5 h6          odd:  h1 h2 | h3 h4    h5 goes alone
+ *
+ * With an odd number one member goes alone. It is drawn from a second order that does
+ * not depend on the round, at position round mod n, so that all take their turn.
+ *
+ *   2. The step. Which function makes it depends on what was exchanged:
+ *
+ *   caller                 vectors of each mate          function of a block
+ *   pl_gossip_apply_one    one: x - g (gamma = beta)     meet_one
+ *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
+ *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
+ *
+ * A meeting with nobody is a group of one: the mean is the holder's own value.
+ *
+ *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
+ *      of the next round; it is linear, so pl_gossip_rate is the spectral radius of a
+ *      3x3 matrix, found by squaring it 50 times. pl_gossip_limit searches the largest
+ *      stable gamma.
+ *
+ * Invariants
+ *   - Both mates compute the same mean bit for bit: mean_of(a, b) = mean_of(b, a) in
+ *     floating point, and mean_of(a, a) = a.
+ *   - What half_way adds to one mate it takes from the other, so the mean of all
+ *     holders does not drift even when a codec rounds.
+ *   - A step on one side only would move that mean. Whether a pair meets or splits is
+ *     therefore decided once, by the home (home_meet.c), and never here.
+ *   - Values of one index depend on nothing at another index, so threads and the length
+ *     of blocks do not change the result.
+ *
+ * Ownership. Vectors are borrowed; params and velocity are changed in place and alias
+ * nothing. `struct meeting` is the argument of one call. */
 #include "outer/gossip.h"
 
 #include <math.h>

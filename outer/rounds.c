@@ -1,3 +1,41 @@
+/* Which phase contributes to which round of a module, and what a path carries. rounds.h
+ * has the table of all methods; this file turns it into functions.
+ *
+ * Purpose. Hub, home and worker must agree on which versions a task starts from, which
+ * rounds its updates belong to, and how many messages an update has. Each of them calls
+ * these functions with the same arm and topology and gets the same answer.
+ *
+ * Two counters, which are equal for most methods:
+ *
+ *   phase p   what one path has finished              0 .. phases - 1
+ *   round r   a merge of one module: version r -> version r + 1
+ *
+ *   phase p trains from version  needs(p) ----> its update belongs to round  of(p)
+ *   the update is relative to    base(of(p))    and waits at the home in a window of
+ *                                               window() rounds
+ *
+ * Example, co2 with delay 1 (versions above, phases below):
+ *
+ *   version   0     0     1     2         phase p starts from max(0, p - 1)
+ *   phase     0     1     2     3         and is merged in round p
+ *
+ * Special cases
+ *   - A module with one contributor is merged as under diloco (method_of), whatever the
+ *     method is: there is nobody to wait for. Under streaming it is still sent by
+ *     fragments.
+ *   - Under streaming a module belongs to a fragment, and only every F-th phase sends
+ *     it. pl_round_of then returns -1 for the other phases.
+ *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,
+ *     so the answer of pl_round_of means nothing there.
+ *   - Under noloco updates are relative to version 0, which everybody has.
+ *
+ * Invariants
+ *   - All functions are pure: same arm, same topology, same answer on every machine.
+ *   - pl_round_predict uses the home's arithmetic, so that a worker that is a module's
+ *     only contributor gets the bits that the home will commit.
+ *   - The vectors of a path's state have one order (pl_path_layout_of). AdamW's two
+ *     moments are always the first two; the length of each vector follows from
+ *     pl_path_kind. */
 #include "outer/rounds.h"
 #include "outer/gossip.h"
 #include "outer/step.h"

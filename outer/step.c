@@ -1,3 +1,37 @@
+/* The outer step of one module, in one pass over memory. step.h has the equations of
+ * all methods, step_method.h their coefficients; step_kernel.c has the loops over a
+ * block.
+ *
+ * Purpose. A home calls pl_outer_merge once per round of a module. A module may have
+ * hundreds of millions of values, and the step is bound by memory, so D (the mean of
+ * the updates) is never stored as a whole. It is made block by block and used while it
+ * lies in the cache:
+ *
+ *   module   |---------- span ----------|---------- span ----------|-- span --|
+ *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
+ *   block    512 values: fill() writes D, then kernels->step() changes params, momentum
+ *            and carry, and adds to the span's three sums of squares
+ *
+ * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|
+ * itself. Only then two passes are made:
+ *
+ *   find_gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
+ *   step_span over all spans, with the coefficients that contain Lambda
+ *
+ * fill() is therefore called twice for a block and must give the same bytes both times.
+ *
+ * Invariants
+ *   - The same bits for every number of threads. A span is summed by one thread in
+ *     order of its blocks, and the sums of the spans are added in their order
+ *     (add_spans).
+ *   - The same bits on every machine: blocks have a fixed length, and no kernel
+ *     contracts products and sums.
+ *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
+ *     reports.
+ *   - After an error the vectors may be partly changed. The caller discards them.
+ *
+ * Ownership. The state's vectors belong to the caller and are changed in place. The
+ * array of sums is the only memory that a step allocates. */
 #include "outer/step_kernel.h"
 
 #include <math.h>

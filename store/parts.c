@@ -1,3 +1,49 @@
+/* A store in parts: one sub-store per home of a job, shown to readers as one store.
+ *
+ * Purpose. With several homes every home writes a store of its own, FOLDER/home-1,
+ * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
+ * them, opens all of them for reading as one pl_store, and answers the functions of
+ * store.h for that whole. Writers never open the whole: they open one part.
+ *
+ * Which part answers
+ *   - A name that never moved lies in one part. The first part that knows it answers.
+ *   - For a name that moved there are notes (refs "at/NAME") in several parts. The note
+ *     with the highest stamp names the owner, and the owner answers (owner_of).
+ *   - While a name is on its way, the next part already has copies. For a module the
+ *     part with the newest version answers (part_with_module); pending updates that are
+ *     not the owner's are left out.
+ *   - Definitions of arms lie in every part with the same bytes; blobs may lie in any
+ *     part.
+ *
+ * The folder, over its life:
+ *
+ *              pl_store_make_parts
+ *   nothing -----------------------> N parts <---- pl_store_grow_parts: N + 1
+ *                                       ^      \-- pl_store_remove_part: N - 1
+ *                pl_store_divide        |
+ *   one piece --> half divided ---------+
+ *                  home-1 has some of its files, PARTS does not exist yet;
+ *                  pl_store_end_division goes on from there
+ *
+ * A part that is counted need not exist yet: its home makes it at its first start.
+ * Parts that were there at the beginning (parts.begun) count as begun even then.
+ *
+ * A consistent view. Every part is opened at some moment, and each by itself is
+ * consistent. Three things span parts, and parts_refresh looks until it sees each of
+ * them everywhere or nowhere, for up to 3 seconds:
+ *   - a moved name: the next part has it before the old one drops it, so the view is
+ *     read again until no note has changed in between (refresh_notes);
+ *   - a rollback: decided by one commit of the first part (rollback.c);
+ *   - a copy over the folder: recognised by PARTS, which is written last (stamp_of).
+ *
+ * Invariants
+ *   - PARTS of a new store is written before any part exists; when a store is divided,
+ *     PARTS is written after home-1 is complete. A folder home-N that PARTS does not
+ *     count is an error, except one that was removed and is only waiting to be cleared.
+ *   - Listings over all parts are sorted by name and name each thing once.
+ *
+ * Ownership. The whole owns its parts and closes them. parts[i]->whole points back to
+ * it. */
 #include "store/parts.h"
 #include "store/mirror.h"
 #include "store/rollback.h"

@@ -1,15 +1,11 @@
-/* Private to the folder: a store in parts, one for each home of a run.
+/* Private to the folder: a store in parts, one part per home of a job. parts.c opens
+ * with how readers see the parts as one store.
  *
- *   FOLDER/PARTS      text: "pathloom parts 1", the number N
+ *   FOLDER/PARTS      text: "pathloom parts 1", then the number N
  *   FOLDER/home-1 ..  N stores, each with a writer of its own
  *
- * After homes were added the first line ends with 2, and the second has a second
- * number: how many there were at the beginning.
- *
- * A reader of FOLDER sees all of them as one store: names lie in one part each (arm
- * definitions in all, with the same bytes), blobs in any. Each part is one consistent
- * state; a version that is in one part may be newer than what another shows. Writers
- * open a part. */
+ * After homes were added or removed the second line has a second number: how many parts
+ * there were at the beginning. */
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
 #include "store/store_internal.h"

@@ -1,3 +1,42 @@
+/* A rollback in a store of several parts: all parts make it, or none.
+ *
+ * Purpose. `pathloom store rollback` computes a plan: which modules get which old
+ * parameters, and to which phase the paths move on. The plan may concern several parts,
+ * but a commit reaches one part only. This file carries the plan out in three steps, so
+ * that a process killed at any moment leaves all of it or nothing.
+ *
+ * Number: the first part's epoch, which no other opening of that part has.
+ *
+ *                          parts 2..N                  part 1
+ *   try_part               the changes are written into a transaction and dropped, so
+ *                          that what is impossible in one part is begun in none
+ *   1. prepare             each commits its share of
+ *                          the plan as the object
+ *                          sys/rollback
+ *   2. decide                                          one commit: its own changes, and
+ *                                                      the number as sys/rolled-back.
+ *                                                      This commit decides
+ *   3. make_shares         each, in one commit: the
+ *                          changes of its share and
+ *                          the number; the object
+ *                          is dropped
+ *
+ * A part that has a share, when a writer opens it (rollback_resume):
+ *
+ *               part 1's number is the share's       part 1's number is a different one
+ *   no share <------ make the share ------ share ------ drop the share ------> no share
+ *
+ * Readers of the whole compare the numbers of all parts (rollback_look): WHOLE is
+ * shown, MIXED is waited for, HALF is an error with the remedy, because the process
+ * that should end the rollback may be dead.
+ *
+ * What a rollback writes. Nothing old is changed. Each module gets new versions, up to
+ * `last`, with the old version's parameters; they have no contributions, and their
+ * momentum begins anew (restate). If the arm is not finished, pending updates are
+ * dropped and the paths move on to the plan's phase; their optimizer moments are kept.
+ *
+ * Ownership. pl_writers owns a writer per part and a reader of the whole. In a store of
+ * one piece the reader is the writer itself. */
 #include "store/rollback.h"
 #include "store/parts.h"
 #include <stdio.h>

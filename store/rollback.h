@@ -1,9 +1,6 @@
-/* Private to the folder: a rollback that concerns several parts (PROTOCOL 4.13).
- *
- * Prepared, decided, done. Every part but the first gets its share of the plan as the
- * object sys/rollback; one commit of the first, which makes its own changes, decides;
- * then each part makes its changes and drops its share in one commit. Whoever opens a
- * part for writing that has a share asks the first what was decided. */
+/* Private to the folder: a rollback that concerns several parts (PROTOCOL 4.13). It is
+ * prepared in every part, decided by a commit of the first, then made; rollback.c opens
+ * with the steps. */
 #ifndef PL_STORE_ROLLBACK_H
 #define PL_STORE_ROLLBACK_H
 #include "store/store_internal.h"

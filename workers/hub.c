@@ -1,6 +1,5 @@
-/* The hub's loop: workers ask for tasks and keep their leases alive. A worker
- * for which there is nothing yet waits with its question open, and is answered
- * as soon as a module's new version makes a task ready. */
+/* The hub's loop and its answers to workers; hub_internal.h opens with how the hub
+ * works, its states, and which file does what. */
 #include "workers/hub_internal.h"
 
 enum {

@@ -1,4 +1,61 @@
-/* Private to the hub: its state and the parts of its loop. */
+/* Private to the hub: how it works, its state, and the functions that its files share.
+ *
+ * Purpose. The hub gives tasks to workers and keeps track of who works on what. It has
+ * no disk. What is done is known to the homes, so the hub only caches it: it asks them
+ * for their state when it starts and once per second, and hears their events in
+ * between. Who works on what is known here alone, and is learnt again from the renewals
+ * of the workers after a restart.
+ *
+ * One thread runs one loop (serve in hub.c):
+ *
+ *   hear_workers   up to 256 messages of workers. All are answered at once, except a
+ *                  question for a task (TASK_REQ), which is put into the queue
+ *   hub_hear_home  all messages of every home
+ *   hub_tend       applies some records of the homes' states, asks homes anew, ends
+ *                  leases that ran out, goes on with audits, then gives the workers in
+ *                  the queue tasks, audits or backups (serve_waiting)
+ *
+ * A home, as the hub sees it (hub_home.welcome, hub_home.known):
+ *
+ *           HELLO until it answers       GET_STATE until all is applied
+ *   silent ------------------------> welcome ------------------------> known
+ *     ^                                |                                 |
+ *     +------- nothing heard for AWAY_MS: it is no longer welcome, ------+
+ *              but stays known, since what it told can only grow
+ *
+ * A worker that asks (hub_worker.waiting, hub_worker.task). It may train one task while
+ * it asks for the next, so these are flags and not one state:
+ *
+ *          TASK_REQ               a task is found: TASK
+ *   idle ------------> waiting ----------------------------> has a lease
+ *    ^ ^                  |                                       |
+ *    | +-- NO_WORK after PARK_MS                                  |
+ *    +------- DONE, RELEASE, LEASE_LOST, or no renewal in time ---+
+ *
+ * Tasks are granted only while every home is known and welcome (may_grant), while no
+ * failure ends the job, and, after a restart, once one time to live has passed: until
+ * then earlier holders may renew their leases. A worker whose key is not the job's own
+ * is on trial until it has delivered a task, and again when a lease of its holder has
+ * run out. On trial it has one lease at a time, is served last, and its task may be
+ * given to a second worker as well (hub_names.c, hub_backup.c).
+ *
+ * Invariants
+ *   - A worker's DONE ends no phase; the homes' news does (plan_done.c).
+ *   - Before a task that had a holder is granted to another one, all homes are told to
+ *     refuse lower tokens (hub_fence). A backup is the exception, because both holders
+ *     may deliver.
+ *   - Every question may be repeated. The hub remembers the request that it answered
+ *     last per worker, and answers that one again in the same way (repeat_answer).
+ *   - A place in hub.workers is given to a different worker only if nothing refers to
+ *     it any more (is_idle in hub_names.c). Every other index stays valid.
+ *
+ * Ownership. `hub` owns all that it points to, except `options`. Its plan owns arms,
+ * paths and leases; audits have leases of their own.
+ *
+ * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (who a
+ * worker is, its failures, trials), plan.c and plan_done.c (tasks and leases),
+ * hub_backup.c (second leases for slow tasks), hub_audit.c (tasks done again to compare
+ * them), hub_status.c (what `pathloom status` shows). */
 #ifndef PL_WORKERS_HUB_INTERNAL_H
 #define PL_WORKERS_HUB_INTERNAL_H
 #include "workers/admission.h"

@@ -1,3 +1,57 @@
+/* The plan: which task is next, and who holds which lease.
+ *
+ * Purpose. The hub (hub.c) answers every question of a worker by calling this file.
+ * Nothing here opens a socket, reads a clock or logs: the caller passes the time as
+ * `now_ms`. Tests can therefore play whole jobs, restarts and lost messages in memory.
+ *
+ * What it knows. A task is one (path, replica) of an arm in the phase that it has
+ * reached. Phases and versions come from the homes (plan_hear, plan_set_version). They
+ * only rise, so news may come late, twice or in any order: older news changes nothing.
+ * Leases are known to the hub alone, and a hub that restarts learns them again from the
+ * renewals of their holders (take_up).
+ *
+ * A task of phase t may begin (may_begin) when
+ *   1. its path has finished t phases and the arm has more than t of them;
+ *   2. every module of the path has the version that phase t needs (pl_round_needs). A
+ *      holder that goes on before phase t - 1 has arrived may instead compute the
+ *      versions of modules to which it alone contributes (pl_round_predicts);
+ *   3. the method's own condition holds. noloco: the mates of phase t - 1 have finished
+ *      it, or offer it, or the deadline is over. streaming: every update that it will
+ *      take up later is under way. delayed-nesterov: the path is at most `staleness`
+ *      phases ahead of the slowest path. There is no other barrier. Of all ready tasks
+ *      plan_choose takes the one with the most steps left to do one after another, then
+ *      one whose state this worker has in its cache.
+ *
+ * The lease of a path in phase t:
+ *
+ *          plan_grant, or plan_renew after a restart of the hub
+ *   FREE ------------------------------------------------------> HELD
+ *    ^ ^ ^                                                       |  |
+ *    | | +------ plan_release, plan_expire, plan_release_worker -+  | plan_say_done
+ *    | |                                                            v
+ *    | +------ plan_expire: the homes never confirmed ------------ SAID
+ *    |                                                              |
+ *    +---- plan_hear: the homes report phase t + 1 (also from HELD) +
+ *
+ * SAID means that the worker says it has delivered. Only the homes can confirm that, so
+ * no renewal prolongs the lease in this state (plan_done.c). A holder may also go on
+ * into phase t + 1 while t is on its way: plan_extend moves the lease there under the
+ * same token, and plan_shorten moves it back. A backup is a second lease of the same
+ * phase with a higher token. If the first lease ends, the backup takes its place.
+ *
+ * Invariants
+ *   - A path has at most one lease and one backup, and its lease is at most one phase
+ *     ahead of the path.
+ *   - Tokens only rise: the high half is the epoch, which homes raise at every start of
+ *     a hub, and the low half counts grants.
+ *   - A statement about a token counts only if it comes from the worker that has the
+ *     lease (plan_lease_of). A guessed token is worth nothing.
+ *   - Failures are counted per phase: a new phase begins with none.
+ *
+ * Ownership. `plan` owns arms, topologies, paths and name tables until plan_clear. A
+ * plan_path stays where it is; plan_add_arm may move every plan_arm. Workers are
+ * indices into the hub's table, and plan_forget_worker tells whether an index may be
+ * reused. */
 #include "workers/plan.h"
 
 static void clear_arm(plan_arm *a)

@@ -1,12 +1,5 @@
-/* Private to workers: which task is next.
- *
- * Pure state without sockets or clocks of its own. A task (arm, path, replica) in
- * phase t is ready when the path has finished t phases and every module of it has
- * reached the version that the method asks for (outer/rounds.h); under noloco its mates
- * must have finished t phases, or not within the deadline after it, if the arm has one;
- * under delayed-nesterov it may be `staleness` phases
- * ahead of the slowest. No other barrier exists.
- */
+/* Private to workers: which task is next, and who holds which lease. plan.c opens with
+ * the rules, the states of a lease and the invariants. */
 #ifndef PL_WORKERS_PLAN_H
 #define PL_WORKERS_PLAN_H
 #include "outer/outer.h"
