@@ -1,5 +1,5 @@
-/* Addresses, read strictly: ZeroMQ itself takes several at once, interfaces, sources.
- */
+/* Parses addresses more strictly than ZeroMQ, which also accepts lists of addresses,
+ * names of interfaces, and source addresses. */
 #include "base/address.h"
 #include "base/text.h"
 

@@ -18,33 +18,36 @@ extern "C" {
 enum { PL_ADDRESS_MAX = 256 };
 
 typedef struct pl_address {
-    char endpoint[PL_ADDRESS_MAX]; /* what ZeroMQ is told: without the key */
-    char host[PL_ADDRESS_MAX];     /* "" for ipc */
-    int port;                      /* 0: * */
-    bool is_local;                 /* cannot be reached from another machine */
-    bool is_anywhere;              /* of all interfaces */
+    char endpoint[PL_ADDRESS_MAX]; /* the text for ZeroMQ: without the key */
+    char host[PL_ADDRESS_MAX];     /* "" for an ipc address */
+    int port;                      /* 0 stands for * */
+    bool is_local;                 /* true if no other machine can reach it */
+    bool is_anywhere;              /* true if it stands for all interfaces */
     bool has_key;
     pl_pubkey key;
 } pl_address;
 
-/* ERR_CONFIG says what is wrong with it; ERR_UNSUPPORTED: another transport. */
+/* ERR_CONFIG: the address is malformed, and the sentence says how. ERR_UNSUPPORTED: a
+ * transport other than tcp and ipc. */
 PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
 
-/* The text by which others reach it: `host` in place of its own where that is of all
- * interfaces; with `key` unless that is NULL. */
+/* Writes the text by which others reach the address. If the address stands for all
+ * interfaces, `host` takes the place of its host. The key is appended unless it is
+ * NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
 
 #define PL_ADDRESS_PRIVATE "ipc://*"
-/* ipc://FOLDER/NAME.sock, absolute; the folder is made, and kept to its owner (0700).
- * PL_ADDRESS_PRIVATE where its path is too long for a socket or it can hold none. */
+/* Writes ipc://FOLDER/NAME.sock with an absolute path. The folder is made, with access
+ * for its owner only (0700). Writes PL_ADDRESS_PRIVATE instead if the path is too long
+ * for a socket or if the file system cannot hold one. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
-/* The same in the folder of another address of this kind; PL_ADDRESS_PRIVATE if it is
- * of another kind or the folder is not this user's to write. */
+/* The same in the folder of another ipc address. Writes PL_ADDRESS_PRIVATE if `address`
+ * is of another kind or if this user may not write to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
-/* The first address of this machine that is not loopback; "127.0.0.1" if there is
+/* The first address of this machine that is not loopback, or "127.0.0.1" if there is
  * none. */
 void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 

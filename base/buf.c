@@ -1,4 +1,4 @@
-/* A growable byte buffer. */
+/* A growable byte buffer, and the functions that append text to it (buf.h). */
 #include "base/buf.h"
 #include "base/text.h"
 #include <stdarg.h>
@@ -42,7 +42,8 @@ void pl_buf_destroy(pl_buf *buf)
     *buf = (pl_buf){0};
 }
 
-/* The first try usually fits; else it tells how much is wanted. */
+/* The first try usually fits. If it does not, its result says how much room is needed.
+ */
 void pl_buf_printf(pl_buf *buf, const char *format, ...)
 {
     pl_buf_reserve(buf, FIRST_CAPACITY);
@@ -68,7 +69,8 @@ const char *pl_buf_text(pl_buf *buf)
     return (const char *)buf->data;
 }
 
-/* Of one to three bytes: no longer one steers anything. */
+/* For characters of one to three bytes; no character of four bytes controls anything.
+ */
 static unsigned code_point(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;

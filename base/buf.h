@@ -1,4 +1,5 @@
-/* A growable byte buffer, and text building on it. One owner, one thread. */
+/* A growable byte buffer, with functions that append text. A buffer has one owner and
+ * belongs to one thread. */
 #ifndef PL_BASE_BUF_H
 #define PL_BASE_BUF_H
 #include "base/mem.h"
@@ -24,8 +25,9 @@ const char *pl_buf_text(pl_buf *buf); /* terminated view, "" when empty */
 /* Appends text as a JSON string, quotes included; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
 
-/* Appends text for a terminal or a log: what steers it (pl_utf8_steers) and what is not
- * UTF-8 becomes \xHH a byte. Newlines and tabs stay if `lines`. */
+/* Appends text for a terminal or a log. Characters that steer a terminal
+ * (pl_utf8_steers), and bytes that are not UTF-8, are written as \xHH per byte.
+ * Newlines and tabs stay if `lines` is true. */
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Time. */
+/* Reads the monotonic clock and the time of day, and sleeps (clock.h). */
 #include "base/clock.h"
 #include <errno.h>
 #include <time.h>

@@ -5,9 +5,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-int64_t pl_now_ms(void);  /* monotonic, includes suspend (CLOCK_BOOTTIME) */
+int64_t pl_now_ms(void);  /* monotonic; counts time in suspend, too (CLOCK_BOOTTIME) */
 double pl_now(void);      /* the same in seconds, for measuring */
-int64_t pl_wall_ms(void); /* since 1970 */
+int64_t pl_wall_ms(void); /* milliseconds since 1970 */
 void pl_sleep_ms(int64_t ms);
 #ifdef __cplusplus
 }

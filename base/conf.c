@@ -352,7 +352,7 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
-/* YAML would let the last of two equal keys win in silence. */
+/* YAML itself would let the last of two equal keys win silently. */
 static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
                           size_t line)
 {
@@ -577,7 +577,7 @@ static int depth_of(const char *name, size_t len)
     return depth;
 }
 
-/* Opens the headings of `name`'s section that `open` does not lie in already. */
+/* Opens the headings of `name`'s section, except those that are open already. */
 static void put_headings(const char *name, size_t len, const char *open, pl_buf *out)
 {
     size_t start = 0;
@@ -610,7 +610,7 @@ static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
     pl_buf_printf(out, "\n");
 }
 
-/* What this writes, pl_conf_load reads back into an equal struct. */
+/* pl_conf_load reads the result back into an equal struct. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
 {
     char open[KEY_NAME_MAX] = "";
@@ -629,7 +629,7 @@ void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
     }
 }
 
-/* A bar would end a cell of the Markdown table. */
+/* A bar in the text would end the cell of the Markdown table. */
 static void put_cell(const char *text, pl_buf *out)
 {
     for (; *text; text++)
@@ -666,7 +666,8 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
     }
 }
 
-/* Quoted like YAML, so that no value can pass for another key's line. */
+/* Values are quoted as in YAML, so that no value can look like the line of another key.
+ */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

@@ -1,7 +1,6 @@
-/* Configuration: one table row a key generates the YAML reader, --set, the
- * commented file of `pathloom init`, the reference page and the canonical text
- * whose hash names a configuration.
- */
+/* Configuration: one table row per key generates the YAML reader, --set, the commented
+ * file of `pathloom init`, the reference page, and the canonical text whose hash names
+ * a configuration. */
 #ifndef PL_BASE_CONF_H
 #define PL_BASE_CONF_H
 #include "base/buf.h"
@@ -30,7 +29,8 @@ typedef struct pl_key {
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */
     const char *help;    /* one sentence */
-    bool local;          /* does not change results: left out of the canonical text */
+    /* true if the key does not change results; it is left out of the canonical text */
+    bool local;
 } pl_key;
 
 typedef struct pl_table {
@@ -40,9 +40,9 @@ typedef struct pl_table {
 
 void pl_conf_defaults(const pl_table *table, void *target);
 
-/* `where` is named in errors: "--set", "run.yaml line 12". An unknown key names
- * the nearest known one; a bad value names the key, the range and the unit.
- * ERR_CONFIG. */
+/* `where` appears in errors: "--set", "run.yaml line 12". An unknown key is an error
+ * that names the nearest known one; a bad value is an error that names the key, the
+ * range and the unit. ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
                                     const char *key, const char *value,
                                     const char *where);
@@ -50,18 +50,21 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
                                          const char *key_equals_value,
                                          const char *where);
 
-/* YAML file: nested mappings are dotted keys; errors name file and line. */
+/* Reads a YAML file. Nested mappings are dotted keys. Errors name the file and the
+ * line. */
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 
-/* Commented YAML with the current values; Markdown reference; --help list. */
+/* Three writers: commented YAML with the current values, the reference page in
+ * Markdown, and the list for --help. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 
 /* "key: value\n" for every key that changes results, in table order. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 
-/* The current value of one key as text; false if there is no such key. */
+/* Writes the current value of one key as text. Returns false if there is no such key.
+ */
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 
@@ -70,7 +73,8 @@ void pl_conf_wanted(const pl_key *key, pl_buf *out);
 /* The key that ends in ".name" or resembles the name most; NULL: none. Borrowed. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
-/* The first key in which two structs differ and that changes results; NULL if none. */
+/* Returns the first key whose value differs between `a` and `b` and that changes
+ * results, or NULL if there is none. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 
 #ifdef __cplusplus

@@ -19,7 +19,8 @@ enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
 enum { NOT_ASKED, OFF, ARMED };
 static _Atomic int state;
 
-static _Atomic int passages[POINTS_MAX]; /* by place in the variable */
+/* passages of each point, by its position in the variable */
+static _Atomic int passages[POINTS_MAX];
 
 typedef enum action { KILL, EXIT, STOP, ERROR, SLEEP } action;
 static const char *const actions[] = {"kill", "exit", "stop", "error", "sleep"};
@@ -43,7 +44,7 @@ static bool has_role(const char *role)
 
 /* One "NAME[@ROLE]:ACTION[:NTH]" of `len` bytes. */
 typedef struct point {
-    char name[NAME_MAX_BYTES]; /* with the role: what a file is named */
+    char name[NAME_MAX_BYTES]; /* with the role; the name of the file in FOLDER */
     action what;
     int nth;
 } point;
@@ -73,7 +74,7 @@ static bool is_meant(const point *p, const char *name)
            (!p->name[len] || has_role(p->name + len + 1));
 }
 
-/* True for the first process that comes here, if only one shall. */
+/* True for the first process that reaches the point, if only one process shall act. */
 static bool is_first(const char *name)
 {
     char path[PL_PATH_MAX];
@@ -106,7 +107,7 @@ static pl_status act(action what, const char *name)
     return PL_OK;
 }
 
-/* Reads the variable anew at each passage: only tests come here. */
+/* Parses the variable at each passage; only processes under test come here. */
 static pl_status look_up(const char *name, const char *spec)
 {
     for (int i = 0; *spec && i < POINTS_MAX; i++) {

@@ -7,16 +7,16 @@
  *           started as `pathloom home`, and so on
  *   ACTION  kill (SIGKILL), exit (_exit, no cleanup), stop (SIGSTOP, until SIGCONT),
  *           error (the call fails with ERR_IO), sleep (NTH ms, at every passage)
- *   NTH     the how-manieth passage in this process acts; 1 if not given
+ *   NTH     the passage at which the point acts, counted per process; 1 if not given
  *
  * All processes of a job inherit the variable. With PATHLOOM_FAILPOINT_ONCE=FOLDER a
- * point acts in one process only: the first leaves a file of NAME there, which also
- * shows a test that the point was reached.
+ * point acts in one process only: the first one leaves a file with the point's name in
+ * FOLDER, which also shows a test that the point was reached.
  *
  * They are part of every build: what the tests kill is the program that is shipped. A
- * process without the variable pays one relaxed load and one branch a point, beside a
- * system call. (Whoever can set a process's environment could end it anyway.)
- */
+ * process without the variable pays one relaxed load and one branch per point, next to
+ * a system call. Fail points open no door: a user who can set a process's environment
+ * can end the process anyway. */
 #ifndef PL_BASE_FAILPOINT_H
 #define PL_BASE_FAILPOINT_H
 #include "base/status.h"
@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-/* PL_OK unless the point is to act now. Any thread. ERR_IO for `error`, ERR_USAGE if
- * the variable cannot be read. */
+/* Returns PL_OK unless the point acts now: ERR_IO for the action `error`, ERR_USAGE if
+ * the variable cannot be parsed. Any thread. */
 PL_MUST_CHECK pl_status pl_failpoint(const char *name);
 
 #ifdef __cplusplus

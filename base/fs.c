@@ -1,10 +1,10 @@
 /* Files and folders on POSIX.
  *
- * What "durable" takes (pl_replace_file): the bytes go to path.tmp and are synced
- * before the name changes, so that a crash leaves either the old file or the whole
- * new one; then the folder is synced, because the new name lives there. An error of
- * close counts: network file systems report a full disk that late.
- */
+ * How a file is replaced durably (pl_replace_file): the bytes go to a temporary file
+ * and are synced before it is renamed, so that a crash leaves either the whole old file
+ * or the whole new one. Then the folder is synced, because the new name lives there. An
+ * error of close counts as a failure: network file systems report a full disk only
+ * then. */
 #include "base/fs.h"
 #include "base/failpoint.h"
 #include "base/text.h"
@@ -22,7 +22,7 @@
 
 enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
 
-/* The one translation of errno; `verb` completes "cannot ... path". */
+/* Translates errno, here and nowhere else; `verb` completes "cannot ... path". */
 static pl_status failed(const char *verb, const char *path)
 {
     int cause = errno;
@@ -83,13 +83,13 @@ pl_status pl_sync_parent(const char *path)
     return pl_sync_folder(pl_path_above(folder, path));
 }
 
-/* Another process may make the same folder at the same time: what counts is that it
- * is there afterwards. */
+/* Another process may make the same folder at the same time. It only matters that the
+ * folder exists afterwards. */
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return pl_sync_parent(path);
-    int cause = errno; /* the next call has its own */
+    int cause = errno; /* the next call sets errno anew */
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
@@ -156,8 +156,8 @@ pl_status pl_remove_tree(const char *path)
     return remove_under(AT_FDCWD, path, path, 0);
 }
 
-/* Reads to the end and not to a size from stat: files under /proc have none, and a
- * growing file gives what was there. */
+/* Reads to the end, and not as many bytes as stat says: files under /proc have size 0,
+ * and a file may grow. */
 static pl_status read_all(int fd, const char *path, pl_buf *out)
 {
     for (;;) {
@@ -262,7 +262,8 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     return status;
 }
 
-/* Its blocks are taken at once: a write to a mapping cannot fail with a sentence. */
+/* All disk blocks are allocated at once: a failed write to a mapping ends the process,
+ * while this call can report a full disk. */
 pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
 {
     char path[PL_PATH_MAX];
@@ -330,7 +331,7 @@ void pl_unlock_folder(int *fd)
     *fd = -1;
 }
 
-/* What vanishes meanwhile is not counted. */
+/* A file that vanishes in between is not counted. */
 uint64_t pl_folder_bytes(const char *path)
 {
     uint64_t bytes = 0;
@@ -354,7 +355,7 @@ uint64_t pl_disk_free_bytes(const char *path)
     return (uint64_t)info.f_bavail * info.f_frsize;
 }
 
-/* Writes and reads back for real: permission bits say nothing about a disk that is
+/* Writes a file and reads it back: permission bits say nothing about a disk that is
  * full, mounted read-only or failing. */
 pl_status pl_check_writable(const char *folder)
 {
@@ -407,8 +408,8 @@ char *pl_path_above(char out[PL_PATH_MAX], const char *path)
     return out;
 }
 
-/* Without links; of a path that is not there, that of the nearest folder above it by
- * its name. NULL if there is none. The caller frees it. */
+/* The path with its links resolved. For a path that does not exist, that of the nearest
+ * folder above it that does. NULL if there is none. The caller frees it. */
 static char *real_place(const char *path)
 {
     char place[PL_PATH_MAX];
@@ -441,6 +442,6 @@ bool pl_path_within(const char *path, const char *folder)
         if (more)
             slash[slash == place] = 0;
     }
-    free(place); /* realpath's own */
+    free(place); /* allocated by realpath */
     return found;
 }

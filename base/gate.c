@@ -56,11 +56,11 @@
 #include <zmq.h>
 
 enum {
-    LOOK_MS = 500,       /* between two looks at the file */
-    SELF_TEST_MS = 5000, /* a machine under load */
-    REFUSED_MS = 1000,   /* between two words about the same key */
+    LOOK_MS = 500,       /* between two checks of the file */
+    SELF_TEST_MS = 5000, /* enough on a machine under load */
+    REFUSED_MS = 1000,   /* between two reports about the same key */
     REFUSED_KEPT = 32,
-    TROUBLE_MS = 60000, /* between two words about a list that cannot be read */
+    TROUBLE_MS = 60000, /* between two reports about a list that cannot be read */
     ZAP_FRAMES = 7,
     ZAP_FRAME_MAX = 255,
     DOMAIN_MAX = 16
@@ -73,7 +73,7 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* What the file was when it was read: any of these differs after a change. */
+/* The file's identity when it was read. Any of these differs after a change. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -85,10 +85,11 @@ typedef struct gate {
     pl_keypair own;
     char list[1024];
     stamp seen;
-    int64_t
-        unread_ms; /* when it was last said that the list cannot be read; 0: it can */
-    char complaint[PL_KEY_COMPLAINT_MAX]; /* that was said last of its lines */
-    pl_key_list extra;                    /* of the thread: let in beside the file */
+    int64_t unread_ms; /* when it was last reported that the list cannot be read; 0: it
+                          can be read */
+    char complaint[PL_KEY_COMPLAINT_MAX]; /* the newest report about bad lines */
+    /* keys that were admitted beside the file; belongs to the thread */
+    pl_key_list extra;
     _Atomic(snapshot *) now;
     void *zap;
     pl_queue *orders;
@@ -96,7 +97,7 @@ typedef struct gate {
     struct {
         pl_pubkey key;
         int64_t at_ms;
-    } refused[REFUSED_KEPT]; /* of the thread */
+    } refused[REFUSED_KEPT]; /* belongs to the thread */
     int next_refused;
 } gate;
 
@@ -160,7 +161,8 @@ static pl_status read_list(gate *g)
     return PL_OK;
 }
 
-/* Why a list is unread may pass without any change of the file: it is tried again. */
+/* The reason may go away without a change of the file, so reading is tried again at
+ * every look. */
 static void note_unread(gate *g)
 {
     char text[PL_KEY_COMPLAINT_MAX];
@@ -243,7 +245,7 @@ static void admit(gate *g, const pl_key_entry *entry)
         g->options.on_list(pl_last_error());
 }
 
-/* False: the gate closes. */
+/* Returns false if the gate closes. */
 static bool obey(gate *g)
 {
     pl_key_entry *entry;
@@ -297,11 +299,11 @@ static void keep_frame(zap_request *q, int index, const void *data, size_t len)
         memcpy(q->key, data, q->whole ? len : 0);
         break;
     default:
-        break; /* the routing id, which the client may choose: nobody */
+        break; /* the routing id, which the client may choose, proves nothing */
     }
 }
 
-/* The whole request; false if none waits. */
+/* Takes a whole request; false if none waits. */
 static bool take_request(gate *g, zap_request *q)
 {
     int n = 0;
@@ -338,7 +340,7 @@ static void give_answer(gate *g, const zap_request *q, bool ok, const char *user
         zmq_send(g->zap, frames[i].data, frames[i].len, i + 1 < n ? ZMQ_SNDMORE : 0);
 }
 
-/* A client that was refused comes back every second: one word a while is enough. */
+/* A client that was refused comes back every second; it is reported once in a while. */
 static bool is_news(gate *g, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -360,7 +362,7 @@ static const pl_key_entry *judge(gate *g, const zap_request *q, const pl_pubkey 
     if (!q->whole || strcmp(q->version, "1.0") != 0 ||
         strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
         return NULL;
-    reread(g, false); /* it may have been put there a moment ago */
+    reread(g, false); /* the key may have been added a moment ago */
     const pl_key_entry *e = find(g, key);
     return g->unread_ms == 0 || is_own(e) ? e : NULL;
 }
@@ -373,8 +375,8 @@ static void answer_requests(gate *g)
         pl_pubkey key;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
         const pl_key_entry *e = judge(g, &q, &key);
-        /* Asked before the answer, which ends the self-test: its stranger is no news.
-         */
+        /* Read before the answer is sent, because the answer ends the self-test, whose
+         * random key must not be reported. */
         bool is_in_place = atomic_load(&process_gate) == g;
         pl_pubkey_format(&key, user);
         give_answer(g, &q, e != NULL, e ? user : "");
@@ -398,7 +400,8 @@ static void run(void *context)
         zmq_poll(items, 2, LOOK_MS);
         if (!obey(g))
             break;
-        answer_requests(g); /* also of the self-test, before it is in place */
+        /* answers the self-test, too, before the gate is in place */
+        answer_requests(g);
         if (pl_now_ms() - looked >= LOOK_MS) {
             reread(g, false);
             looked = pl_now_ms();
@@ -444,7 +447,8 @@ bool pl_wire_library(char out[128])
 }
 
 /* ---- the self-test ---- */
-/* The first thing that the monitor tells of the handshake; 0: nothing in time. */
+/* Returns the first event of the handshake that the monitor reports; 0 if there is none
+ * in time. */
 static int await_handshake(void *monitor)
 {
     uint8_t frame[256];
@@ -487,7 +491,7 @@ static pl_status self_test(const gate *g)
     int event = sockets[0] && sockets[1] && sockets[2]
                     ? try_stranger(g, sockets[0], sockets[1], sockets[2])
                     : 0;
-    if (sockets[1]) /* an event without a reader would stop ZeroMQ's thread for ever */
+    if (sockets[1]) /* an event that nobody reads would stop ZeroMQ's thread for ever */
         zmq_socket_monitor(sockets[1], NULL, 0);
     for (size_t i = 3; i-- > 0;) {
         if (!sockets[i])

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef PL_XXHASH_CHOOSES
-#include <xxh_x86dispatch.h> /* the same sums, with the vectors of this machine */
+#include <xxh_x86dispatch.h> /* the same sums, computed with this machine's vector instructions */
 #else
 #include <xxhash.h>
 #endif

@@ -21,13 +21,14 @@ typedef struct pl_hash {
 
 /* `use` is at most 16 bytes: "chunk", "blob", "config", "document", ... */
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
-/* A MAC: the same under a key of PL_HASH_BYTES bytes. */
+/* A message authentication code: the hash under a key of PL_HASH_BYTES bytes. */
 void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
                    pl_hash *out);
-/* Compares in a time that says nothing about the place of a difference. */
+/* Compares in constant time, so that the time does not tell where the bytes differ. */
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 
-/* The same over pieces. A hasher stays where it was initialised: it is not copied. */
+/* The same hash over data that comes in pieces. A hasher is bound to its address: do
+ * not copy it. */
 typedef struct pl_hasher {
     uint64_t state[56]; /* 384 bytes of state, aligned inside */
 } pl_hasher;
@@ -42,7 +43,7 @@ PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DA
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
-/* The same over pieces, as if they lay one behind the other. */
+/* The same checksum over pieces, as if they lay one after the other. */
 typedef struct pl_piece {
     const void *data;
     size_t len;

@@ -18,7 +18,7 @@ static const uint64_t iv[STATE] = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
 
-/* Which word of the block each step of a round takes. */
+/* order[r][i]: which word of the block step i of round r takes. */
 static const uint8_t order[ROUNDS][WORDS] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
@@ -58,7 +58,7 @@ INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 
 #define SHUFFLE __builtin_shufflevector
 
-/* Half a block: eight words of eight lanes, turned. */
+/* Half a block: eight words of eight lanes, transposed. */
 INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
 {
     eight r[8], t[8], u[8];
@@ -89,7 +89,7 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
     turn(m + 8, at, from + BLOCK_BYTES / 2);
 }
 
-/* A piece on its way through a lane. */
+/* A piece that is being hashed in a lane. */
 typedef struct lane {
     const uint8_t *at;
     size_t left, index;
@@ -99,7 +99,7 @@ typedef struct lane {
 
 typedef struct stream {
     const pl_piece *pieces;
-    size_t n, next; /* next: of the pieces that no lane has had */
+    size_t n, next; /* next: the first piece that has not been given to a lane */
     pl_hash *out;
     uint64_t start[STATE], none[LANES_MAX]; /* none: zeros */
     lane lanes[LANES_MAX];
@@ -110,7 +110,7 @@ static size_t blocks_before_last(const lane *l)
     return l->left > 0 ? (l->left - 1) / BLOCK_BYTES : 0;
 }
 
-/* Of those that are busy; NULL: there are none. */
+/* Of the lanes that are busy; NULL if no lane is. */
 static const lane *shortest_lane(const stream *s, size_t n_lanes)
 {
     const lane *shortest = NULL;

@@ -1,15 +1,14 @@
 /* JSON over jansson. A pl_json is a json_t under another name.
  *
- * Writing is ours: jansson prints 0.1 as 0.10000000000000001, and a digest of a
- * text should not depend on a library's taste.
- */
+ * Writing is our own code: jansson prints 0.1 as 0.10000000000000001, and the digest of
+ * a text must not depend on how a library prints numbers. */
 #include "base/json.h"
 #include "base/text.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
 
-/* The three crossings between our name and jansson's. */
+/* The three places where our type and jansson's are converted. */
 static json_t *inner(pl_json *json)
 {
     return (json_t *)json;
@@ -38,7 +37,8 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     *out = (pl_json *)json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;
-    if (!memchr(text, '\n', len)) /* a line of JSON lines has its own number */
+    /* a line of a JSON lines file is numbered by its reader */
+    if (!memchr(text, '\n', len))
         return pl_fail(PL_ERR_DATA, "the JSON text is wrong at column %d: %s",
                        error.column, error.text);
     return pl_fail(PL_ERR_DATA, "the JSON text is wrong at line %d column %d: %s",
@@ -111,7 +111,7 @@ const pl_json *pl_json_at(const pl_json *array, size_t i)
     return (const pl_json *)json_array_get(inner_const(array), i);
 }
 
-/* jansson walks through mutable objects only, but changes nothing. */
+/* jansson's iterator takes only mutable objects, but changes nothing. */
 const char *pl_json_next_key(const pl_json *object, const char *key)
 {
     json_t *json = (json_t *)(uintptr_t)object;
@@ -130,7 +130,7 @@ pl_json *pl_json_array(void)
     return made(json_array());
 }
 
-/* The text with U+FFFD for what is not UTF-8: jansson refuses to hold that. */
+/* The text with U+FFFD in place of bytes that are not UTF-8, which jansson refuses. */
 static const char *cleaned(const char *text, size_t len, pl_buf *out)
 {
     for (size_t i = 0; i < len;) {

@@ -1,4 +1,4 @@
-/* JSON values (jansson behind one file). */
+/* JSON values; the only header over jansson. */
 #ifndef PL_BASE_JSON_H
 #define PL_BASE_JSON_H
 #include "base/buf.h"
@@ -10,17 +10,19 @@ extern "C" {
 
 typedef struct pl_json pl_json;
 
-/* Strict RFC 8259, UTF-8 checked, duplicates refused. ERR_DATA says line/column. */
+/* Strict RFC 8259: UTF-8 is checked and duplicate keys are refused. ERR_DATA names the
+ * line and the column. */
 PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
-/* Reading: NULL/false when absent or of another type; borrowed from the parent. */
+/* Reading. NULL or false if the value is absent or of another type. Values are borrowed
+ * from the parent. */
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
 bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
 bool pl_json_bool(const pl_json *value, bool *out);
-bool pl_json_is_array(const pl_json *value); /* also an empty one */
+bool pl_json_is_array(const pl_json *value); /* true for an empty array, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);

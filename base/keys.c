@@ -1,4 +1,5 @@
-/* Key pairs, their files, and the list of keys that may connect. */
+/* Makes, saves and loads key pairs, and reads and writes the list of keys that may
+ * connect (keys.h). */
 #include "base/keys.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
@@ -65,7 +66,8 @@ pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
                    PL_PUBKEY_TEXT - 1);
 }
 
-/* X25519 with a point of low order is zero whatever the scalar; libsodium says so. */
+/* X25519 with a point of low order gives zero for every scalar; libsodium reports that.
+ */
 pl_status pl_pubkey_check(const pl_pubkey *key)
 {
     static const uint8_t scalar[crypto_scalarmult_SCALARBYTES] = {1};
@@ -85,7 +87,7 @@ bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
 }
 
 /* ---- pairs ---- */
-/* A key stands on command lines: none begins with a dash, as an option would. */
+/* Keys are given on command lines, so none may begin with a dash, as an option does. */
 void pl_keypair_create(pl_keypair *out)
 {
     char text[PL_PUBKEY_TEXT];
@@ -151,8 +153,8 @@ static void key_text(const pl_keypair *pair, char text[KEY_FILE_MAX])
     sodium_memzero(secret_text, sizeof secret_text);
 }
 
-/* Under its name the file is whole, or not there, and it never takes another's place.
- */
+/* Either the whole file has its name or there is no such file, and no existing file is
+ * replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
 {
     char text[KEY_FILE_MAX], fresh[PL_PATH_MAX];
@@ -175,12 +177,14 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
     unlink(fresh);
     if (named)
         status = pl_sync_parent(path);
-    if (named && status != PL_OK) /* what a power cut may take is not there */
+    /* a file that a power cut may remove is removed now */
+    if (named && status != PL_OK)
         unlink(path);
     return status;
 }
 
-/* The file that is read is the one that was looked at. */
+/* Checks the open file, so that the file that is read is the one whose mode was
+ * checked. */
 static pl_status check_mode(int fd, const char *path)
 {
     struct stat info;
@@ -279,7 +283,7 @@ void pl_key_list_clear(pl_key_list *list)
     *list = (pl_key_list){0};
 }
 
-/* Where the key stands, or would stand. */
+/* The index of the key, or where it would be inserted. */
 static size_t place_of(const pl_key_list *list, const pl_pubkey *key)
 {
     size_t low = 0, high = list->n;
@@ -392,7 +396,7 @@ static bool parse_role(char *text, pl_key_entry *out)
     return true;
 }
 
-/* Exactly five words. */
+/* An entry has exactly five words. */
 static bool parse_entry(const char *line, pl_key_entry *out)
 {
     char role[32], key[64], name[PL_KEY_NAME_MAX];
@@ -417,7 +421,7 @@ static bool is_blank(const char *line, size_t len)
     return at == len;
 }
 
-/* The line goes back into the file as it is, so that whoever made the slip finds it. */
+/* The line is kept and written back unchanged, so that its author finds the mistake. */
 static void keep_line(pl_key_list *list, const char *line, size_t len)
 {
     pl_buf_append(&list->kept, line, len);
@@ -434,7 +438,7 @@ static void skip_bad_line(const char *path, int number, pl_key_list *list)
             path, number);
 }
 
-/* A NUL ends no line: what comes after it must not be lost. */
+/* A NUL does not end a line: the text after it must not be lost. */
 static bool read_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];

@@ -6,14 +6,14 @@
  *
  *   ROLE KEY EXPIRES USES NAME        EXPIRES: seconds since 1970, 0: never
  *
- * A key that was revoked stays, with the role `revoked`, so that no invitation lets it
- * in again. A name stands for one line alone. A line that cannot be read lets nobody in
- * and stops nobody else: it is skipped, complained of, and kept when the file is
- * written.
+ * A key that was revoked stays in the list with the role `revoked`, so that no
+ * invitation lets it in again. No two lines have the same name. A line that cannot be
+ * parsed lets nobody in and does no harm to the other lines: it is skipped, reported,
+ * and kept when the file is written.
  *
- * An invitation (role invite/ROLE) is the open half of a pair that follows from a
- * secret of 16 bytes. Whoever knows the secret may enrol a key of its own, USES times.
- */
+ * An invitation (role invite/ROLE) is the public half of a key pair that is derived
+ * from a secret of 16 bytes. A client that knows the secret may enrol keys of its own,
+ * USES in all. */
 #ifndef PL_BASE_KEYS_H
 #define PL_BASE_KEYS_H
 #include "base/buf.h"
@@ -27,7 +27,7 @@ extern "C" {
 
 enum {
     PL_PUBKEY_BYTES = 32,
-    PL_PUBKEY_TEXT = 44, /* base64url without padding, and the end */
+    PL_PUBKEY_TEXT = 44, /* base64url without padding, and the terminating NUL */
     PL_KEY_NAME_MAX = 64,
     PL_INVITE_BYTES = 16,
     PL_INVITE_TEXT = 23
@@ -46,25 +46,27 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
-/* ERR_DATA for bytes that are the open half of no pair: all zero, or another point of
- * low order, with which everybody would share the same secret. */
+/* ERR_DATA if the bytes are no valid public key: all zero, or another point of low
+ * order, with which every key would share the same secret. */
 PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);
 
 void pl_keypair_create(pl_keypair *out);
-/* The pair that a secret half belongs to. */
+/* Derives the pair that a secret half belongs to. */
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out);
 void pl_keypair_wipe(pl_keypair *pair);
-/* Mode 0600, made durable; a file that is there already is ERR_EXISTS. */
+/* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if there is such a
+ * file. */
 PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair);
-/* ERR_NOPERM if others than the owner may read the file; ERR_NOT_FOUND. */
+/* ERR_NOPERM if users other than the owner may read the file; ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 
-/* The secret of an invitation as text, fresh or read back, and the pair of it. */
+/* Makes the secret of a new invitation as text; the second function derives the key
+ * pair from such a text. */
 void pl_invite_create(char text[PL_INVITE_TEXT]);
 PL_MUST_CHECK pl_status pl_invite_keypair(const char *text, pl_keypair *out);
 
-/* What a key may do; docs/PROTOCOL.md 1.6 has the table. LOCAL is whoever reaches a
- * socket that is not encrypted, which only this machine can. */
+/* What a key may do; docs/PROTOCOL.md 1.6 has the table. LOCAL is the role of every
+ * client of a socket without encryption, which only this machine can reach. */
 typedef enum pl_key_role {
     PL_AS_NONE,
     PL_AS_LOCAL,
@@ -79,14 +81,14 @@ typedef enum pl_key_role {
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
-/* One that a key can be given; ERR_USAGE names those. */
+/* Reads a role that a key can be given; the sentence of ERR_USAGE lists them. */
 PL_MUST_CHECK pl_status pl_key_role_parse(const char *text, pl_key_role *out);
 
 typedef struct pl_key_entry {
     pl_pubkey key;
-    pl_key_role role, grants; /* grants: of an invitation */
+    pl_key_role role, grants; /* grants: the role that an invitation leads to */
     int64_t expires_s;        /* since 1970; 0: never */
-    int uses;                 /* of an invitation, that are left */
+    int uses;                 /* how many more keys an invitation lets enrol */
     char name[PL_KEY_NAME_MAX];
 } pl_key_entry;
 
@@ -94,40 +96,42 @@ enum { PL_KEY_COMPLAINT_MAX = 1536 };
 typedef struct pl_key_list {
     pl_key_entry *entries; /* in rising order of keys, each once */
     size_t n;
-    pl_buf kept; /* lines that are no entries: people's comments, and bad lines */
+    pl_buf kept; /* lines that are not entries: comments and bad lines */
     int n_bad;   /* lines that were skipped */
-    char complaint[PL_KEY_COMPLAINT_MAX]; /* a sentence about the first; "": none */
-} pl_key_list;                            /* all zero is an empty list */
+    /* a sentence about the first of them; "" if there is none */
+    char complaint[PL_KEY_COMPLAINT_MAX];
+} pl_key_list; /* all zero is an empty list */
 
-/* No file is an empty list. Bad lines are no failure: see `complaint`. ERR_CONFIG: it
- * has too many keys. */
+/* A missing file is an empty list. Bad lines are no error: see `complaint`. ERR_CONFIG:
+ * the list has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* NULL if it is not there; `now_s` rules out what has expired or was revoked, 0 rules
- * out nothing. */
+/* NULL if the key is not in the list. With now_s > 0, keys that are revoked or were
+ * expired at that time are not found, either. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
-/* Or replaces. ERR_DATA, ERR_USAGE: the key or the name is none, so the list could not
- * be read back. */
+/* Adds the entry or replaces the one of this key. ERR_DATA, ERR_USAGE: the key or the
+ * name is not valid, so the list could not be read back. */
 PL_MUST_CHECK pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry);
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
-/* A record stays; an invitation, whose secret enrols nothing but new keys, goes. False
- * if the key is not there. */
+/* A key stays in the list as revoked. An invitation is removed: its secret could only
+ * have enrolled new keys. False if the key is not in the list. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
-/* With which the names of the job's own keys begin; no other may. */
+/* The beginning of the names of the job's own keys; no other key may have such a name.
+ */
 #define PL_KEY_OWN "own-"
 /* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it
- * looks like one of the job's own keys (own-...), or like a key. */
+ * looks like a name of the job's own keys (own-...), or like a key. */
 PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
                                                const char *name, const pl_pubkey *key);
 
-/* Reads the list, changes it and replaces the file; processes that do so at the same
- * time come one after the other. Nothing is written if `change` fails. */
+/* Reads the list, calls `change` on it and replaces the file. Processes that do this at
+ * the same time wait for each other. If `change` fails, nothing is written. */
 typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);
 
-/* Printable, without blanks: letters, digits and ._:@- ; ERR_USAGE. */
+/* A name has letters, digits and ._:@- only. ERR_USAGE. */
 PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
 #ifdef __cplusplus

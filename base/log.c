@@ -1,9 +1,8 @@
 /* Log lines.
  *
- * One write(2) a line, so that lines of processes that share a terminal or a file do
- * not mix. Callers give `key=value` text once; the JSON form is derived from it, so
- * that both forms always say the same.
- */
+ * Every line is one write(2), so that lines of processes that share a terminal or a
+ * file do not mix. Callers give `key=value` text once. The JSON form is derived from
+ * it, so that both forms always say the same. */
 #include "base/log.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -14,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Set once when the process starts, before it has threads; read by all. */
+/* Set once when the process starts, before it has threads; all threads read it. */
 static struct {
     const char *role;
     pl_log_level level;
@@ -58,8 +57,8 @@ static bool is_json_number(const char *text, size_t len)
     return fraction > 0 && at + 1 + fraction == len;
 }
 
-/* The end of a value in double quotes: the quote that the end or the next key=
- * follows, so that a sentence may contain quotes of its own. */
+/* Finds the closing quote of a value: the quote that is followed by the end or by the
+ * next key=. So a sentence may contain quotes of its own. */
 static const char *closing_quote(const char *text)
 {
     for (const char *c = text; *c; c++) {

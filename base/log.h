@@ -1,6 +1,5 @@
-/* One log line = "time level role event key=value ..." to stderr, or one JSON
- * object a line. Only processes log (the verbs, hub, home, worker, server).
- */
+/* Log lines: "time level role event key=value ..." to stderr, or one JSON object per
+ * line. Only processes log (the verbs, hub, home, worker, server). */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H
 #include "base/status.h"
@@ -19,8 +18,8 @@ typedef enum pl_log_level {
 /* `role` is borrowed for the life of the process ("hub", "worker-1"). */
 void pl_log_open(const char *role, pl_log_level level, bool json);
 
-/* `event` is a stable name ("lease.granted"); `format` gives key=value pairs
- * separated by blanks; a value with blanks is put in double quotes. */
+/* `event` is a stable name ("lease.granted"). `format` gives key=value pairs separated
+ * by blanks; a value that contains blanks stands in double quotes. */
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
     PL_PRINTF(3, 4);
 

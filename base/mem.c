@@ -1,11 +1,10 @@
-/* Host memory: the one place that aborts, and the one that asks the kernel how much
- * there is.
+/* Host memory: the only file that aborts when memory is exhausted, and the only one
+ * that asks the kernel how much there is.
  *
- * Blocks from 4 MiB on are aligned to huge pages: the weights and moments of a path
- * are walked from end to end every step, and a 4 KiB page is a TLB miss every 1024
- * floats. Their last bytes lie in small pages, so that a block takes no more memory
- * than was asked for.
- */
+ * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
+ * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
+ * every 1024 floats. The last bytes of a block lie in small pages, so that it takes no
+ * more memory than was asked for. */
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -66,13 +65,14 @@ static pl_status no_memory(size_t bytes, const char *what, uint64_t available)
                    need, have);
 }
 
-/* The kernel grants address space that it cannot back, and kills the process
- * when it is touched. A large block is therefore weighed before it is asked for. */
+/* The kernel grants address space that it cannot back, and kills the process when the
+ * memory is touched. Therefore the size of a large block is checked before it is
+ * allocated. */
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
     mallopt(M_TRIM_THRESHOLD, 16 * KEPT_BLOCK);
-    mallopt(M_ARENA_MAX, ARENAS); /* each keeps freed blocks of its own */
+    mallopt(M_ARENA_MAX, ARENAS); /* each arena keeps freed blocks of its own */
 }
 
 void pl_give_back_blocks(void)
@@ -90,7 +90,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
     if (bytes > SIZE_MAX - align || (available && bytes > available) ||
         posix_memalign(&memory, align, bytes ? bytes : 1) != 0)
         return no_memory(bytes, what, available);
-    if (huge) /* advice: refusal costs only speed */
+    if (huge) /* a hint: if it is refused, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
@@ -130,7 +130,7 @@ static uint64_t number_in_file(const char *path, const char *key, uint64_t other
     return value;
 }
 
-/* Starts as the machine's and is tightened by every limit that binds us. */
+/* The machine's memory at first; every limit that applies to this process lowers it. */
 typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
@@ -144,7 +144,7 @@ static void tighten(memory_bounds *bounds, uint64_t limit, uint64_t used)
         bounds->available = rest;
 }
 
-/* Page cache that the kernel would drop first counts as free. */
+/* Page cache that the kernel would drop first counts as free memory. */
 static void tighten_by_group(memory_bounds *bounds, const char *folder,
                              const char *limit_name, const char *used_name)
 {
@@ -160,7 +160,8 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
     tighten(bounds, limit, used > cache ? used - cache : 0);
 }
 
-/* This process's group under cgroup v2, e.g. "/user.slice"; "" if unknown. */
+/* This process's group under cgroup v2, such as "/user.slice"; "" if it is not known.
+ */
 static void own_group(char *out, size_t size)
 {
     out[0] = 0;
@@ -176,7 +177,7 @@ static void own_group(char *out, size_t size)
     fclose(file);
 }
 
-/* The limit of every enclosing group binds, so walk from our own to the root. */
+/* The limits of all enclosing groups apply, so all of them are read, up to the root. */
 static void tighten_by_groups(memory_bounds *bounds)
 {
     char group[384], folder[448];

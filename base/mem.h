@@ -1,6 +1,6 @@
-/* Memory. Small host allocations abort the process when exhausted, here and
- * nowhere else; anything sized by input uses pl_try_alloc and returns an error.
- */
+/* Memory. When memory is exhausted, small allocations abort the process, here and
+ * nowhere else. Anything whose size comes from input uses pl_try_alloc, which returns
+ * an error. */
 #ifndef PL_BASE_MEM_H
 #define PL_BASE_MEM_H
 #include "base/status.h"
@@ -15,31 +15,31 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts when exhausted */
 char *pl_strdup(const char *text);      /* NULL gives NULL */
 void pl_free(void *memory);             /* accepts NULL */
 
-/* The abort of the functions above, for wrappers of libraries that allocate by
+/* Aborts as the functions above do; for wrappers of libraries that allocate by
  * themselves. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
 /* Zeroed, 64-byte aligned (2 MiB aligned and huge-page advised from 4 MiB on);
  * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
-/* The same with bytes that are not set: for somebody who writes all of them. */
+/* The same without zeroing; for a caller that writes all of the bytes. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
-/* From now on blocks of up to 4 MiB, and up to 64 MiB of them, stay with the process
- * when they are freed. Else the C library maps, clears and gives back each block of a
- * MiB: a message, or what a database reads and writes at once. */
+/* From now on freed blocks of up to 4 MiB stay with the process, up to 64 MiB in all.
+ * Without this the C library maps, clears and unmaps every block of 1 MiB, such as a
+ * message or a database write. */
 void pl_keep_blocks(void);
-/* Gives the kernel back what the C library keeps of freed blocks: for the end of work
- * that needed much more than what follows. */
+/* Returns to the kernel the memory that the C library keeps of freed blocks. Call it
+ * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
-/* Bytes of memory that this process may still use, and in all (cgroup limits
- * respected where they can be read). */
+/* Bytes that this process may still allocate, and may have in all; limits of cgroups
+ * count where they can be read. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
-/* The most that a process of this machine had in memory at a time; 0 if there is no
- * such process. */
+/* The largest amount of memory that the process `pid` of this machine ever had; 0 if
+ * there is no such process. */
 uint64_t pl_memory_peak_bytes(int pid);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* FNV-1a, linear probing, at most half full. */
+/* A hash table with FNV-1a hashes and linear probing, which is kept at most half full
+ * (name_table.h). */
 #include "base/name_table.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -8,7 +9,7 @@
 enum { FIRST_SIZE = 64 };
 
 typedef struct name_entry {
-    char *name; /* NULL: free */
+    char *name; /* NULL if the entry is free */
     uint64_t hash;
     int number;
 } name_entry;
@@ -26,7 +27,7 @@ static uint64_t hash_of(const char *name)
     return hash;
 }
 
-/* The entry of the name, or the free one where it would stand. */
+/* The entry of the name, or the free entry where it would be inserted. */
 static name_entry *place_of(const pl_name_table *table, const char *name, uint64_t hash)
 {
     size_t at = (size_t)hash & (table->size - 1);
@@ -80,8 +81,8 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
     entry->number = number;
 }
 
-/* Every entry up to the next free one may stand where it does only because of the one
- * that goes, so it is put in again. */
+/* Entries up to the next free one may have been displaced by the one that is dropped,
+ * so each of them is inserted again. */
 void pl_name_table_drop(pl_name_table *table, const char *name)
 {
     name_entry *entry = place_of(table, name, hash_of(name));

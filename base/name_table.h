@@ -1,4 +1,5 @@
-/* Names to numbers, for who has thousands of them: open addressing, copies of names. */
+/* A map from names to numbers, for thousands of names. It uses open addressing and
+ * keeps copies of the names. */
 #ifndef PL_BASE_NAME_TABLE_H
 #define PL_BASE_NAME_TABLE_H
 #ifdef __cplusplus
@@ -9,10 +10,12 @@ typedef struct pl_name_table pl_name_table;
 pl_name_table *pl_name_table_create(void);
 void pl_name_table_destroy(pl_name_table **table); /* accepts NULL */
 
-/* number >= 0; a name that is there gets the new number. */
+/* number >= 0. A name that exists gets the new number. */
 void pl_name_table_put(pl_name_table *table, const char *name, int number);
-void pl_name_table_drop(pl_name_table *table, const char *name); /* if it is there */
-int pl_name_table_get(const pl_name_table *table, const char *name); /* -1: not there */
+/* no error if the name is missing */
+void pl_name_table_drop(pl_name_table *table, const char *name);
+/* -1 if the name is missing */
+int pl_name_table_get(const pl_name_table *table, const char *name);
 
 #ifdef __cplusplus
 }

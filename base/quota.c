@@ -1,5 +1,5 @@
-/* Token buckets of keys. There are as many as keys have ever been let in, for a bucket
- * that could be thrown away would be full when its key comes back. */
+/* Token buckets of keys. A bucket is kept for every key that was ever let in: if it
+ * were thrown away, the key would find a full bucket when it comes back. */
 #include "base/quota.h"
 #include "base/mem.h"
 #include "base/name_table.h"

@@ -1,10 +1,9 @@
 /* Records: writing appends, reading checks.
  *
- * Writers put tags in rising order; nobody sorts for them, and a reader refuses what
- * is out of order, so that a record has exactly one spelling and can be hashed.
+ * Writers must put tags in rising order, and readers refuse any other order, so that a
+ * record has exactly one spelling and can be hashed.
  *
- * Integers go through bytes and shifts: no alignment, no byte order of the machine.
- */
+ * Integers go through bytes and shifts: no alignment, no byte order of the machine. */
 #include "base/record.h"
 #include "base/le.h"
 #include "base/text.h"
@@ -36,7 +35,8 @@ void pl_put_f64(pl_buf *record, uint16_t tag, double value)
     pl_put_u64(record, tag, bits);
 }
 
-/* Bytes at the start that are no part of a text; 0: the first character is one. */
+/* The number of bytes at the start that are not allowed in a text; 0 if the first
+ * character is allowed. */
 static size_t bad_bytes(const char *text, size_t len)
 {
     size_t n = pl_utf8_length(text, len);
@@ -77,8 +77,8 @@ typedef struct record_field {
     const uint8_t *bytes;
 } record_field;
 
-/* The one place that turns bytes into lengths. The field at `at`, which advances past
- * it; false at the end or if the frame does not hold what it says. */
+/* The only function that turns bytes into lengths. It reads the field at `at` and moves
+ * `at` past it. False at the end, or if the frame is shorter than the field claims. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
 {
     size_t rest = reader->len - *at;
@@ -94,7 +94,7 @@ static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
     return true;
 }
 
-/* Later failures are consequences of the first: they keep its sentence. */
+/* Later failures follow from the first one, so the first sentence is kept. */
 static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag)
 {
     if (reader->status == PL_OK)
@@ -102,7 +102,7 @@ static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag
                                  (unsigned)tag, what_is_wrong);
 }
 
-/* A record that fails here is treated as empty afterwards: no getter can run over
+/* A record that fails here is empty for all getters, so that none of them can read past
  * its end. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
 {
@@ -138,8 +138,8 @@ size_t pl_field_count(const pl_reader *reader, uint16_t tag)
     return count;
 }
 
-/* Walking a list (i = 0, 1, 2...) goes on from where the last search ended, so
- * that it costs one pass and not one a field. */
+/* A search in a list (i = 0, 1, 2...) starts where the last one ended, so that reading
+ * the whole list costs one pass and not one per field. */
 static bool find(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
 {
     bool onward = reader->seek_at && reader->seek_tag == tag && reader->seek_index <= i;
@@ -158,7 +158,7 @@ static bool find(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
     return false;
 }
 
-/* The field, of exactly `len` bytes, or NULL and a failure. */
+/* The field, if it has exactly `len` bytes; else NULL, and the reader has failed. */
 static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t len)
 {
     record_field field;

@@ -20,7 +20,8 @@ extern "C" {
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
-/* What pl_get_text would refuse (a newline in a sentence) is put as a blank or `?`. */
+/* Text that pl_get_text would refuse is mended: a newline becomes a blank, other such
+ * characters become `?`. */
 void pl_put_text(pl_buf *record, uint16_t tag, const char *text);
 void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash);
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);
@@ -30,16 +31,18 @@ typedef struct pl_reader {
     size_t len;
     const char *what; /* named in errors: "SUBMIT from worker-2" */
     pl_status status;
-    size_t seek_at, seek_index; /* where the last search ended, so that a list */
-    uint16_t seek_tag;          /* is read in one pass; 0 means nowhere */
+    size_t seek_at, seek_index; /* where the last search ended: a list is read in */
+    uint16_t seek_tag;          /* one pass; tag 0: nowhere */
 } pl_reader;
 
-/* Checks the framing of all fields at once; the data stay borrowed. */
+/* Checks the framing of all fields at once. The data stay borrowed. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
-/* The i-th field of this tag, which is a record itself; a failure of `from` goes on. */
+/* Opens the i-th field of this tag, which is itself a record. If `from` has failed, so
+ * has the new reader. */
 void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
                      size_t i);
-pl_status pl_reader_status(const pl_reader *reader); /* ERR_PROTO after any failure */
+/* ERR_PROTO once anything has failed */
+pl_status pl_reader_status(const pl_reader *reader);
 
 /* How many fields have this tag; the getters below take the i-th of them
  * (0 for a single field). A missing or mis-sized field sets the status and
@@ -50,9 +53,9 @@ uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
 pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
 const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);
-/* Copies text into out (always terminated); too long for out is a failure, and so is
- * what is no UTF-8 or has control characters (pl_utf8_steers): whatever reaches a
- * caller can be shown, logged and compared. */
+/* Copies text into `out`, always terminated. It is a failure if the text is too long
+ * for `out`, is not UTF-8, or has control characters (pl_utf8_steers): so every text
+ * that reaches a caller can be shown, logged and compared. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
 
 #ifdef __cplusplus

@@ -1,10 +1,9 @@
-/* Philox4x32-10, and what is drawn from it.
+/* Philox4x32-10, and the distributions that are drawn from it.
  *
- * Plain integer and IEEE arithmetic only (+ - * / sqrt, each correctly rounded),
- * so that every machine and device gives the same bits: the logarithm and the
- * circle functions of C libraries do not. Compile without contraction to fused
- * multiply-add (-ffp-contract=off, --fmad=false).
- */
+ * Only integer and IEEE arithmetic is used (+ - * / sqrt, each correctly rounded), so
+ * that every machine and device gives the same bits. The logarithm and the circular
+ * functions of C libraries differ between machines, so this file has its own. Compile
+ * it without contraction to fused multiply-add (-ffp-contract=off, --fmad=false). */
 #include "base/rng.h"
 #include <math.h>
 #include <stddef.h>
@@ -107,8 +106,8 @@ static void circle(double turn, double *cosine, double *sine)
     *sine = sines[quadrant % 4];
 }
 
-/* One block gives four values, two pairs of Box and Muller (1958). The half keeps
- * the logarithm's argument off zero; the tail ends at 6.8 sigma. */
+/* One block gives four values, which are two pairs of Box and Muller (1958). Adding a
+ * half keeps the argument of the logarithm above zero; the tail ends at 6.8 sigma. */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];
@@ -157,8 +156,8 @@ uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
     return x;
 }
 
-/* /dev/urandom would need a file to be open; this call cannot fail once the machine has
- * begun, but may be interrupted. */
+/* /dev/urandom would need an open file descriptor. This call cannot fail once the
+ * machine has booted, but it may be interrupted. */
 uint64_t pl_random_fresh(void)
 {
     uint64_t out = 0;

@@ -24,7 +24,8 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-M
  * O(1) seek into a shuffled epoch. n >= 1, i < n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* The one that nobody can repeat or foresee: from the system, never 0. */
+/* A number that cannot be repeated or foreseen: it comes from the system and is never
+ * 0. */
 uint64_t pl_random_fresh(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Status names and the thread's last error sentence. */
+/* Names and exit codes of statuses, and the thread's last error sentence (status.h). */
 #include "base/status.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 enum { SENTENCE_MAX = 1024 };
 static _Thread_local char last_error[SENTENCE_MAX];
 
-/* The arguments may point into last_error itself (a caller that wraps the
- * sentence it got), hence the detour through a second buffer. */
+/* The arguments may point into last_error itself, when a caller wraps the sentence that
+ * it got. Therefore the text is first written to a second buffer. */
 static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
 {
     char text[SENTENCE_MAX];
@@ -60,7 +60,7 @@ static const struct {
 #undef STATUS_ROW
 };
 
-/* A status that came over the wire may be any number. */
+/* A status that came over the network may be any number. */
 static pl_status known(pl_status status)
 {
     return (unsigned)status < PL_STATUS_COUNT ? status : PL_ERR_INTERNAL;

@@ -1,11 +1,10 @@
 /* Status codes and the thread's last error sentence.
  *
- * Whoever first sees a failure calls pl_fail() once, with a sentence that names
- * the thing, the numbers and the remedy; everyone above forwards the code with
- * PL_TRY and cleans up at a single `done:` label.
+ * The function that first sees a failure calls pl_fail() once, with a sentence that
+ * names the thing, the numbers and the remedy. Its callers forward the code with PL_TRY
+ * and clean up at a single `done:` label.
  *
- * The table maps each code to a sysexits(3) value, which processes exit with.
- */
+ * The table maps each code to a sysexits(3) value, which processes exit with. */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 

@@ -1,6 +1,5 @@
-/* Small text helpers. Numbers are read and written in the C locale, which is the
- * only one that this program ever sets.
- */
+/* Small text helpers (text.h). Numbers are read and written in the C locale, which is
+ * the only one that this program ever sets. */
 #include "base/text.h"
 #include "base/mem.h"
 #include <errno.h>
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an integer may end in. */
+/* Reads the suffix of an integer (k, M, Ki, ...) as a factor. */
 static bool suffix_factor(const char *suffix, int64_t *factor)
 {
     static const struct {
@@ -131,7 +130,8 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
         const size_t name_len = strlen(names[i]);
         const size_t gap = len > name_len ? len - name_len : name_len - len;
         if (gap * 2 > name_len)
-            continue; /* no distance is below the gap; a word may be very long */
+            continue; /* no distance is smaller than the difference in length, and a
+                         word may be very long */
         int distance = pl_edit_distance(word, names[i]);
         if ((size_t)distance * 2 > name_len)
             continue;
@@ -143,7 +143,8 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
     return best;
 }
 
-/* The largest unit that leaves at least 1; without a unit the number is whole. */
+/* Chooses the largest unit in which the value is at least 1. Without a unit the number
+ * is whole. */
 static char *human(double value, double step, const char *const units[5], char out[16])
 {
     int unit = 0;
@@ -183,7 +184,8 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
-/* Seventeen digits bring every double back, fifteen those that people write. */
+/* Fifteen digits suffice for numbers that people write; seventeen are enough for every
+ * double. */
 char *pl_format_real(double value, char out[32])
 {
     for (int digits = 15; digits <= 17; digits++) {

@@ -1,10 +1,9 @@
 /* Threads over pthreads.
  *
- * Three shapes are all that the house needs: items done by several threads that end
- * together (pl_parallel), a named actor (pl_thread), and the pipe into or out of an
- * actor (pl_queue), whose descriptor lets an event loop wait for sockets and for
- * other threads at once.
- */
+ * Three forms are all that the program needs: items that are done by several threads
+ * (pl_parallel), a named thread (pl_thread), and a queue into or out of such a thread
+ * (pl_queue), whose file descriptor lets an event loop wait for sockets and for other
+ * threads at once. */
 #include "base/thread.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -50,14 +49,14 @@ static int start_masked(pthread_t *id, void *(*run)(void *), void *context)
     return error;
 }
 
-/* Fork-join. Items are taken in rising order, so when item i fails all lower ones
- * have been taken; no item above the lowest failure is started any more, and the
+/* Fork-join. Items are taken in rising order, so when item i fails all lower ones have
+ * been taken. No item above the lowest failure is started any more. Therefore the
  * failure that is reported does not depend on timing. */
 typedef struct crew_state {
     pthread_mutex_t lock;
     pl_item_fn fn;
     void *context;
-    size_t next, end; /* under lock; a failure lowers end */
+    size_t next, end; /* guarded by the lock; a failure lowers `end` */
     pl_status status; /* of the lowest failing item */
     char sentence[SENTENCE_MAX];
 } crew_state;
@@ -89,7 +88,7 @@ static void note_failure(crew_state *crew, size_t item, pl_status status)
     pthread_mutex_unlock(&crew->lock);
 }
 
-/* The error sentence is the thread's own, hence it is copied before the thread takes
+/* The error sentence belongs to the thread, so it is copied before the thread takes
  * another item or ends. */
 static void *crew_run(void *context)
 {
@@ -104,7 +103,7 @@ static void *crew_run(void *context)
     return NULL;
 }
 
-/* A thread that cannot be started is no error: the others do its items. */
+/* If a thread cannot be started, the others do its items. */
 static void run_crew(crew_state *crew, int n_threads)
 {
     crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
@@ -140,7 +139,7 @@ struct pl_thread {
     pthread_t id;
     void (*run)(void *);
     void *context;
-    char name[16]; /* what the kernel keeps */
+    char name[16]; /* the kernel keeps at most this much */
 };
 
 static void *thread_run(void *context)
@@ -249,8 +248,8 @@ void pl_queue_push(pl_queue *queue, void *item)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* On the monotonic clock, so that setting the time of day neither cuts a wait short
- * nor draws it out. */
+/* Uses the monotonic clock, so that setting the time of day neither shortens nor
+ * prolongs a wait. */
 static struct timespec deadline_after(int ms)
 {
     struct timespec when;
@@ -264,7 +263,8 @@ static struct timespec deadline_after(int ms)
     return when;
 }
 
-/* Under lock; returns when an item is there or the time is over. */
+/* Call it with the lock held. Returns when there is an item or when the time is over.
+ */
 static void await_item(pl_queue *queue, int timeout_ms)
 {
     struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);

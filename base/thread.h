@@ -1,5 +1,5 @@
-/* Threads: a fork-join over items, named actors, and a queue whose arrival can
- * be polled. The only file with locks. */
+/* Threads: a fork-join over items, named threads, and a queue that an event loop can
+ * poll. thread.c is the only file with locks. */
 #ifndef PL_BASE_THREAD_H
 #define PL_BASE_THREAD_H
 #include "base/status.h"
@@ -20,8 +20,9 @@ typedef pl_status (*pl_item_fn)(void *context, size_t item, int thread);
 PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn,
                                     void *context);
 
-/* Calls fn unless *done, a static that begins as false; returns when it has been
- * called, whichever thread did. fn may not come here itself. */
+/* Calls fn unless *done is true (a static that begins as false). Returns when fn has
+ * been called, by this thread or another one. fn must not call pl_once with the same
+ * `done`. */
 void pl_once(bool *done, void (*fn)(void));
 
 /* A named thread. */
@@ -30,7 +31,7 @@ PL_MUST_CHECK pl_status pl_thread_start(const char *name, void (*run)(void *),
                                         void *context, pl_thread **out);
 void pl_thread_join(pl_thread **thread); /* accepts NULL */
 
-/* A queue of pointers between two threads, bounded by nothing but its users. */
+/* A queue of pointers between two threads. Its length has no limit. */
 typedef struct pl_queue pl_queue;
 PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);

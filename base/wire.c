@@ -1,15 +1,15 @@
-/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), frames in and out,
- * and who may send them.
+/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), frames in and out, and
+ * who may send them.
  *
- * Two rules hold throughout. Nothing here waits but pl_wire_poll: a process has one
- * event loop, and a slow peer must not stop it. And nothing reaches
- * the caller that wire_decode did not check.
+ * Two rules hold throughout. Only pl_wire_poll waits: a process has one event loop, and
+ * a slow peer must not stop it. And only messages that wire_decode has checked reach
+ * the caller.
  *
- * What ZeroMQ gives and what it does not: it keeps messages whole and in order on one
- * connection, and reconnects by itself; it loses what was under way when a connection
- * ends, and then the peer comes back under a new routing id. Hence requests are
- * repeated by the asker and have the same effect twice.
- */
+ * What ZeroMQ gives: it keeps messages whole and in order on one connection, and
+ * reconnects by itself. What it does not give: when a connection ends, messages that
+ * were under way are lost, and the peer comes back under a new routing id. Therefore a
+ * question is repeated until it is answered, and has the same effect if it arrives
+ * twice. */
 #include "base/wire.h"
 #include "base/address.h"
 #include "base/clock.h"
@@ -37,10 +37,10 @@ enum {
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_EXTRA = 256, /* room for what CURVE adds to a frame */
-    BAD_IN_A_ROW = 64  /* dropped messages that one receive looks at */
+    BAD_IN_A_ROW = 64  /* dropped messages that one call of receive looks at */
 };
 
-/* Set when the process starts, before it has sockets. */
+/* Set when the process starts, before it has any socket. */
 static struct {
     bool has_keys;
     pl_keypair keys;
@@ -61,19 +61,19 @@ void pl_wire_advertise(const char *host)
     pl_copy_text(self.advertised, sizeof self.advertised, host);
 }
 
-/* The frames of one message after the routing id, as ZeroMQ's own buffers: they are
+/* The frames of one message after the routing id, as ZeroMQ's own buffers. They are
  * copied at most once, into the caller's message. Of an encrypted connection only the
- * header is kept; pieces of body and data are put together in the message. */
+ * header is kept as a frame; pieces of body and data are joined in the message. */
 typedef struct frame_list {
     zmq_msg_t frame[WIRE_FRAMES_MAX];
-    size_t count; /* may exceed WIRE_FRAMES_MAX: the rest was drained */
+    size_t count; /* may exceed WIRE_FRAMES_MAX; further frames were dropped */
     size_t bytes;
-    pl_message *joined; /* NULL: not encrypted */
+    pl_message *joined; /* NULL if the connection is not encrypted */
     size_t body_len, data_len;
     bool has_body, is_bad;
 } frame_list;
 
-/* Smaller data is copied: that costs less than to keep a frame. */
+/* Smaller data is copied, because that costs less than keeping a frame. */
 enum { LENT_FROM = 64 << 10 };
 
 void wire_give_back(pl_message *message)
@@ -86,7 +86,7 @@ void wire_give_back(pl_message *message)
     message->data = (pl_buf){0};
 }
 
-/* The message keeps the frame in which its data lies. */
+/* The message keeps the frame that contains its data. */
 static void lend(zmq_msg_t *frame, pl_message *out)
 {
     zmq_msg_t *kept = pl_alloc(sizeof *kept);
@@ -156,7 +156,7 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
     return true;
 }
 
-/* One ZeroMQ context for the process, made by whoever needs it first. */
+/* The one ZeroMQ context of the process; the first caller makes it. */
 static _Atomic(void *) process_context;
 static _Atomic int n_open; /* sockets */
 
@@ -169,12 +169,12 @@ void *wire_context(void)
     void *fresh = zmq_ctx_new();
     if (atomic_compare_exchange_strong(&process_context, &made, fresh))
         return fresh;
-    zmq_ctx_term(fresh); /* another thread was first */
+    zmq_ctx_term(fresh); /* another thread was faster */
     return made;
 }
 
-/* ZeroMQ would wait for ever for a socket that somebody forgot to close; a process
- * that wants to end is let go instead. */
+/* ZeroMQ would wait for ever for a socket that was not closed. A process that wants to
+ * end must not hang for that. */
 void pl_wire_shutdown(void)
 {
     if (atomic_load(&n_open) > 0)
@@ -186,12 +186,12 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* Clients ask whether their server is alive; a server leaves its clients to the kernel.
- * ZeroMQ keeps a timer for each of its own questions and looks through all of them at
- * every message: with thousands of clients that was most of what a hub did.
+/* Clients check whether their server is alive; a server leaves dead clients to the
+ * kernel. ZeroMQ keeps a timer for each of its own checks and looks through all timers
+ * at every message: with thousands of clients a hub spent most of its time on that.
  *
- * An IPv6 socket would name its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, which
- * nobody could connect to: the option is set only where it is meant. */
+ * An IPv6 socket would call its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, to which
+ * nobody could connect. Therefore the option is set only for IPv6 addresses. */
 static pl_status set_options(pl_socket *socket)
 {
     bool is_ipv6 = pl_starts_with(socket->address, "tcp://[");
@@ -268,7 +268,8 @@ static pl_status bind_failed(const char *address)
     return pl_fail(status, "cannot listen on %s: %s", address, zmq_strerror(cause));
 }
 
-/* The name by which others reach what was bound, with the key that they must expect. */
+/* Writes the address by which others reach the socket, with the key that they must
+ * expect. */
 static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
 {
     pl_address got;
@@ -377,7 +378,7 @@ void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
-    if ((*socket)->is_bound) /* ZeroMQ would leave it behind */
+    if ((*socket)->is_bound) /* ZeroMQ would leave the socket's file behind */
         wire_ipc_remove((*socket)->address);
     wire_watch_end(*socket);
     if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
@@ -387,8 +388,8 @@ void pl_wire_close(pl_socket **socket)
     *socket = NULL;
 }
 
-/* Never waits. Only the first frame of a message can find the queue full or the
- * peer gone: ZeroMQ takes a message whole. */
+/* Never waits. Only the first frame of a message can find the queue full or the peer
+ * gone, because ZeroMQ accepts messages as a whole. */
 static bool send_frame(pl_socket *socket, const void *data, size_t len, bool more)
 {
     int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
@@ -411,7 +412,7 @@ static pl_status send_failed(const pl_socket *socket, const char *to)
                    zmq_strerror(cause));
 }
 
-/* What a frame has of so much that is left. */
+/* How much of `left` bytes goes into the next frame. */
 static size_t frame_of(const pl_socket *socket, size_t left)
 {
     return socket->is_secure ? piece_of(left) : left;
@@ -429,7 +430,7 @@ static bool send_pieces(pl_socket *socket, const pl_buf *bytes, bool more)
     return true;
 }
 
-/* Bytes that ZeroMQ frees, on a thread of its own, when it has sent the last piece. */
+/* Data that ZeroMQ frees on a thread of its own after it has sent the last piece. */
 typedef struct given_bytes {
     void *data;
     atomic_size_t n_pieces;
@@ -468,7 +469,7 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     size_t len = data->len;
     bool given = true;
     g->data = data->data;
-    atomic_store(&g->n_pieces, 1); /* ours */
+    atomic_store(&g->n_pieces, 1); /* one reference is this function's own */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
         n = frame_of(socket, len - at);
@@ -479,7 +480,8 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     return given;
 }
 
-/* given: the message's own data, or NULL: then it is copied. */
+/* `given` is the message's own data, which is handed over; if it is NULL, data is
+ * copied. */
 static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message, pl_buf *given)
 {
@@ -506,8 +508,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     return pl_failpoint("wire.send.after");
 }
 
-/* A sentence about this machine's own trouble may name its files: those who are not of
- * the job's own processes get another, and the log has the sentence. */
+/* An error sentence about this machine's own trouble may contain names of files. Peers
+ * that are not the job's own processes get another sentence; the log has the original.
+ */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {
     if (m->type != PL_WIRE_ERR || peer->role == PL_AS_LOCAL ||
@@ -574,7 +577,7 @@ pl_status pl_wire_give(pl_socket *socket, pl_message *message)
     return pl_wire_give_to(socket, NULL, message);
 }
 
-/* The next frame, which the caller closes; false if none waits. */
+/* Takes the next frame, which the caller closes; false if none waits. */
 static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
 {
     zmq_msg_init(frame);
@@ -585,8 +588,8 @@ static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
     return got >= 0;
 }
 
-/* Frames that are not kept are drained and only counted. A message arrives whole, so
- * that after its first frame the others are there. */
+/* Frames that are not kept are read, counted and dropped. A message arrives as a whole,
+ * so after its first frame the others are there. */
 static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 {
     size_t n_kept = in->joined ? 1 : WIRE_FRAMES_MAX;
@@ -629,7 +632,7 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
     return got;
 }
 
-/* Whose key it was: what libzmq got from the gate when the connection was made. */
+/* Reads whose key it was: libzmq got it from the gate when the connection was made. */
 static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
 {
     peer->role = PL_AS_LOCAL;
@@ -644,7 +647,7 @@ static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
     peer->own = peer->own && peer->role != PL_AS_NONE;
 }
 
-/* To the server's own side, once in a while. */
+/* Reports a refusal on the server's side, at most once in a while. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];
@@ -656,7 +659,7 @@ static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *tex
     pl_gate_refused(&(pl_refusal){text, key, ""});
 }
 
-/* Says no, to both sides. */
+/* Refuses a message: answers the sender and reports it on this side. */
 static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
@@ -675,7 +678,7 @@ static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
     pl_message_destroy(&a);
 }
 
-/* Whether the caller hears of it: the sender's key must have some of its share left,
+/* Whether the message reaches the caller: its key must have enough of its share left,
  * and its role must allow the message. */
 static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
@@ -693,8 +696,8 @@ static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message
     return false;
 }
 
-/* A message is always taken whole, so that a bad one cannot put the next out of step.
- * Takes one message off the socket, good or bad; false if none waits. */
+/* Takes one message off the socket, good or bad; false if none waits. A message is
+ * always taken as a whole, so that a bad one does not shift the frames of the next. */
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
 {
@@ -748,7 +751,7 @@ pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer, pl_message *out)
     return recv_message(socket, peer, true, out);
 }
 
-/* A signal ends the wait early: the caller looks at its flags and polls again. */
+/* A signal ends the wait early; the caller then looks at its flags and polls again. */
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready)
 {

@@ -30,63 +30,70 @@ enum {
 typedef struct pl_peer { /* a routing id, bound to one connection */
     uint8_t id[PL_WIRE_PEER_MAX];
     size_t len;
-    pl_key_role role; /* of the key below; LOCAL if the socket is not encrypted */
-    pl_pubkey key; /* that the connection was made with; zero if it is not encrypted */
-    bool own;      /* the key is one of the job's own (PL_KEY_OWN) */
+    pl_key_role role; /* role of the key below; LOCAL if the socket is not encrypted */
+    /* the client's key in this connection; zero if it is not encrypted */
+    pl_pubkey key;
+    bool own; /* the key is one of the job's own (PL_KEY_OWN) */
 } pl_peer;
 
 typedef struct pl_message {
     uint16_t type;
     uint64_t request; /* chosen by the asker, echoed in the answer */
-    uint64_t epoch;   /* of the answering store or hub; 0 if not known */
+    uint64_t epoch;   /* of the store or hub that answers; 0 if not known */
     uint64_t token;   /* fencing token of the lease; 0 if none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
-    void *lent;       /* set: `data` is ZeroMQ's, to be read only (pl_wire_recv_lent) */
+    /* not NULL: `data` belongs to ZeroMQ and must only be read (pl_wire_recv_lent) */
+    void *lent;
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
 
 typedef struct pl_socket pl_socket;
 
-/* What this process is: before its first socket. The pair is copied; NULL: none. */
+/* Sets the key pair of this process; call it before the first socket is made. The pair
+ * is copied; NULL: no key. */
 void pl_wire_keys(const pl_keypair *pair);
-/* The host by which others reach it, for addresses of all interfaces; "": found. */
+/* Sets the host by which others reach this process, for addresses of all interfaces.
+ * "": the first address of this machine. */
 void pl_wire_advertise(const char *host);
 
-/* Listens at an address (base/address.h). While a gate is open (base/gate.h) it is
- * encrypted, and must be unless the address is local: ERR_CONFIG. `bound` gets the text
- * by which others reach it, with port and key. A port in use is ERR_BUSY, naming it. */
+/* Listens at an address (base/address.h). While a gate is open (base/gate.h) the socket
+ * is encrypted; without a gate only local addresses are allowed (ERR_CONFIG). `bound`
+ * gets the text by which others reach it, with port and key. ERR_BUSY names a port that
+ * is in use. */
 PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
 /* Whether pl_wire_bind would find the address free. */
 PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
-/* With the process's own key, or another (`own` NULL: the process's). An address that
- * is not local names the server's key: ERR_CONFIG. Who is refused there learns it from
- * pl_wire_recv. */
+/* Connects with the process's own key; pl_wire_connect_as takes another pair (`own`
+ * NULL: the process's). An address that is not local must name the server's key:
+ * ERR_CONFIG. A client that the server refuses learns it from pl_wire_recv. */
 PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
 PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
                                            pl_socket **out);
 void pl_wire_close(pl_socket **socket); /* accepts NULL */
 
-/* Server side; the message stays the caller's. A vanished peer is ERR_NET. */
+/* Server side. The message stays the caller's. ERR_NET if the peer has gone. */
 PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                                         const pl_message *message);
-/* Client side. ERR_NET if the queue is full (peer away for long). */
+/* Client side. ERR_NET if the queue is full, because the peer has been away for long.
+ */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
-/* The same, and the message's data, sent or not, is ZeroMQ's: it is not copied. */
+/* The same without copying the data: it belongs to ZeroMQ afterwards, whether or not
+ * the message was sent. */
 PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
                                         pl_message *message);
 PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
 
-/* Takes one waiting message; ERR_TIMEOUT at once if none is there. `peer` may
- * be NULL on a client. `out` must be initialised; its buffers are reused. A server
- * answers what a key's role does not allow with ERR_NOPERM by itself; a client whose
- * key is refused, or who meets another server than the address names, gets ERR_NOPERM.
- */
+/* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
+ * on a client. `out` must be initialised; its buffers are reused. A server answers a
+ * message that the key's role does not allow with ERR_NOPERM by itself. A client gets
+ * ERR_NOPERM if its key is refused, or if the server is not the one that the address
+ * names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
-/* The same, but large data stays where ZeroMQ put it: it may be read until `out` is
- * received into again or destroyed, and not be written, grown, taken or freed. */
+/* The same, but large data stays where ZeroMQ put it. It may be read until `out` is
+ * received into again or destroyed; it must not be written, grown, taken or freed. */
 PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
                                           pl_message *out);
 
@@ -95,22 +102,23 @@ PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
-/* Whether a client's connection has ended and come about again since `seen` was filled
- * in: what was under way then is lost. Start with any number. */
+/* Whether a client's connection has ended and been made again since `seen` was filled
+ * in. If so, messages that were under way are lost. `seen` may start with any number.
+ */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
-/* Without a key: of a server what it listens on, of a client whom it asks. */
+/* The address without a key: where a server listens, or which server a client asks. */
 const char *pl_wire_address(const pl_socket *socket);
 /* Messages dropped by the checks above, since the socket was opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
-/* Messages that a role did not allow, or that were more than a key may send. */
+/* Messages that a role did not allow, or that exceeded the share of their key. */
 uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
 
-/* One question, one answer, on a client: sends, waits, resends the same request
- * every `retry_ms` until `timeout_ms`; answers to other requests are dropped.
- * An ERR answer becomes its status and sentence. */
+/* Asks one question on a client and waits for its answer. The same request is sent
+ * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. An
+ * ERR answer becomes its status and its sentence. */
 PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
                                     int retry_ms, int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* unique in this process */
@@ -119,13 +127,14 @@ uint64_t pl_wire_next_request(void); /* unique in this process */
 enum { PL_WIRE_ERR = 1 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence);
-/* The status of an ERR answer, its sentence as the last error; never PL_OK. */
+/* Returns the status of an ERR answer and makes its sentence the last error. Never
+ * PL_OK. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
-/* Name and version of the library beneath; false if it cannot encrypt. */
+/* Writes the name and version of the library beneath. False if it cannot encrypt. */
 bool pl_wire_library(char out[128]);
 
-/* Before exit, after all sockets are closed. */
+/* Call it before exit, after all sockets are closed. */
 void pl_wire_shutdown(void);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Messages, a question that waits for its answer, and the answer that says no. */
+/* Initialises and destroys messages, asks a question and waits for its answer, and
+ * turns error answers into statuses (wire.h). */
 #include "base/clock.h"
 #include "base/wire_internal.h"
 
 #include <stdatomic.h>
 
-enum { LOOK_MS = 100 }; /* a question that waits looks whether it was refused */
+enum { LOOK_MS = 100 }; /* how often a waiting question checks whether it was refused */
 
 void pl_message_init(pl_message *message, uint16_t type)
 {
@@ -39,7 +40,7 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
     pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
 }
 
-/* The peer's failure, in its own words, becomes ours. */
+/* The peer's error becomes this thread's error, in the peer's words. */
 pl_status pl_wire_error_of(const pl_message *answer)
 {
     pl_reader reader;
@@ -55,7 +56,8 @@ pl_status pl_wire_error_of(const pl_message *answer)
     return pl_fail((pl_status)status, "%s", sentence);
 }
 
-/* Takes what has arrived until the answer is among it; ERR_TIMEOUT if it is not. */
+/* Takes messages that have arrived until the answer is among them; ERR_TIMEOUT if it is
+ * not. */
 static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
 {
     pl_status status;
@@ -75,7 +77,7 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
             pl_status sent = pl_wire_send(socket, question);
             if (sent != PL_OK && sent != PL_ERR_NET)
                 return sent;
-            n_sent += sent == PL_OK; /* a full queue may yet drain */
+            n_sent += sent == PL_OK; /* a full queue may still drain */
             next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
         }
         bool ready;

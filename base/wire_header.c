@@ -1,4 +1,4 @@
-/* The header of messages, byte by byte (docs/PROTOCOL.md 1.1). */
+/* Encodes and checks the header of messages, byte by byte (docs/PROTOCOL.md 1.1). */
 #include "base/wire_internal.h"
 #include "base/le.h"
 
@@ -23,7 +23,8 @@ enum {
 };
 static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
-/* Over the header with its checksum field zero, the body and the data. */
+/* The checksum over the header with its checksum field set to zero, the body and the
+ * data. */
 static uint64_t sum_of(const uint8_t header[WIRE_HEADER_BYTES], const void *body,
                        size_t body_len, const void *data, size_t data_len)
 {
@@ -70,7 +71,7 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)
     return *body_len <= PL_WIRE_BODY_MAX && *data_len <= PL_WIRE_DATA_MAX;
 }
 
-/* A message has one spelling: without data there is no third frame. */
+/* A message has exactly one spelling: without data there is no third frame. */
 bool wire_check(const wire_frame *frames, size_t n_frames)
 {
     if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||

@@ -1,12 +1,13 @@
-/* Sockets in the file system (ipc://PATH): where they lie, so that nobody else on the
- * machine reaches them, and what ZeroMQ leaves to its callers.
+/* Sockets in the file system (ipc://PATH): where they lie, so that no other user of the
+ * machine reaches them, and the checks that ZeroMQ leaves to its callers.
  *
- * Whoever may search all folders above a socket and write to it can connect; ZeroMQ
- * makes sockets with the process's umask. The folder is therefore kept to its owner.
+ * A user who may search all folders above a socket, and may write to the socket, can
+ * connect. ZeroMQ makes sockets with the process's umask. Therefore the folder is
+ * accessible to its owner only.
  *
- * ZeroMQ removes what has a socket's name before it binds, whatever it is: a file that
- * somebody named by mistake, or the socket of a process that is alive, whose clients
- * would then be lost in silence. Both are looked for first. */
+ * Before it binds, ZeroMQ removes any file with the socket's name: also a file that was
+ * named by mistake, or the socket of a process that is alive, whose clients would then
+ * be lost silently. This file checks for both first. */
 #include "base/fs.h"
 #include "base/text.h"
 #include "base/wire_internal.h"
@@ -22,7 +23,7 @@
 
 static const char scheme[] = "ipc://", private_mark[] = "/pathloom-";
 
-/* NULL: not of the file system. '@' names no file. */
+/* NULL if the endpoint is not in the file system. '@' names no file. */
 static const char *path_of(const char *endpoint)
 {
     if (!pl_starts_with(endpoint, scheme) || endpoint[strlen(scheme)] == '@')
@@ -35,7 +36,8 @@ static bool fits(const char *path)
     return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
 
-/* Binds (a probe, which is removed) or connects; the errno, 0 if it went well. */
+/* Binds a probe socket, which is removed again, or connects. Returns the errno, or 0 if
+ * it went well. */
 static int try_socket(const char *path, bool binds)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -52,7 +54,7 @@ static int try_socket(const char *path, bool binds)
     return cause;
 }
 
-/* A full queue of connections (EAGAIN) has somebody behind it as well. */
+/* If the queue of connections is full (EAGAIN), a process listens there as well. */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;
@@ -101,7 +103,7 @@ pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])
     return PL_OK;
 }
 
-/* A folder that wire_ipc_private made goes with its last socket. */
+/* Removes the folder that wire_ipc_private made together with its last socket. */
 void wire_ipc_remove(const char *endpoint)
 {
     char folder[PL_PATH_MAX];
@@ -115,7 +117,7 @@ void wire_ipc_remove(const char *endpoint)
         rmdir(folder);
 }
 
-/* Lustre and its like hold no sockets: that is found by trying. */
+/* Lustre and similar file systems cannot hold sockets; only a trial shows that. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX])
 {

@@ -1,5 +1,5 @@
-/* What ZeroMQ tells of the connections of a socket: handshakes that went well or
- * failed, and what a client and a server make of it. */
+/* Reads ZeroMQ's events about the connections of a socket, that is, which handshakes
+ * succeeded or failed, and turns them into what clients and servers report. */
 #include "base/clock.h"
 #include "base/gate.h"
 #include "base/wire_internal.h"
@@ -8,9 +8,10 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { BROKEN_MAX = 4 /* handshakes that end at once, in a row */, BROKEN_MS = 4000 };
+enum { BROKEN_MAX = 4 /* handshakes in a row that end at once */, BROKEN_MS = 4000 };
 
-/* An event is two frames: what happened, with a number, and where. */
+/* An event has two frames: the first has the event and a number, the second the
+ * endpoint. */
 static bool watch(pl_socket *socket, int events)
 {
     static atomic_uint count;
@@ -18,7 +19,8 @@ static bool watch(pl_socket *socket, int events)
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
     int none = 0;
     socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
-    /* Without a limit: the thread that writes events must not wait for their reader. */
+    /* The queue has no limit: the thread that writes events must not wait for their
+     * reader. */
     return socket->monitor &&
            zmq_setsockopt(socket->monitor, ZMQ_RCVHWM, &none, sizeof none) == 0 &&
            zmq_socket_monitor(socket->zmq, name, events) == 0 &&
@@ -41,12 +43,14 @@ bool wire_watch_server(pl_socket *socket)
 
 void wire_watch_end(pl_socket *socket)
 {
-    zmq_socket_monitor(socket->zmq, NULL, 0); /* an event unread would stop all */
+    /* an event that nobody reads would stop everything */
+    zmq_socket_monitor(socket->zmq, NULL, 0);
     zmq_close(socket->monitor);
 }
 
-/* A server with another key, or a client with a wrong idea of it, ends handshakes
- * without a word. Once may be a process that dies; several at once are not. */
+/* If a server has another key than the client expects, ZeroMQ ends the handshake
+ * without a reason. A single end may come from a process that dies; several in a row do
+ * not. */
 static void note_broken(pl_socket *socket)
 {
     int64_t now = pl_now_ms();
@@ -144,7 +148,7 @@ void wire_tell_failed_clients(pl_socket *socket)
                       "", socket->address});
 }
 
-/* The first connection is no news. */
+/* The first connection does not count. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
 {
     uint64_t before = *seen;

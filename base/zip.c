@@ -1,10 +1,10 @@
 /* zstd frames and byte planes.
  *
- * Planes: the high bytes of neighbouring floats are alike and the low ones are noise;
- * apart, the first compress and the second do no harm.
- */
+ * Planes: the high bytes of neighbouring floats are similar, while the low ones are
+ * noise. When they are stored apart, the high bytes compress well and the low ones do
+ * not disturb. */
 #include "base/zip.h"
-#define ZSTD_STATIC_LINKING_ONLY /* for the mode of literals */
+#define ZSTD_STATIC_LINKING_ONLY /* needed for the mode of literals */
 #include <zstd.h>
 
 pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
@@ -21,7 +21,8 @@ pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
     return PL_OK;
 }
 
-/* Fast levels leave bytes that match nothing as they are unless told otherwise. */
+/* Without this mode the fast levels store bytes that match nothing without compressing
+ * them. */
 pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
 {
     enum { FASTEST = -100 };
@@ -64,7 +65,8 @@ static pl_status check_frame(const void *data, size_t len, size_t expected)
 pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
 {
     PL_RETURN_IF(check_frame(data, len, expected));
-    pl_buf_reserve(out, expected ? expected : 1); /* zstd wants a pointer even so */
+    /* zstd needs a pointer even for 0 bytes */
+    pl_buf_reserve(out, expected ? expected : 1);
     size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);
     if (ZSTD_isError(got))
         return pl_fail(PL_ERR_DAMAGED, "a zstd frame of %zu bytes is damaged: %s", len,
