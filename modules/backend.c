@@ -1,6 +1,6 @@
-/* Which backend does the operations. "auto" is the cuda backend where a device answers
- * that can compute in the precision that is asked for, else the cpu backend, which in
- * turn picks the kernels and the precision that suit the machine. */
+/* Chooses the backend that does the operations. "auto" is the cuda backend where a
+ * device answers that can compute in the precision that is asked for, else the cpu
+ * backend, which in turn picks the kernels and the precision that suit the machine. */
 #include "modules/backend.h"
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"
@@ -20,7 +20,7 @@ static pl_status cuda_backend_create(const pl_backend_options *options,
 }
 static void cuda_backend_destroy(pl_backend **backend)
 {
-    *backend = NULL; /* never called: there is none */
+    *backend = NULL; /* never called: this build has no such backend */
 }
 static bool cuda_has_device(void)
 {
@@ -36,7 +36,8 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
     return false;
 }
 
-/* int8 and fp8 are not for every backend; the rest they check themselves. */
+/* int8 and fp8 are not for every backend. Other precisions are checked by the backend
+ * itself. */
 static pl_status check_precision(const pl_backend_options *options)
 {
     static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};

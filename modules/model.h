@@ -18,42 +18,44 @@ typedef struct pl_model_options {
     int batch;     /* B, most sequences a call */
     int context;   /* T, longest sequence a call; <= shape.context */
     bool training; /* gradients, moments, stored activations */
-    /* Training keeps of each block only what enters it, and computes the rest again in
-     * the backward pass: the same bytes, about 1.3 times the arithmetic, and of a
-     * block's activations a tenth or less. */
+    /* Training keeps only the input of each block and computes the rest again in the
+     * backward pass. The result has the same bytes and costs about 1.3 times the
+     * arithmetic; the activations of a block take a tenth of the memory or less. */
     bool recompute;
 } pl_model_options;
 
 typedef struct pl_model_plan {
     /* of the device; params with compute copies */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
-    /* of a GPU: what operations and cuBLAS work in, and their tables */
+    /* of a GPU: working memory of operations and of cuBLAS, and their tables */
     uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
-/* What precision fp8 adds to params_bytes: a byte for each element of the matrices that
- * are multiplied in it, those whose extents are multiples of 16. */
+/* What precision fp8 adds to params_bytes: one byte for each element of the matrices
+ * that are multiplied in fp8, which are those whose extents are multiples of 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
-/* What the model takes of a GPU, in bf16 or fp8, whether or not there is one here. The
- * caches of a decoder and the process's CUDA context come on top. */
+/* The GPU memory that the model takes in bf16 or fp8; it can be computed on a machine
+ * without a GPU. The caches of a decoder and the process's CUDA context come on top. */
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out);
 uint64_t pl_model_plan_sum(const pl_model_plan *plan);
-/* Of a model on this backend, with such copies where it makes them. */
+/* The plan of a model on this backend, including such copies if the backend makes them.
+ */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);
 
-/* Borrows backend and topology until destroy. ERR_NOMEM with the plan. */
+/* Borrows backend and topology until destroy. The sentence of ERR_NOMEM contains the
+ * plan. */
 PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         const pl_topology *topology,
                                         const pl_model_options *options,
                                         pl_model **out);
 void pl_model_destroy(pl_model **model);
 
-/* Host fp32 blocks of pl_topology_path_params floats. load refreshes compute copies. A
- * model for inference keeps no masters of matrices that its backend has copies of
- * (bf16, int8), and ERR_ARG is what save says then. */
+/* Host fp32 blocks of pl_topology_path_params floats. load refreshes the compute
+ * copies. A model for inference keeps no masters of matrices that its backend copies
+ * (bf16, int8); saving such a model is ERR_ARG. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* AdamW moments: m then v; NULL loads zeros. */
@@ -95,10 +97,10 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
 
 /* Decoding with a KV cache. A decoder has slots; each holds one sequence, or none.
  *
- * On `ref`, and on `cpu` for even widths, the logits of a step do not depend on what
- * else is in it: a sequence gets the same bytes alone and in any company, whichever
- * slots they have. On `cuda` the library may sum in another order for another number of
- * rows: equal steps give equal bytes there. */
+ * On `ref`, and on `cpu` for even widths, the logits of a sequence do not depend on the
+ * other sequences of the step, nor on the slots: a sequence gets the same bytes alone
+ * as beside others. On `cuda` the library may sum in another order for another number
+ * of rows, so only equal steps give equal bytes. */
 enum { PL_DECODER_SLOTS_MAX = 64 };
 typedef struct pl_decoder pl_decoder;
 /* n_slots is 1 to 64, and at most the model's context. */
@@ -107,13 +109,13 @@ PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
 void pl_decoder_destroy(pl_decoder **decoder);
 void pl_decoder_clear(pl_decoder *decoder, int slot);
 int pl_decoder_length(const pl_decoder *decoder, int slot);
-/* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last,
- * unless logits is NULL. ERR_DATA when the context is full or a token unknown: nothing
+/* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last one,
+ * unless logits is NULL. ERR_DATA if the context is full or a token is unknown; nothing
  * has changed then. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
-/* How many of the next n tokens prefill reads at once: whoever hands over so many at a
- * time may do other things in between, and gets the same bytes. */
+/* How many of the next n tokens prefill reads at once. A caller that passes this many
+ * at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
 /* One token more for each of n sequences, in different slots: logits [n,V]. Errors as
  * above. */
@@ -137,7 +139,9 @@ typedef struct pl_schedule {
     pl_schedule_kind kind;
     int64_t warmup; /* steps of the linear rise */
     int64_t total;  /* steps until the rate is at its floor */
-    int64_t decay;  /* wsd: the last of `total`, over which it falls; 0: never */
+    /* wsd: the last of the `total` steps, over which the rate falls; 0: it never falls
+     */
+    int64_t decay;
     double peak;
     double floor; /* share of the peak */
 } pl_schedule;

@@ -1,19 +1,18 @@
-/* What the files of the model share: model (memory), model_params, model_plan (layout),
- * model_forward, model_backward, model_step (training), model_score (losses and
- * features), decoder.
+/* Private to the model: the structs that its files share. The files are model (memory),
+ * model_params, model_plan (layout), model_forward, model_backward, model_step
+ * (training), model_score (losses and features) and decoder.
  *
- * The residual stream. Every sublayer's output buffer becomes the stream after it:
- * the norm that follows adds the stream before it in place. So block b keeps
+ * The residual stream. Every sublayer's output buffer becomes the stream after it: the
+ * norm that follows adds the stream before it in place. So block b keeps
  *
  *   in   [N,C]  the stream at its first norm (the buffer `out` of block b-1)
  *   mid  [N,C]  in + attention
  *   out  [N,C]  the feed-forward layer's output; in + attention + ffn as soon as
  *               the next norm has run
  *
- * In training each is a buffer of its own, read again by backward; with `recompute`
- * the blocks share all but their streams `in` and `out`. In inference all blocks share
- * one set of buffers, and `in` and `out` are the same one.
- */
+ * In training each is a buffer of its own, read again by backward; with `recompute` the
+ * blocks share all but their streams `in` and `out`. In inference all blocks share one
+ * set of buffers, and `in` and `out` are the same one. */
 #ifndef PL_MODULES_MODEL_INTERNAL_H
 #define PL_MODULES_MODEL_INTERNAL_H
 #include "modules/model.h"
@@ -67,7 +66,7 @@ struct pl_model {
     pl_model_options options;
     size_t n_params, n_kept;         /* of the path; in `params` */
     float *params, *grads, *moments; /* moments: m, then v */
-    bool lean; /* params holds embedding and norms alone: model_params.c */
+    bool lean; /* params holds only embedding and norms: see model_params.c */
     void *act_block;
     model_acts acts;        /* views into act_block */
     param_places at, whole; /* in `params`; in a path's whole block */
@@ -76,7 +75,7 @@ struct pl_model {
     pl_decay_run *runs;
     int n_runs;
     pl_update *update;   /* training only */
-    pl_routine *routine; /* a whole step */
+    pl_routine *routine; /* a whole training step, recorded by the backend */
     float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
 };
 
@@ -95,7 +94,7 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Where it begins. */
+/* Where the matrix begins. */
 static inline size_t model_weight_at(const param_places *places, int block, int which)
 {
     const block_params *at = &places->blocks[block];
@@ -105,7 +104,7 @@ static inline size_t model_weight_at(const param_places *places, int block, int 
                                           [WEIGHT_DOWN] = at->down};
     return of[which];
 }
-/* Rounded up to where a view may begin, in bytes or in floats. */
+/* Rounds a size up to where a view may begin, in bytes or in floats. */
 static inline size_t model_whole_lines(size_t n)
 {
     return (n + 63) / 64 * 64;
@@ -147,12 +146,13 @@ PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
 
 /* The forward pass over uploaded tokens, up to and with the final norm. */
 void model_forward(pl_model *m, int B, int T);
-/* Its parts without attention, for the decoder. */
+/* Parts of the forward pass that the decoder uses, too; it has its own attention. */
 void model_forward_embed(pl_model *m, int N);
 void model_forward_qkv(pl_model *m, int block, int N);
 void model_forward_rest(pl_model *m, int block, int N);
 void model_forward_norm(pl_model *m, int N);
-/* What a block computed between `in` and `out`, again, where another one has it now. */
+/* Computes again what lies between `in` and `out` of a block, when another block's
+ * values have taken its place. */
 void model_forward_again(pl_model *m, int block, int B, int T);
 
 /* Classifier with gradients, then backward through all blocks; d loss / d logit is

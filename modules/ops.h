@@ -1,19 +1,18 @@
-/* Operations: what a backend can do. Each is declared once, here.
+/* The operations that a backend can do. Each of them is declared once, here.
  *
  * Notation: capital letters are extents, row-major. `pl_act *` is a buffer of
- * activations in the backend's own type (`backend->act`: float or bf16), opaque
- * to callers. `float *` is fp32 in the backend's memory. Weights `w` come as
- * `const pl_weight *`: the backend's compute copy of an fp32 master matrix, made by
- * `weights_refresh` (packed, cast, or the master itself), so that nothing is
- * converted per call.
+ * activations in the backend's own type (`backend->act`: float or bf16), opaque to
+ * callers. `float *` is fp32 in the backend's memory. Weights `w` come as `const
+ * pl_weight *`: the backend's compute copy of an fp32 master matrix, made by
+ * `weights_refresh` (packed, cast, or the master itself), so that nothing is converted
+ * per call.
  *
- * Parameters' gradients accumulate (+=), activations' gradients overwrite
- * unless the operation says otherwise. No operation allocates. All are
- * deterministic for a given thread count. What changes from one training step to the
- * next (pl_step_numbers) lies in memory of the backend, so that a backend can note a
- * step and do it again. Errors: sizes are checked by the model;
- * an operation returns nothing and a device failure surfaces at `sync`.
- */
+ * Parameters' gradients accumulate (+=), activations' gradients overwrite unless the
+ * operation says otherwise. No operation allocates. All are deterministic for a given
+ * thread count. What changes from one training step to the next (pl_step_numbers) lies
+ * in memory of the backend, so that a backend can record a step and repeat it. Errors:
+ * sizes are checked by the model; an operation returns nothing and a device failure
+ * surfaces at `sync`. */
 #ifndef PL_MODULES_OPS_H
 #define PL_MODULES_OPS_H
 #include "modules/shape.h"
@@ -33,18 +32,18 @@ typedef struct pl_adamw {
 typedef struct pl_step_numbers {
     pl_adamw adam;
     float mass1, mass2; /* 1 - beta1^step, 1 - beta2^step */
-    float clip;         /* largest norm of the gradient; 0: any */
+    float clip;         /* largest norm of the gradient; 0: no limit */
     float loss_scale;   /* 1 / counted targets */
 } pl_step_numbers;
 
-/* Parameters in their order: all of a run decay, or none. */
+/* Consecutive parameters that all have weight decay, or all have none. */
 typedef struct pl_decay_run {
     size_t offset, n;
     bool decay;
 } pl_decay_run;
 
-/* What the optimizer works on. Vectors are memory of the backend, the lists are the
- * host's; all are borrowed while the update exists. */
+/* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
+ * in that of the host. All are borrowed while the update exists. */
 typedef struct pl_update_plan {
     float *params, *grads, *moments; /* moments: m [n_params], then v */
     size_t n_params;
@@ -55,8 +54,8 @@ typedef struct pl_update_plan {
     double *squares; /* [1] */
 } pl_update_plan;
 
-typedef struct pl_update pl_update;   /* made once, applied at each step */
-typedef struct pl_routine pl_routine; /* noted work */
+typedef struct pl_update pl_update;   /* made once, applied in every step */
+typedef struct pl_routine pl_routine; /* recorded work */
 
 typedef struct pl_ops {
     /* ---- memory (device memory of the backend) ---- */
@@ -164,25 +163,26 @@ typedef struct pl_ops {
                   float grad_scale, const pl_adamw *adam);
 
     /* ---- a whole step ---- */
-    /* The optimizer on a whole path: squares = sum g^2, gradients scaled to the norm
-     * `clip`, adamw with weight decay where a run has it, compute copies refreshed,
-     * gradients zero. If squares or one of loss[N] is not finite, squares is not
-     * either, gradients are zero, and nothing else changes. */
+    /* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
+     * the norm `clip`, applies adamw with weight decay to the runs that have it,
+     * refreshes compute copies, and zeroes the gradients. If squares or a value of
+     * loss[N] is not finite, then squares is set to a value that is not finite,
+     * gradients are zeroed, and nothing else changes. */
     pl_status (*update_create)(pl_backend *be, const pl_update_plan *plan,
                                pl_update **out);
     void (*update_destroy)(pl_backend *be, pl_update **update);
     void (*update_apply)(pl_backend *be, pl_update *update, const float *loss, int N,
                          const pl_step_numbers *numbers);
-    /* Does what `work` asks for: operations of this backend, with equal arguments at
-     * each call with the same routine and `shape`. A backend may note them at an early
-     * call and repeat them at later ones without calling. *routine is NULL at first and
-     * belongs to the caller. */
+    /* Does the operations that `work` calls. They must be operations of this backend,
+     * with equal arguments at every call with the same routine and `shape`. A backend
+     * may record them at an early call and repeat them later without calling `work`.
+     * *routine is NULL at first and belongs to the caller. */
     void (*perform)(pl_backend *be, pl_routine **routine, uint64_t shape,
                     void (*work)(void *context), void *context);
     void (*routine_destroy)(pl_backend *be, pl_routine **routine);
 } pl_ops;
 
-/* update and perform where memory is the host's: operation by operation. */
+/* update and perform for backends in the host's memory: operation by operation. */
 PL_MUST_CHECK pl_status pl_host_update_create(pl_backend *be,
                                               const pl_update_plan *plan,
                                               pl_update **out);

@@ -1,5 +1,6 @@
-/* What the files of the probe share: probe (rounds and sums), probe_ops (the
- * operations and what they work on), probe_train (the step). */
+/* Private to the probe: the functions that its files share. The files are probe (rounds
+ * and sums), probe_ops (the operations and their operands) and probe_train (the step).
+ */
 #ifndef PL_MODULES_PROBE_INTERNAL_H
 #define PL_MODULES_PROBE_INTERNAL_H
 #include "modules/probe.h"
@@ -10,7 +11,7 @@ extern "C" {
 /* ---- the operations ---- */
 
 typedef struct probe_ops probe_ops;
-/* Writes the rows of `report`, but for their times. */
+/* Writes the rows of `report`, without their times. */
 PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
                                          const pl_probe_options *options,
                                          pl_probe_report *report, probe_ops **out);
@@ -30,7 +31,7 @@ void probe_train_destroy(probe_train **train);
 PL_MUST_CHECK pl_status probe_train_step(probe_train *train);
 uint64_t probe_train_params(const probe_train *train);
 
-/* Seconds, of the clock that the options ask for. */
+/* Seconds by the clock that the options ask for. */
 double probe_now(const pl_probe_options *options);
 
 #ifdef __cplusplus

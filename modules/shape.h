@@ -21,7 +21,7 @@ typedef struct pl_shape {
     double norm_eps;
 } pl_shape;
 
-/* ERR_CONFIG with the two numbers that do not fit and what to change. */
+/* ERR_CONFIG names the two numbers that do not fit together, and what to change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
 #ifdef __cplusplus

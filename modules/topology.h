@@ -93,19 +93,19 @@ int pl_topology_find_module(const pl_topology *t,
 void pl_topology_path_name(const pl_topology *t, int path,
                            char out[PL_NAME_MAX]); /* e_1 e_2 ..: "p01" or "p0" */
 
-/* Paths through a module (P_{l,e} of them; times replicas are its contributors): how
- * many there are, the nth of them in rising order, and the place n of such a path. All
- * take the same time, however many paths there are. */
+/* The paths through a module (times replicas they are its contributors): how many there
+ * are, the n-th of them in rising order, and the index n of such a path. Each call
+ * takes constant time. */
 int pl_topology_module_n_paths(const pl_topology *t, int module);
 int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
-/* Deterministic initial values of one module's region: normal(0, init_std), keyed
- * (seed, tensor name): the same for every expert of a slot, and for every topology
- * of the same shape. `params` has the slot's n_params floats. */
+/* Deterministic initial values of one module's region: normal(0, init_std), keyed by
+ * (seed, tensor name). They are the same for every expert of a slot and for every
+ * topology of the same shape. `params` has the slot's n_params floats. */
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
-/* The same of one tensor alone, [rows, cols]. */
+/* The same for a single tensor, [rows, cols]. */
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
 
 /* Forward+backward FLOPs of one token of one path at sequence length T (6 a
@@ -113,8 +113,9 @@ void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
 double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward);
 
 /* A preset by name: fills shape and spec. pl_preset_names lists all names,
- * NULL-terminated; a name that ends in P is a family (flat-moe-P, diloco-P), to be
- * called with a number in place of P. ERR_CONFIG names the nearest, and all. */
+ * NULL-terminated. A name that ends in P is a family (flat-moe-P, diloco-P) and is
+ * called with a number in place of P. ERR_CONFIG names the nearest preset, and all of
+ * them. */
 PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
                                   pl_topology_spec *spec);
 const char *const *pl_preset_names(void);

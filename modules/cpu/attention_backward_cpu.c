@@ -102,7 +102,8 @@ ALWAYS_INLINE void p_tile(const backward *w, const panel *p, int k, vfloat sum[M
     }
 }
 
-/* dS of the same; in bf16 its pairs too. The scale waits until dQ and dK are stored. */
+/* dS of the same; in bf16 its pairs, too. The factor `scale` is applied when dQ and dK
+ * are stored. */
 ALWAYS_INLINE void ds_tile(const backward *w, const panel *p, int k, vfloat prob[MR][2],
                            vfloat sum[MR][2], const int first, const pl_type type)
 {

@@ -1,4 +1,4 @@
-/* Opening the cpu backend: which precision, which instruction set, which library. */
+/* Opens the cpu backend: chooses precision, instruction set and library. */
 #include "modules/cpu/cpu.h"
 #include "modules/cpu/ops_cpu.h"
 #include <math.h>
@@ -12,10 +12,10 @@ typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
     bool usable;    /* this machine has it */
-    bool bf16;      /* ... and multiplies bf16 */
-    bool fast_bf16; /* ... faster than f32 */
-    bool f16;       /* ... and has fp16 arithmetic */
-    bool tiles;     /* ... and dw by own tiles faster than a library */
+    bool bf16;      /* ... and it multiplies bf16 */
+    bool fast_bf16; /* ... and does so faster than f32 */
+    bool f16;       /* ... and it has fp16 arithmetic */
+    bool tiles;     /* ... and computes dw by own tiles faster than a library does */
 } cpu_isa;
 
 enum { N_ISA = 5 };
@@ -86,7 +86,7 @@ static pl_status choose_isa(const char *name, cpu_isa *out)
                    name);
 }
 
-/* Activations are then of the type that "auto" takes. */
+/* Activations then have the type that "auto" chooses. */
 static bool is_int8(const char *precision)
 {
     return precision != NULL && strcmp(precision, "int8") == 0;

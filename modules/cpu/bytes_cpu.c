@@ -42,7 +42,7 @@ typedef struct bytes_job {
 
 /* ---- x as bytes ---- */
 
-/* To the nearest whole number: adding 1.5 * 2^23 leaves it in the low bits. */
+/* Rounds to the nearest whole number: adding 1.5 * 2^23 leaves it in the low bits. */
 ALWAYS_INLINE int nearest(float x)
 {
     const float shifted = x + 12582912.0f;
@@ -51,8 +51,8 @@ ALWAYS_INLINE int nearest(float x)
     return bits - 0x4b400000;
 }
 
-/* x is padded with zeros. One that is no number makes the step none, so that it shows
- * in the outputs. */
+/* x is padded with zeros. If a value of x is NaN, the step becomes NaN, so that it
+ * shows in the outputs. */
 static void encode_group(group *g, const float x[GROUP])
 {
     vfloat most = {0}, odd = {0};

@@ -1,17 +1,16 @@
 /* What the two passes of attention share: blocks of a head, and how they are laid out.
  *
- * Scores are computed turned, S^T = K Q^T: lanes are queries. So maxima, sums and masks
- * of a softmax are those of lanes, keys are read as they lie, and of queries alone a
- * turned copy is needed. In the products that follow, P and dS are the operands that
- * are read word by word, so that they need no order of their own:
+ * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. Maxima,
+ * sums and masks of a softmax are then those of a lane, keys are read as they lie in
+ * memory, and only queries need a transposed copy. In the products that follow, P and
+ * dS are the operands that are read word by word, so they need no layout of their own:
  *
  *   S^T, dP^T [keys, queries]  a = keys, values          b = Q^T, dout^T   over D
  *   out, dQ   [queries, D]     a = P^T, dS^T by columns  b = values, keys  over keys
  *   dV, dK    [keys, D]        a = P^T, dS^T by rows     b = dout, Q       over queries
  *
  * In bf16 two neighbours along the summed axis make a word: sums over positions need
- * pairs of rows beside the rows themselves, which in fp32 are the same.
- */
+ * pairs of rows beside the rows themselves, which in fp32 are the same. */
 #ifndef PL_MODULES_CPU_CAUSAL_H
 #define PL_MODULES_CPU_CAUSAL_H
 #include "modules/cpu/ops_cpu.h"
@@ -22,8 +21,9 @@ enum { QB = 64, KB = 64 }; /* queries and keys at a time */
 typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
-    int Tp;     /* T padded to blocks */
-    int Dw, Dp; /* words of a row, and columns of floats or pairs, in whole vectors */
+    int Tp; /* T padded to blocks */
+    /* words of a row, and columns of floats or pairs, rounded up to whole vectors */
+    int Dw, Dp;
     size_t stride; /* elements from a position to the next in qkv */
     float scale;
 } shape;
@@ -59,7 +59,7 @@ static inline size_t out_stride(const shape *s)
     return (size_t)s->H * (size_t)s->D;
 }
 
-/* Bytes of `rows` rows of words, and of their pairs, which in fp32 are no others. */
+/* Bytes of `rows` rows of words, and of their pairs; in fp32 both are the same. */
 static inline size_t words_bytes(int rows, int words)
 {
     return cpu_lines((size_t)rows * (size_t)words * WORD);
@@ -69,7 +69,7 @@ static inline size_t pairs_bytes(const shape *s, int rows)
     return s->type == PL_BF16 ? words_bytes(rows / 2, s->Dp) : 0;
 }
 
-/* Carves a part off the scratch. */
+/* Takes a part of the scratch memory. */
 static inline void *carve(char **at, size_t bytes)
 {
     void *part = *at;
@@ -111,7 +111,7 @@ static inline char *pair_rows(const shape *s, char *out, char *rows, int n)
     return out;
 }
 
-/* QB rows that copy_rows made, turned: [Dw, QB] words. */
+/* QB rows that copy_rows made, transposed: [Dw, QB] words. */
 static inline void turn_rows(const shape *s, char *out, const char *rows)
 {
     const size_t from = (size_t)s->Dw * WORD;
@@ -130,8 +130,8 @@ static inline void turn_rows(const shape *s, char *out, const char *rows)
  * k <= diagonal + l. */
 typedef struct panel {
     int q;        /* the first query, within its block */
-    int diagonal; /* its position less that of the block's first key */
-    int n_keys;   /* keys that any of them sees, in whole tiles */
+    int diagonal; /* its position minus that of the block's first key */
+    int n_keys;   /* keys that any of its queries sees, rounded up to whole tiles */
 } panel;
 
 static inline int whole_tiles(int n)

@@ -1,6 +1,6 @@
-/* Attention of rows against the cached keys and values of their sequences: a piece of a
- * prompt by blocks, others one by one, and then what a row gets depends on no other
- * row. */
+/* Attention of rows against the cached keys and values of their sequences. A piece of a
+ * prompt is computed in blocks; all other rows one by one, so that what a row gets
+ * depends on no other row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

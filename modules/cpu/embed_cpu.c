@@ -3,7 +3,7 @@
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-enum { CHUNK = 1 << 14 }; /* elements a thread takes at a time */
+enum { CHUNK = 1 << 14 }; /* elements that a thread takes at a time */
 
 ALWAYS_INLINE void widen(float *out, const pl_act *in, size_t first, int n,
                          const pl_type type)

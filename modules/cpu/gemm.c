@@ -1,4 +1,4 @@
-/* Which library multiplies. */
+/* Chooses the library that multiplies matrices: OpenBLAS for f32, oneDNN for bf16. */
 #include "modules/cpu/gemm.h"
 
 bool gemm_has_bf16(void)
@@ -21,8 +21,8 @@ pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
     return PL_OK;
 }
 
-/* oneDNN 2.6 in f32 loses up to half on long K (transposed operands); OpenBLAS does
- * not, so that f32 goes there. OpenBLAS has no bf16. */
+/* oneDNN 2.6 in f32 loses up to half of its speed on long K (transposed operands), and
+ * OpenBLAS does not, so f32 goes to OpenBLAS. OpenBLAS has no bf16. */
 pl_status gemm_open(pl_type type, int n_threads, gemm **out)
 {
     *out = NULL;

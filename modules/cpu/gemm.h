@@ -1,12 +1,11 @@
-/* Matrix products by a foreign library, or by own tiles, behind one small table.
+/* Matrix products, by a foreign library or by own tiles, behind one small table.
  *
  *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
  *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
  *   TN: c[m,n] = sum_k a[k,m] b[k,n]     dw = dout^T x
  *
- * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
- * is that type or fp32; products are accumulated in fp32, and `add` makes it c +=.
- */
+ * All matrices are dense and row-major. `a` and `b` have the type given at open, `c` is
+ * that type or fp32; products are accumulated in fp32, and `add` makes it c +=. */
 #ifndef PL_MODULES_CPU_GEMM_H
 #define PL_MODULES_CPU_GEMM_H
 #include "modules/backend.h"
@@ -28,15 +27,16 @@ struct gemm {
     void (*close)(gemm **g);
 };
 
-bool gemm_has_bf16(void); /* in this build; a machine may still lack it */
+/* whether it was built in; a machine may still lack the instructions */
+bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
 
 /* The library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN where only
  * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
-/* A block that grows to `bytes` and stays: what it held is lost. ERR_NOMEM: it is gone.
- */
+/* A block of memory that grows to `bytes` and stays. When it grows, its contents are
+ * lost. ERR_NOMEM: the block is freed. */
 typedef struct cpu_block {
     void *data;
     size_t bytes;
@@ -48,8 +48,8 @@ PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 
-/* bf16 matrices, multiplied in f32 by the library for it: for a processor without
- * instructions for bf16. ERR_UNSUPPORTED if there is no library for f32. */
+/* Products of bf16 matrices, computed in f32 by the library for f32: for a processor
+ * without bf16 instructions. ERR_UNSUPPORTED if there is no library for f32. */
 PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
 
 /* f32 matrices, products in fp16 by own tiles, for a processor with AVX512-FP16 (the

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of builds for several cores; null in others. */
+/* Exists in builds for several cores; NULL in others. */
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
@@ -46,8 +46,8 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* The core whose kernels this machine can run, of those that every OpenBLAS with cores
- * to choose from has; NULL where the library's own choice stands. */
+/* The core whose kernels this machine can run, among those that every OpenBLAS with
+ * several cores has; NULL if the library's own choice stands. */
 static const char *better_core(void)
 {
 #if defined(__x86_64__)
@@ -69,9 +69,10 @@ static const char *better_core(void)
 #endif
 }
 
-/* A processor that is newer than the library counts as the oldest it knows: 0.3.21
- * runs SSE3 kernels on Emerald Rapids, at a quarter of the speed. Its choice is made
- * when it is loaded; it can be made again, by name, before the first product. */
+/* OpenBLAS takes a processor that is newer than the library for the oldest one that it
+ * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed. It
+ * chooses when it is loaded. Before the first product it can be made to choose again,
+ * by name. */
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";

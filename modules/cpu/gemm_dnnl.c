@@ -13,12 +13,14 @@
 #include <omp.h>
 #endif
 
-enum { TABLE_SIZE = 256 }; /* more shapes than a process has; then the oldest goes */
+enum {
+    TABLE_SIZE = 256
+}; /* more shapes than a process has; if it is full, the oldest is replaced */
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
 typedef struct gemm_entry {
     gemm_call call;
-    dnnl_primitive_t primitive; /* NULL: free */
+    dnnl_primitive_t primitive; /* NULL: the entry is free */
     dnnl_memory_t memory[N_ARGS];
 } gemm_entry;
 
@@ -200,7 +202,8 @@ static void dnnl_close(gemm **head)
     *head = NULL;
 }
 
-/* Compiles one product, so that a machine that cannot says so at open. */
+/* Compiles one product, so that a machine that cannot do it reports that when it opens.
+ */
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
     pl_status status = PL_OK;

@@ -32,12 +32,12 @@ typedef struct gemm_f16 {
     cpu_block packed;
 } gemm_f16;
 
-typedef struct part { /* of a call: what is packed */
+typedef struct part { /* the part of a call that is packed at once */
     const gemm_call *call;
     const float *a, *b;
     float *c;
     int n0, cols, k0, depth;
-    int block; /* the most of cols */
+    int block; /* the largest value of cols */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* of each panel of b */
@@ -54,8 +54,8 @@ typedef struct rows_of_a {
 } rows_of_a;
 
 /* ---- scales ---- */
-/* A power of two that brings `largest` to [8, 16), and its inverse; 1 for what has no
- * exponent. Never so large that it is infinite. */
+/* A power of two that brings `largest` to [8, 16), and its inverse; 1 if `largest` has
+ * no exponent. It is never so large that it becomes infinite. */
 static void choose_scale(float largest, float *scale, float *unscale)
 {
     int exponent = 0;
@@ -331,7 +331,7 @@ static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_
         multiply_panel(p, c, stride, a->words, a->row, WORD, a->unscale, n, add);
 }
 
-/* A tile of which c has only a part, with the sums of a whole one. */
+/* A tile of which only a part lies in c; it is computed as a whole. */
 static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_a *a,
                           int m, int n)
 {

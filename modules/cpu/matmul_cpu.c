@@ -1,7 +1,8 @@
-/* Linear layers: weights' compute copies, and the three products of each. */
+/* Linear layers: makes the compute copies of weights, and the three products of each
+ * layer. */
 #include "modules/cpu/ops_cpu.h"
 
-/* Each weight has the copy that its backend multiplies by, and no other. */
+/* Each weight has only the copy that its backend multiplies by. */
 static pl_status alloc_copy(const pl_backend *be, pl_weight *w)
 {
     const size_t bf16 = (size_t)w->O * (size_t)w->I * pl_type_bytes(be->act);

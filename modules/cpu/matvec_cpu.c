@@ -100,7 +100,8 @@ static void multiply_few(pl_backend *be, const matvec *job)
     }
 }
 
-/* False if a library should do it. out has the type `out_type`. */
+/* Returns false if a library should compute the product. out has the type `out_type`.
+ */
 static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                    const pl_weight *w, int N, int O, int I)
 {

@@ -27,12 +27,12 @@ void cpu_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w,
                 int V, int C);
 
 #ifdef CPU_ISA
-/* bytes_cpu.c: out [N,O] = x w^T of a weight in bytes */
+/* bytes_cpu.c: out [N,O] = x w^T for a weight in bytes */
 void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                         const pl_weight *w, int N);
-/* attention_cpu.c: attention_decode by blocks, of rows of one sequence whose cache
- * begins at element `at`, from position `first` on. False where single rows are to be
- * taken. */
+/* attention_cpu.c: attention_decode in blocks, for rows of one sequence whose cache
+ * begins at element `at`, from position `first` on. Returns false if the rows must be
+ * computed one by one. */
 bool OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
                          const pl_act *keys, const pl_act *values, size_t at, int first,
                          int N, int H, int G, int D);

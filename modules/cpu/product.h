@@ -1,16 +1,15 @@
-/* Tiles of small products, whose sums stay in registers: the inside of attention and
- * of dw.
+/* Tiles of small products whose sums stay in registers; attention and dw are made of
+ * them.
  *
  * Everything is counted in words of 4 bytes: one float, or two bf16 neighbours along
  * the axis that is summed over. So fp32 and bf16 share one kernel, and only the
  * multiplication of two words differs (v_dot). `a` is read word by word at any two
- * strides, `b` a row of up to NR words at a time.
- */
+ * strides, `b` a row of up to NR words at a time. */
 #ifndef PL_MODULES_CPU_PRODUCT_H
 #define PL_MODULES_CPU_PRODUCT_H
 #include "modules/cpu/simd.h"
 
-/* MR rows and two vectors. */
+/* A tile has MR rows and two vectors of columns. */
 enum { MR = LANES == 16 ? 8 : 4, NR = 2 * LANES };
 
 /* sum[m][v] += a(m,k) . b(k, lanes v), for K words of each; n_vecs is 1 or 2. */

@@ -159,7 +159,7 @@ ALWAYS_INLINE void v_transpose(vfloat row[LANES])
 }
 #endif
 
-/* Lane i is the sum (the largest) of row i. The rows are used up. */
+/* Lane i gets the sum (the largest value) of row i. The rows are overwritten. */
 ALWAYS_INLINE vfloat v_sum_rows(vfloat row[LANES])
 {
     v_transpose(row);
@@ -189,9 +189,9 @@ ALWAYS_INLINE void v_store(float *p, vfloat x)
 }
 
 /* The first n of LANES words, or halves, at any address; the others are zero, or not
- * written. By masks where there are any: what may be copied by parts goes through the
- * stack even where it is whole, and stores to the stack between stores to far memory
- * made a loop over rows take twice as long. */
+ * written. Masks are used where the machine has them: a copy by parts goes through the
+ * stack even if it is whole, and such stores made a loop over rows take twice as long.
+ */
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 ALWAYS_INLINE vfloat some_words(const char *p, int n)
 {

@@ -1,10 +1,9 @@
-/* What the operations of the cpu backend share.
+/* The state that the operations of the cpu backend share.
  *
  * The files that hold operations (`*_cpu.c`) are compiled once per instruction set,
- * with other compiler flags and another value of CPU_ISA; OP() appends it to every
- * name with external linkage. The backend picks one table at create. Files without
- * OP() are compiled once, for any machine.
- */
+ * with other compiler flags and another value of CPU_ISA; OP() appends it to every name
+ * with external linkage. The backend picks one table at create. Files without OP() are
+ * compiled once, for any machine. */
 #ifndef PL_MODULES_CPU_STATE_H
 #define PL_MODULES_CPU_STATE_H
 #include "modules/cpu/gemm.h"
@@ -29,11 +28,11 @@ enum { CPU_BYTE_GROUP = 64 }; /* elements of x that share a step */
 typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;
-    /* One block that an operation may use until it returns; operations do not nest.
-     * It grows at the first call of a larger shape, then stays. */
+    /* Memory that an operation may use until it returns; operations do not nest. It
+     * grows when a larger shape comes, then stays. */
     cpu_block scratch;
-    cpu_block packed; /* the same for operands of own products, inside an operation */
-    bool own_dw;      /* dw by own tiles (dw_cpu.c) */
+    cpu_block packed; /* the same for operands of own products within an operation */
+    bool own_dw;      /* whether dw is computed by own tiles (dw_cpu.c) */
     /* cos and sin of position * frequency: [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
@@ -52,10 +51,10 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* All threads or one, whichever is worth it for `bytes` that are read and written,
- * where rows are shared out whole: no byte of the result depends on it. Calling a
- * thread that waits costs about what moving TEAM_BYTES costs, and more if it sleeps;
- * another number of threads than the last time costs libgomp new ones. */
+/* Chooses all threads or one for work that shares out whole rows and reads and writes
+ * `bytes`. No byte of the result depends on the choice. Waking a waiting thread costs
+ * about as much as moving TEAM_BYTES, and more if it sleeps; if the number of threads
+ * differs from the last time, libgomp starts new ones. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };
@@ -77,8 +76,8 @@ static inline size_t cpu_lines(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-/* Fills the rope table for positions 0 .. n_positions-1; false (noted) without
- * memory. */
+/* Fills the rope table for positions 0 .. n_positions-1. Returns false (and notes the
+ * failure) if memory does not suffice. */
 bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions);
 
 static inline void cpu_gemm(cpu_state *self, const gemm_call *call, void *c,

@@ -1,4 +1,4 @@
-/* One table of operations per instruction set. */
+/* Fills one table of operations per instruction set; this file is compiled for each. */
 #include "modules/cpu/ops_cpu.h"
 
 const pl_ops OP(cpu_ops) = {

@@ -1,4 +1,5 @@
-/* Weights of one byte: each row by its largest element, to the nearest of 255 steps. */
+/* Converts weights to one byte: each row is scaled by its largest element and rounded
+ * to the nearest of 255 steps. */
 #include "modules/cpu/state.h"
 #include <math.h>
 
@@ -18,7 +19,7 @@ size_t cpu_weight_stride(const pl_weight *w)
     return ((size_t)w->I + CPU_BYTE_GROUP - 1) / CPU_BYTE_GROUP * CPU_BYTE_GROUP;
 }
 
-/* What pads a row is multiplied by zeros. */
+/* The padding of a row is multiplied by zeros, so any value will do. */
 void cpu_weight_encode(const pl_weight *w)
 {
     const size_t stride = cpu_weight_stride(w);

@@ -1,5 +1,6 @@
-/* Activations: bf16 in memory, fp32 in registers. V of them move at once: 8 are the 16
- * bytes of the widest load, for rows whose width is a multiple of 8; 1 for others. */
+/* Activations: bf16 in memory, fp32 in registers. V of them move at once: 8 fill the 16
+ * bytes of the widest load and need rows whose width is a multiple of 8; otherwise V is
+ * 1. */
 #ifndef PL_MODULES_CUDA_ACTS_CUH
 #define PL_MODULES_CUDA_ACTS_CUH
 #include "modules/cuda/device.h"

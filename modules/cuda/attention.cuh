@@ -1,9 +1,8 @@
-/* What the attention kernels share: the shape, tiles of one head in shared memory, and
- * products of tiles by one warp.
+/* The parts that the attention kernels share: the shape, tiles of one head in shared
+ * memory, and products of tiles by one warp.
  *
  * A head of D elements, D at most 128 and even, is computed as one of HD = 32, 64, 96
- * or 128, with zeros behind: they add nothing to any product.
- */
+ * or 128, with zeros behind: they add nothing to any product. */
 #ifndef PL_MODULES_CUDA_ATTENTION_CUH
 #define PL_MODULES_CUDA_ATTENTION_CUH
 #include "modules/cuda/mma.cuh"
@@ -19,7 +18,7 @@ struct attention_shape {
     float scale;   /* 1/sqrt(D) */
 };
 
-/* Acts in a row of a tile: see mma.cuh about the 8. */
+/* Acts in a row of a tile; mma.cuh explains the 8. */
 template <int HD> struct tile_of {
     enum { STRIDE = HD + 8 };
     static constexpr size_t bytes(int rows)
@@ -126,8 +125,8 @@ __device__ inline float row_sum(float x)
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* Dynamic shared memory above 48 KiB has to be asked for; false with the failure noted.
- */
+/* The driver must be asked for more than 48 KiB of dynamic shared memory. Returns
+ * false, with the failure noted, if it refuses. */
 template <class K>
 static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes)
 {
@@ -139,7 +138,8 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
     return status == PL_OK;
 }
 
-/* Checks D, which no kernel could compute otherwise; false with the failure noted. */
+/* Returns false, with the failure noted, if no kernel can compute heads of D elements.
+ */
 bool attention_can(pl_backend *be, int D);
 attention_shape attention_describe(int T, int H, int G, int D);
 

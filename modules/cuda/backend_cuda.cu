@@ -1,4 +1,4 @@
-/* Opening the cuda backend, its memory, its table. */
+/* Opens the cuda backend, allocates its memory, and has its table of operations. */
 #include "modules/cuda/cuda.h"
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
@@ -34,7 +34,8 @@ static pl_status cuda_sync(pl_backend *be)
 
 static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
 {
-    const cudaStream_t stream = cuda_stream(be); /* first: it chooses the device */
+    /* comes first, because it chooses the device */
+    const cudaStream_t stream = cuda_stream(be);
     *out = NULL;
     PL_RETURN_IF(device_check(cudaMalloc(out, bytes ? bytes : 1), what));
     const pl_status status =
@@ -46,7 +47,7 @@ static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void
     return status;
 }
 
-/* cudaFree waits for what still runs. */
+/* cudaFree waits for work that is still running. */
 static void cuda_release(pl_backend *be, void *memory)
 {
     cuda_state *self = cuda_self(be);
@@ -166,7 +167,7 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
-/* For whoever plans what to put there. */
+/* For the plan of what to put into the memory. */
 static pl_status measure_memory(cuda_state *self)
 {
     size_t left = 0, all = 0;
@@ -186,7 +187,8 @@ static pl_status start(cuda_state *self)
     return measure_memory(self);
 }
 
-/* Equal text, equal bytes: the kind of device and who multiplies. */
+/* Equal text means equal bytes: it names the kind of device and the version of cuBLAS.
+ */
 static void describe(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];

@@ -1,14 +1,15 @@
-/* The emulation's functions are part of the program; the library's are looked up. */
+/* Finds the functions of cuBLASLt. Those of the emulation are part of the program;
+ * those of the library are looked up when it is loaded. */
 #include "modules/cuda/blas.h"
 #ifdef __CUDACC__
 #include <dlfcn.h>
 
-/* cuBLAS has the toolkit's major number. */
+/* cuBLAS has the same major number as the toolkit. */
 #define TEXT_(x)  #x
 #define TEXT(x)   TEXT_(x)
 #define BLAS_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Where the system looks, else in the toolkit that this was compiled with. */
+/* Looks where the system looks, then in the toolkit that this was compiled with. */
 static void *open_library()
 {
     void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);

@@ -1,4 +1,4 @@
-/* bf16 <-> fp32. */
+/* Converts activations between bf16 and fp32. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };

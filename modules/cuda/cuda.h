@@ -1,12 +1,11 @@
 /* The production backend on NVIDIA GPUs, compute capability 8.0 and newer.
  *
  * Activations and compute copies of weights are bf16, sums and master weights fp32;
- * with precision fp8 forward products have e4m3 operands, with int8 weights are bytes,
- * to decode only. Products go to cuBLASLt, without its non-deterministic reductions;
+ * with precision fp8 forward products have e4m3 operands; with int8 weights are bytes,
+ * for decoding only. Products go to cuBLASLt, without its non-deterministic reductions;
  * everything else is a kernel of this folder (docs/CUDA.md). One stream does all
  * operations in order: a failure surfaces at sync. Equal inputs give equal bytes on one
- * kind of device with one version of cuBLAS; both stand in the device text.
- */
+ * kind of device with one version of cuBLAS; both stand in the device text. */
 #ifndef PL_MODULES_CUDA_CUDA_H
 #define PL_MODULES_CUDA_CUDA_H
 #include "modules/backend.h"

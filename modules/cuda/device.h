@@ -1,11 +1,11 @@
-/* The seam between the house's kernels and who executes them.
+/* The boundary between the kernels and the machine that executes them.
  *
- * Every CUDA source includes this and no other header of NVIDIA's. With nvcc they are
- * NVIDIA's; without, a host compiler finds those of tests/emulation/toolkit, and the
- * kernels run on the CPU, checked (docs/CUDA.md). The four differences are here: how a
- * kernel is launched, where dynamic shared memory lies, what is cleared for initcheck,
- * and (mma.cuh) what a tensor-core instruction is.
- */
+ * Every CUDA source includes this header and none of NVIDIA's. nvcc finds NVIDIA's own
+ * headers; without it a host compiler finds those of tests/emulation/toolkit, and the
+ * kernels run on the CPU with checks (docs/CUDA.md). The two differ in four points,
+ * which are hidden here: how a kernel is launched, where dynamic shared memory lies,
+ * which memory is cleared for initcheck, and (mma.cuh) how a tensor-core instruction is
+ * executed. */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
 #include "base/base.h"
@@ -41,14 +41,14 @@ static inline unsigned blocks_for(size_t n, size_t size)
     return (unsigned)((n + size - 1) / size);
 }
 
-/* PL_OK, or ERR_DEVICE (ERR_NOMEM where memory ran out) with what was being done and
- * what the device says. */
+/* PL_OK, or ERR_DEVICE (ERR_NOMEM if memory ran out) with what was being done and the
+ * device's own error text. */
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
-/* Zeroes, in the stream's order, memory that cuBLAS writes, once when it is allocated:
- * compute-sanitizer's initcheck does not follow all that a library's kernels write, and
- * would report our reading of it. Not in the emulation, which knows what a product
- * wrote, and would no longer find what nobody did. */
+/* Zeroes memory that cuBLAS writes, in the stream's order, once when it is allocated.
+ * compute-sanitizer's initcheck does not see all that a library's kernels write, and
+ * would report our reads of it. The emulation does not clear: it knows what a product
+ * wrote, and clearing would hide memory that nothing wrote. */
 PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
                                                    cudaStream_t stream);
 

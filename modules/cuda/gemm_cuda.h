@@ -1,9 +1,8 @@
 /* Matrix products by cuBLASLt, in row-major terms.
  *
- * The choice of an algorithm is asked for once per shape and kept, for some hundreds of
- * shapes. Algorithms that add
- * in place by atomics are excluded: the same shapes give the same bytes.
- */
+ * cuBLASLt is asked once per shape which algorithm to use, and the answers for some
+ * hundreds of shapes are kept. Algorithms that add in place by atomics are excluded, so
+ * equal shapes give equal bytes. */
 #ifndef PL_MODULES_CUDA_GEMM_CUDA_H
 #define PL_MODULES_CUDA_GEMM_CUDA_H
 #include "modules/backend.h"
@@ -17,9 +16,10 @@ typedef enum gemm_kind {
     GEMM_TN  /* c[m,n] = a[k,m]^T b[k,n] : dw */
 } gemm_kind;
 
-/* a and b bf16; c of `type`, overwritten or, with `accumulate`, added to. With `scales`
- * of b and a, single numbers on the device, both are e4m3, and the product is
- * multiplied by them: GEMM_NT alone, into bf16, N and K multiples of 16. */
+/* a and b are bf16. c has `type` and is overwritten or, with `accumulate`, added to.
+ * With `scales` of b and a (single numbers on the device) both are e4m3 and the product
+ * is multiplied by them; this is only for GEMM_NT into bf16, with N and K multiples of
+ * 16. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;

@@ -1,12 +1,11 @@
-/* Tensor cores and asynchronous copies: each PTX instruction in a function of its own,
- * which the emulation has too (tests/emulation/machine.cc). Tiles of bf16 lie in shared
- * memory in rows of `stride` acts; a stride of 8 more than a multiple of 64 bytes keeps
- * the eight rows that an instruction reads in different banks.
+/* Tensor cores and asynchronous copies. Each PTX instruction has a function of its own,
+ * which the emulation has, too (tests/emulation/machine.cc). Tiles of bf16 lie in
+ * shared memory in rows of `stride` acts; a stride of 8 more than a multiple of 64
+ * bytes keeps the eight rows that an instruction reads in different banks.
  *
  * With g = lane/4 and p = lane%4, the products' fragments hold
  *
- *   c[0..1] = C[g][2p..]      c[2..3] = C[g+8][2p..]
- */
+ *   c[0..1] = C[g][2p..]      c[2..3] = C[g+8][2p..] */
 #ifndef PL_MODULES_CUDA_MMA_CUH
 #define PL_MODULES_CUDA_MMA_CUH
 #include "modules/cuda/acts.cuh"
@@ -74,8 +73,8 @@ __device__ inline void load_b_transposed(unsigned b[4], const act *tile, int str
     ldmatrix_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);
 }
 
-/* Two C side by side, [16,16], become an A: what one product gave the next one takes.
- */
+/* Joins two C side by side, [16,16], into an A: the result of one product becomes an
+ * operand of the next. */
 __device__ inline void pack_a(unsigned a[4], const float left[4], const float right[4])
 {
     a[0] = pack_acts(left[0], left[1]);
@@ -122,7 +121,7 @@ __device__ inline void copy_commit()
 #endif
 }
 
-/* Until all but the newest LEFT groups of this thread have arrived. */
+/* Waits until all but the newest LEFT groups of this thread have arrived. */
 template <int LEFT> __device__ inline void copy_wait()
 {
 #ifdef __CUDACC__

@@ -1,5 +1,6 @@
-/* The cuda backend's state and operations. The equations stand in modules/ops.h; each
- * file here is one of them, opposite to the one of the same name in ref/ and cpu/. */
+/* The cuda backend's state and operations. The equations stand in modules/ops.h. Each
+ * file of this folder has one operation, as the file of the same name does in ref/ and
+ * cpu/. */
 #ifndef PL_MODULES_CUDA_OPS_CUDA_CUH
 #define PL_MODULES_CUDA_OPS_CUDA_CUH
 #include "modules/backend.h"
@@ -22,7 +23,8 @@ struct pl_weight {
     float *small_scale;
 };
 
-/* Rows of x that one reading of a matrix serves: in matvec_cuda.cu, in rows_cuda.cu. */
+/* The most rows of x for which a matrix is read once: in matvec_cuda.cu, in
+ * rows_cuda.cu. */
 enum { CUDA_MATVEC_ROWS = 4, CUDA_ROWS_MAX = 64 };
 
 /* Rows of bytes begin at multiples of 16. */
@@ -51,18 +53,18 @@ struct cuda_state {
     float *rope;
     int rope_positions, rope_size;
     double rope_theta;
-    /* Page-locked memory through which copies pass, and whether it has passed. */
+    /* Page-locked memory through which copies between host and device pass. */
     device_transit transit;
-    /* How often memory that operations keep was replaced: noted work that names the
-     * old one must not be done again. */
+    /* How often memory that operations keep was replaced. Recorded work that refers to
+     * the old memory must not be repeated. */
     uint64_t generation;
     /* The first failure of an operation, reported by sync. */
     pl_status failure;
     char failure_text[512];
 };
 
-/* Every operation begins here. A thread's device is 0 until it says otherwise, and
- * those who train are not those who opened the backend. */
+/* Every operation begins with this call. A thread uses device 0 until it says
+ * otherwise, and the thread that trains is not the one that opened the backend. */
 static inline cuda_state *cuda_self(const pl_backend *be)
 {
     cuda_state *self = static_cast<cuda_state *>(be->self);

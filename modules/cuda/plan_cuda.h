@@ -1,6 +1,6 @@
-/* How much device memory the cuda backend takes beside the blocks of a model: for the
- * files that take it, and for the plan (modules/model_plan.c), which is also made where
- * there is no CUDA. */
+/* How much device memory the cuda backend takes beside the blocks of a model. The files
+ * that allocate it use these numbers, and so does the plan (modules/model_plan.c),
+ * which is also made on machines without CUDA. */
 #ifndef PL_MODULES_CUDA_PLAN_CUDA_H
 #define PL_MODULES_CUDA_PLAN_CUDA_H
 #include <stdbool.h>
@@ -58,7 +58,8 @@ static inline size_t cuda_small_bytes(size_t n)
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;
 }
 
-/* It grows by doubling, because a decoder asks for one position more at every token. */
+/* The table grows by doubling, because a decoder needs one position more with every
+ * token. */
 static inline int cuda_table_positions(int n)
 {
     int room = CUDA_POSITIONS_MIN;

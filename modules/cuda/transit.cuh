@@ -1,9 +1,8 @@
 /* Page-locked memory through which copies between host and device pass, in pieces:
  * while one half is filled or emptied by the host, the other is on its way.
  *
- * An upload returns as soon as the host's bytes are taken; the device works on what it
- * was told before. A download returns when its bytes are there.
- */
+ * An upload returns as soon as the host's bytes have been copied, while the device
+ * still works on earlier operations. A download returns when its bytes have arrived. */
 #ifndef PL_MODULES_CUDA_TRANSIT_CUH
 #define PL_MODULES_CUDA_TRANSIT_CUH
 #include "modules/cuda/device.h"
@@ -16,7 +15,7 @@ struct device_transit {
     unsigned next; /* half */
 };
 
-/* Closing is allowed after a failed opening; the stream must have come to its end. */
+/* Closing is allowed even if opening failed. The stream must have finished its work. */
 PL_MUST_CHECK pl_status transit_open(device_transit *transit);
 void transit_close(device_transit *transit);
 PL_MUST_CHECK pl_status transit_upload(device_transit *transit, cudaStream_t stream,
