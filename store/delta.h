@@ -1,7 +1,8 @@
-/* The coding of chunks of floats: pure, equal input gives equal bytes on every machine.
+/* The coding of chunks of floats. It is pure: equal input gives equal bytes on every
+ * machine.
  *
- * Without bases: the four bytes of all floats apart, zstd over them. With two: only the
- * distance from their middle is kept (PROTOCOL 4.10). */
+ * Without bases the four bytes of all floats are separated and compressed by zstd. With
+ * two bases only the distance from their middle is kept (PROTOCOL 4.10). */
 #ifndef PL_STORE_DELTA_H
 #define PL_STORE_DELTA_H
 #include "base/base.h"

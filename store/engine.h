@@ -1,27 +1,28 @@
-/* Where chunks lie when not in the store's own database: objects in a service that many
- * machines reach, behind one small interface.
+/* Storage engines: services that many machines reach, and that hold the chunks of a
+ * store as objects when the store's own database does not. All are behind one small
+ * interface.
  *
  *   rados://POOL[/NAMESPACE][?conf=PATH&id=NAME&patience=SECONDS]       engine_rados.c
  *   s3://BUCKET[/PREFIX]?endpoint=URL[&region=R&patience=SECONDS]       engine_s3.c
  *
- * An object is written once under a name that is never used again, or is the head,
- * which moves by compare-and-swap; nothing else is asked of a service. Names are
- * printable ASCII without blanks, `/` among it. Which objects there are, and in what
- * order they are written, is remote.h's matter.
+ * An object is either written once, under a name that is never used again, or it is the
+ * head, which moves by compare-and-swap. Nothing else is required of a service. Names
+ * are printable ASCII without blanks, `/` among it. Which objects there are, and in
+ * what order they are written, is remote.h's matter.
  *
- * An engine may be used by several threads at once. What fails for a moment (no answer,
- * a full queue, a service that restarts) is tried again until `patience` has passed;
- * the sentence then names the service and the last reason. Secrets never stand in a
- * URL, a file of the store or a sentence. */
+ * Several threads may use an engine at once. A temporary failure (no answer, a full
+ * queue, a service that restarts) is retried until `patience` has passed; the error
+ * then names the service and the last reason. Secrets never stand in a URL, a file of
+ * the store or a sentence. */
 #ifndef PL_STORE_ENGINE_H
 #define PL_STORE_ENGINE_H
 #include "base/base.h"
 
 enum {
-    ENGINE_NAME_MAX = 160,       /* of an object, with its end */
-    ENGINE_OBJECT_MAX = 8 << 20, /* bytes of an object; longer ones are damage */
+    ENGINE_NAME_MAX = 160,       /* of an object's name, with the terminating NUL */
+    ENGINE_OBJECT_MAX = 8 << 20, /* of an object; longer ones are damage */
     ENGINE_URL_MAX = 1024,
-    ENGINE_THREADS = 16 /* requests at once: latency is the service's, not ours */
+    ENGINE_THREADS = 16 /* requests at once: their latency is that of the service */
 };
 
 /* ---- a URL, taken apart ---- */
@@ -35,7 +36,7 @@ typedef struct engine_url {
     char region[64];        /* s3 */
     int64_t patience_ms;
 } engine_url;
-/* ERR_CONFIG says what is wrong with it. */
+/* The sentence of ERR_CONFIG says what is wrong with the URL. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
 /* The URL of one part of a store: NAME is added to its namespace or prefix. */
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
@@ -48,15 +49,15 @@ typedef struct engine_entry {
 } engine_entry;
 typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
 
-/* One attempt each, bounded in time. A failure that may pass is ERR_NET or ERR_TIMEOUT;
- * after those two nobody knows whether the request was carried out.
+/* Each makes one attempt, bounded in time. A temporary failure is ERR_NET or
+ * ERR_TIMEOUT; after those two it is unknown whether the request was carried out.
  *
- *   put   ERR_EXISTS if there is an object of that name, whatever it holds
+ *   put   ERR_EXISTS if there is an object of that name, whatever its bytes
  *   get   appends to `out`; ERR_NOT_FOUND
  *   swap  makes `next` the content if it is `expected` now, or, where `expected` is
  *         empty, if there is none; else ERR_STALE
- *   drop  one that is not there is dropped already
- *   list  in no order; names that start with `prefix` */
+ *   drop  no error if there is no such object
+ *   list  names that start with `prefix`, in any order */
 typedef struct engine_ops {
     pl_status (*put)(void *self, const char *name, const void *data, size_t len);
     pl_status (*get)(void *self, const char *name, pl_buf *out);
@@ -68,8 +69,8 @@ typedef struct engine_ops {
     void (*close)(void *self);
 } engine_ops;
 
-/* What a service's file gives; ERR_UNSUPPORTED, with what to install, if this build
- * lacks its library, or if the service lacks what a writer needs. */
+/* Opens what the service's file offers. ERR_UNSUPPORTED if this build lacks the library
+ * (the sentence says what to install), or if the service lacks what a writer needs. */
 PL_MUST_CHECK pl_status engine_rados_open(const engine_url *url, bool to_write,
                                           const engine_ops **ops, void **self);
 PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
@@ -81,21 +82,21 @@ PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for sentences */
 
-/* A put that finds its own bytes there has happened. */
+/* If the object exists with the same bytes, the put has succeeded. */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* A swap that finds `next` there has happened: contents must tell writers apart. One
- * whose answer was lost, and whose result another has swapped away since, is ERR_STALE
- * as well: who hears that must not go on, whatever happened. */
+/* If the content already is `next`, the swap has succeeded; so contents must differ
+ * between writers. ERR_STALE also if the answer of a swap that worked was lost and
+ * another writer has swapped since. After ERR_STALE the caller must not go on. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);
 PL_MUST_CHECK pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn,
                                     void *context);
 
-/* Many objects at once, ENGINE_THREADS at a time; the failure of the lowest is given.
- */
+/* Handles many objects, ENGINE_THREADS at a time. Returns the failure of the lowest
+ * one. */
 typedef struct engine_object {
     char name[ENGINE_NAME_MAX];
     const void *data; /* borrowed */

@@ -1,16 +1,16 @@
 /* RocksDB behind one file: column families of byte strings, atomic synced batches,
- * ordered iteration, and a follower that reads beside a live writer.
+ * ordered iteration, and a follower that reads while a writer writes.
  *
- * Nothing here knows what the bytes mean. What is tuned, and why:
+ * Nothing here knows what the bytes mean. These settings differ from the defaults:
  *
- *  - The write-ahead log is read back in the mode that refuses damage (a torn tail
+ * - The write-ahead log is read back in the mode that refuses damage (a torn tail
  *    alone is forgiven), closed logs are tracked in the manifest, and every flush and
  *    compaction is read back. The default mode drops synced commits silently: only a
  *    caller that has proved that nothing is lost may ask for it (KV_MEND).
- *  - The pack family holds chunks of up to 1 MiB under keys that only rise, so its
+ * - The pack family holds chunks of up to 1 MiB under keys that only rise, so its
  *    files never overlap and compaction moves instead of rewriting. A chunk that dies
  *    young is cancelled by its single deletion before it reaches a file at all.
- *  - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
+ * - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
  *
  * Reading is safe from several threads at once; everything else belongs to one. */
 #ifndef PL_STORE_KV_H
@@ -32,7 +32,7 @@
     X(PACK, "pack", 11)
 
 typedef enum kv_family {
-    KV_DEFAULT, /* RocksDB insists on it; empty */
+    KV_DEFAULT, /* required by RocksDB; empty */
 #define KV_FAMILY_ENUM(name, text, id) KV_##name,
     KV_FAMILY_TABLE(KV_FAMILY_ENUM)
 #undef KV_FAMILY_ENUM
@@ -48,11 +48,13 @@ typedef struct kv_slice {
 } kv_slice;
 
 typedef enum kv_mode {
-    KV_MAKE,   /* read and write; makes the database if it is not there */
-    KV_WRITE,  /* read and write */
-    KV_FOLLOW, /* reads beside a writer; `scratch` is a private folder for its log */
-    KV_LOOK, /* reads alone what lies before the log's first damage; changes nothing */
-    KV_MEND  /* read and write; drops the log from its first damage on */
+    KV_MAKE,  /* read and write; creates the database if there is none */
+    KV_WRITE, /* read and write */
+    /* read while a writer writes; `scratch` is a private folder for its log */
+    KV_FOLLOW,
+    /* read only what lies before the first damage of the log; change nothing */
+    KV_LOOK,
+    KV_MEND /* read and write; drop the log from its first damage on */
 } kv_mode;
 
 typedef struct kv kv;
@@ -61,13 +63,14 @@ typedef struct kv kv;
 PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
                                 kv **out);
 
-/* `abandon` leaves RocksDB's objects alone: after a failed write its own assertions
- * abort the process while closing. */
+/* `abandon` leaves RocksDB's objects allocated: after a failed write its own assertions
+ * would abort the process while it closes. */
 void kv_close(kv **db, bool abandon);
-PL_MUST_CHECK pl_status kv_refresh(kv *db); /* FOLLOW: catch up; else nothing */
+/* KV_FOLLOW: catch up with the writer; other modes: nothing */
+PL_MUST_CHECK pl_status kv_refresh(kv *db);
 
-/* A value that is not copied; data is NULL if there is no such key. Every kv_get
- * that returned OK is answered by kv_unpin. */
+/* A value that is not copied; data is NULL if there is no such key. After every kv_get
+ * that returned OK call kv_unpin. */
 typedef struct kv_pin {
     const uint8_t *data;
     size_t len;
@@ -81,7 +84,7 @@ void kv_unpin(kv_pin *pin); /* accepts an empty one */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
-/* `batch` may be NULL; if not, its operations are seen over the database. */
+/* If `batch` is not NULL, its operations are seen on top of the database. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
 /* Steps to the first or next row; *valid is false after the last. The slices live
@@ -96,43 +99,46 @@ PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
-/* From now on the operations are also kept as bytes, in the form that is hashed (but
- * for those on pack): what another machine needs to do the same. */
+/* From now on the operations are also kept as bytes, in the form that is hashed
+ * (without those on pack). Another machine can apply them. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
-/* As kv_get, with the batch's own operations over the database. */
+/* As kv_get, with the batch's own operations on top of the database. */
 PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
                                      kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
-/* Hash "commit" over the operations so far, but for those on pack (PROTOCOL 4.6). */
+/* The hash "commit" over the operations so far, without those on pack (PROTOCOL 4.6).
+ */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
-/* One atomic, synced write. After a failure the database must not be written again. */
+/* One atomic, synced write. After a failure the database must not be written to again.
+ */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made beside the database ---- */
 typedef struct kv_file kv_file;
 PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-/* Keys rise. */
+/* Keys must rise. */
 PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
                                     kv_slice value);
 /* Completes the file, makes it durable and closes it. */
 PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
-/* Accepts NULL. What was written stays in the folder. */
+/* Accepts NULL. Files that were written stay in the folder. */
 void kv_file_drop(kv_file **file);
-/* All of them, finished, become part of the family at once, durably, and leave their
- * places. No key may be there already, in them or in the family. After a failure the
- * database must not be written again. */
+/* All of these finished files become part of the family at once and durably; they leave
+ * their folder. No key may be in two of them, or in the family. After a failure the
+ * database must not be written to again. */
 PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
                                    size_t n);
-/* Drops files whose keys all lie from `first` to `last`: rows that are deleted. */
+/* Drops the files whose keys all lie between `first` and `last`; their rows are
+ * deleted. */
 PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
                                       kv_slice last);
 
-/* Gives the space of deleted rows back to the disk; reads and writes the whole family.
+/* Returns the space of deleted rows to the disk. It reads and writes the whole family.
  */
 PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
 

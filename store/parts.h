@@ -17,20 +17,21 @@ PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
 PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
-/* What is left of a part that was taken away; to be cleared before there is one again.
- */
+/* Whether a part that was removed has left files behind; parts_clear_removed removes
+ * them before there is such a part again. */
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* One of those that there were at the beginning, and that were taken away: it must be
- * there when it is counted. It bears the mark until then. */
+/* Makes a part again that existed at the beginning and was removed: it must exist when
+ * it is counted. It bears a mark until parts_unmark. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);
-/* ERR_UNSUPPORTED for a store in parts: `what` works on a part. */
+/* ERR_UNSUPPORTED for a store in parts, because `what` works on one part at a time. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 
 /* The functions of store.h of the same names, for a store with n_parts > 0. */
-pl_store *parts_with_blob(pl_store *store, const pl_hash *blob); /* NULL: none */
+/* NULL if no part has it */
+pl_store *parts_with_blob(pl_store *store, const pl_hash *blob);
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
                             pl_version *out);
 pl_status parts_head(pl_store *store, const char *module, pl_version *out);

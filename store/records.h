@@ -1,7 +1,7 @@
-/* What the records of each family say (PROTOCOL 4.6).
+/* The fields of the records of each family (PROTOCOL 4.6).
  *
- * *found is false, and the output zero, where there is no such row; that is no
- * failure here, and the callers say in their own words what is missing. */
+ * If there is no such row, *found is false and the output is zero. That is no error
+ * here: the callers say in their own words what is missing. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
 #include "store/rows.h"
@@ -9,7 +9,8 @@
 typedef struct head_record {
     uint64_t number;
     uint64_t momentum_from; /* no version below this one has momentum or change */
-    uint64_t recoded;       /* what was due with heads below this one is coded */
+    /* everything that was due with heads below this one has been coded */
+    uint64_t recoded;
 } head_record;
 
 typedef struct blob_record {
@@ -17,26 +18,27 @@ typedef struct blob_record {
     pl_buf chunks; /* hashes, PL_HASH_BYTES each */
 } blob_record;
 
-/* How a chunk lies in its pack: chunk.h. References count how often it stands in blobs,
- * and how often it is a base. */
+/* How a chunk lies in its pack: see chunk.h. References count how often it occurs in
+ * blobs, and how often it is a base. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
     uint64_t stored;  /* bytes in the pack */
     uint64_t coding;  /* chunk_coding */
-    pl_hash bases[2]; /* of a delta; they may be the same */
-    uint64_t height;  /* deltas that stand on each other above it, at least */
-    uint64_t epoch;   /* in an engine: of the opening that wrote it (remote.h) */
+    pl_hash bases[2]; /* of a delta; both may be the same */
+    uint64_t height;  /* at least as many deltas stand on each other above this one */
+    /* in an engine: the epoch of the opening that wrote it (remote.h) */
+    uint64_t epoch;
 } chunk_record;
 
 typedef struct log_record {
     pl_hash previous, digest;
     uint64_t epoch;
     int64_t wall_ms;
-    uint64_t n_files; /* table files that it took in */
+    uint64_t n_files; /* table files that the commit took in */
 } log_record;
 
-/* Decoding leaves `out` cleared after a failure. */
+/* After a failure `out` is cleared. */
 PL_MUST_CHECK pl_status version_decode(row_view *row, pl_version *out);
 PL_MUST_CHECK pl_status contribution_decode(row_view *row, pl_contribution *out);
 PL_MUST_CHECK pl_status path_decode(row_view *row, pl_path_state *out);

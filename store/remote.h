@@ -1,53 +1,53 @@
-/* A store whose chunks lie in an engine: which objects there are, and in what order
- * they are written (PROTOCOL 4.12).
+/* A store whose chunks lie in an engine: its objects, and the order in which they are
+ * written (PROTOCOL 4.12).
  *
  *   chunk/HASH.EPOCH.PACK.NUMBER   one chunk, as it would lie in its pack
  *   log/SEQUENCE.LOGHASH           the rows that one commit wrote
  *   base/EPOCH.SEQUENCE.PART       all rows as of one commit
  *   head                           the newest commit and the base, by compare-and-swap
  *
- * Records stay in the local database; what names a chunk is committed after the chunk,
- * and a commit is acknowledged after the head names it. So the engine alone holds all
- * that was ever acknowledged.
+ * Records stay in the local database. A record that names a chunk is committed after
+ * the chunk was written, and a commit is acknowledged after the head names it. So the
+ * engine alone suffices to rebuild all that was ever acknowledged.
  *
- * No name is used twice: an epoch belongs to one opening of the store, for the head
- * only moves to a higher one. An object is dropped only after the head names a commit
- * that does not need it; whoever takes the store over starts from that head or a later
- * one, so a home that was fenced and does not know it yet cannot take anything from its
- * successor. */
+ * No name is used twice: an epoch belongs to one opening of the store, because the head
+ * only moves to a higher epoch. An object is dropped only after the head names a commit
+ * that does not need it. A home that takes the store over starts from that head or a
+ * later one. So a home that was fenced, and does not know it yet, cannot drop anything
+ * that its successor needs. */
 #ifndef PL_STORE_REMOTE_H
 #define PL_STORE_REMOTE_H
 #include "store/engine.h"
 #include "store/records.h"
 
-/* What the head says. */
+/* The contents of the head. */
 typedef struct remote_head {
     uint8_t store[16];  /* the store's id */
-    uint8_t holder[16]; /* drawn by each opening */
+    uint8_t holder[16]; /* drawn at random by each opening */
     uint64_t epoch, sequence;
-    pl_hash log; /* of commit `sequence`; none at 0 */
+    pl_hash log; /* the hash of commit `sequence`; none at 0 */
     uint64_t base_epoch, base_sequence, base_parts;
-    pl_hash base;                   /* over all its bytes */
-    uint64_t base_bytes, log_bytes; /* of the base, of commits since */
+    pl_hash base;                   /* the hash over all bytes of the base */
+    uint64_t base_bytes, log_bytes; /* of the base; of all commits since */
     int64_t wall_ms;
     char host[64];
 } remote_head;
 
 typedef struct remote_doomed {
     engine_object *names;
-    int64_t *since_ms; /* rising */
+    int64_t *since_ms; /* in rising order */
     size_t n, cap;
 } remote_doomed;
 
 typedef struct remote_end {
     engine *service;
-    remote_head head; /* as this process moved or read it last */
-    pl_buf bytes;     /* the same; empty if there is none */
+    remote_head head; /* as this process last moved or read it */
+    pl_buf bytes;     /* the same as bytes; empty if there is no head */
     remote_doomed doomed;
 } remote_end;
 
-/* Objects of an open transaction: chunk number i of its pack is puts[i], with bytes of
- * its own; one that was let go again has no bytes. */
+/* Objects of an open transaction: chunk number i of its pack is puts[i], with a copy of
+ * its bytes. A chunk that was released again has no bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
     size_t n_puts, cap_puts, n_drops, cap_drops;
@@ -55,7 +55,7 @@ typedef struct remote_work {
 
 /* ---- where a store's chunks lie ---- */
 PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
-/* NULL if chunks lie in the database. */
+/* *out is NULL if the chunks lie in the database. */
 PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
                                     remote_end **out);
 void remote_close(remote_end **r); /* accepts NULL */
@@ -65,14 +65,14 @@ void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chun
                   const void *data, size_t len);
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                     bool staged);
-/* Appends the bytes; ERR_DAMAGED if they are not there. */
+/* Appends the bytes; ERR_DAMAGED if the object does not exist. */
 PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
                                      const chunk_record *chunk, pl_buf *out);
 void remote_work_clear(remote_work *work);
 
-/* What no commit needs any more goes REMOTE_LINGER_MS later, at a commit or at the
- * latest with remote_close, so that readers that follow the writer find what they have
- * seen named. What does not go then is garbage, which gc finds. */
+/* Objects that no commit needs any more are dropped REMOTE_LINGER_MS later, at a commit
+ * or at the latest by remote_close, so that readers that follow the writer still find
+ * them. Objects that are not dropped then are garbage, which gc finds. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);
@@ -85,7 +85,7 @@ void remote_base_name(const remote_head *head, uint64_t part,
                       char out[ENGINE_NAME_MAX]);
 
 /* ---- the head (remote_head.c) ---- */
-/* *found is false where there is none. */
+/* *found is false if there is no head. */
 PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
 
 #endif

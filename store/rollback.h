@@ -6,22 +6,24 @@
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
-/* Ref: the number of the last rollback that this part has made; the first part's has,
- * behind a blank, the number of parts that took part. */
+/* A ref with the number of the last rollback that this part has made. In the first part
+ * the number of parts that took part follows after a blank. */
 #define ROLLBACK_REF "sys/rolled-back"
 
-/* A writer of a part that has just been opened: its share is made or dropped. */
+/* For a writer that has just opened a part: makes the part's share of a rollback, or
+ * drops it. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
-/* Of the parts that took part in the last one only the first n are left. */
+/* Only the first n of the parts that took part in the last rollback are left. */
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
     ROLLBACK_WHOLE, /* all parts show the same rollbacks */
-    ROLLBACK_MIXED, /* being made, or a part was read too early */
-    ROLLBACK_HALF   /* decided, and a part still has its share: being made, or killed */
+    ROLLBACK_MIXED, /* a rollback is being made, or a part was read too early */
+    ROLLBACK_HALF   /* decided, but a part still has its share: it is being made, or its
+                       process was killed */
 } rollback_view;
-/* Of a store in parts that was opened for reading. */
+/* For a store in parts that was opened for reading. */
 PL_MUST_CHECK pl_status rollback_look(pl_store *store, rollback_view *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* Keys, and the envelope around every record: version byte and checksum
+/* The keys of rows, and the envelope around every record: a version byte and a checksum
  * (PROTOCOL 4.4, 4.5).
  *
- * A damaged row is ERR_DAMAGED and names its family and key; a row of a newer
- * release is ERR_UNSUPPORTED. */
+ * A damaged row is ERR_DAMAGED and names its family and key; a row of a newer release
+ * is ERR_UNSUPPORTED. */
 #ifndef PL_STORE_ROWS_H
 #define PL_STORE_ROWS_H
 #include "store/kv.h"
@@ -18,24 +18,26 @@ row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
 row_key key_of_number(uint64_t number);                      /* log */
 row_key key_of_version(const char *module, uint64_t number); /* version */
-row_key key_of_versions(const char *module);                 /* their prefix */
-row_key key_of_pack(uint64_t pack, uint32_t number);         /* pack */
-row_key key_of_phase(const char *module, uint64_t phase);    /* prefix in pending */
+row_key key_of_versions(const char *module);         /* the prefix of all versions */
+row_key key_of_pack(uint64_t pack, uint32_t number); /* pack */
+row_key key_of_phase(const char *module, uint64_t phase); /* a prefix in pending */
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 
-/* ERR_ARG unless 1..95 bytes of printable ASCII without blanks. `what` is "module". */
+/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. `what`
+ * names it in the sentence: "module". */
 PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
-/* Where a row is looked for: the database, under the operations of a batch if there
- * is one. */
+/* Where a row is looked up: in the database, with the operations of a batch, if there
+ * is one, on top. */
 struct remote_end;
 struct remote_work;
 typedef struct row_source {
     kv *db;
-    kv_batch *batch;                /* or NULL */
-    struct remote_end *remote;      /* where chunks lie; NULL: in the database */
-    const struct remote_work *work; /* with a batch: what it will bring there */
+    kv_batch *batch; /* or NULL */
+    /* the engine with the chunks; NULL: they lie in the database */
+    struct remote_end *remote;
+    const struct remote_work *work; /* with a batch: what it will write to the engine */
 } row_source;
 
 /* A row being decoded. `fields` are valid between row_read and row_end. */
@@ -49,16 +51,17 @@ typedef struct row_view {
 
 PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_key *key,
                                  row_view *out);
-/* The same for a key and value in hand (from a cursor). */
+/* The same for a key and value that the caller already has (from a cursor). */
 PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
                                  row_view *out);
-/* ERR_DAMAGED if any field was missing or wrong; releases the row. */
+/* Releases the row. ERR_DAMAGED if a field was missing or wrong. */
 PL_MUST_CHECK pl_status row_end(row_view *row);
 pl_status row_damaged(const row_view *row, const char *how);
 
 /* Seals the fields, appends the row to the batch and clears `fields`. */
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields);
-/* The sealed value alone; as another record version (tests). */
+/* Only makes the sealed value; the second function makes it with another record version
+ * (for tests). */
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
                  pl_buf *out);

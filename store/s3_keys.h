@@ -1,4 +1,5 @@
-/* The keys with which requests to an S3 are signed. They are never written or shown. */
+/* The keys with which requests to an S3 service are signed. They are never written or
+ * shown. */
 #ifndef PL_STORE_S3_KEYS_H
 #define PL_STORE_S3_KEYS_H
 #include "base/base.h"
@@ -8,9 +9,9 @@ typedef struct s3_keys {
     char token[2048]; /* of a session; "" if none */
 } s3_keys;
 
-/* From AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; without the
- * first, from the profile AWS_PROFILE (default) of the file AWS_SHARED_CREDENTIALS_FILE
- * (~/.aws/credentials). ERR_NOPERM if there are none. */
+/* Reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. If the first is
+ * not set, reads the profile AWS_PROFILE (default) of the file
+ * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). ERR_NOPERM if neither has keys. */
 PL_MUST_CHECK pl_status s3_keys_load(s3_keys *out);
 void s3_keys_wipe(s3_keys *keys);
 

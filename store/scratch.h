@@ -1,6 +1,7 @@
-/* Private to the store: the folder in which a reader keeps what RocksDB writes beside a
- * database that is another's. It lies under TMPDIR, is locked as long as its reader
- * lives, and goes with it; those of readers that were killed are found by the next. */
+/* Private to the store: the temporary folder in which RocksDB writes for a reader,
+ * which may not write into another process's database. It lies under TMPDIR, is locked
+ * while its reader lives, and is removed with it. Folders of readers that were killed
+ * are removed by later readers. */
 #ifndef PL_STORE_SCRATCH_H
 #define PL_STORE_SCRATCH_H
 #include "base/base.h"
@@ -10,9 +11,9 @@ typedef struct scratch {
     int lock;
 } scratch;
 
-/* Also removes, a few at a time, folders that no reader has and that are a minute old.
- * ERR_IO: TMPDIR is not to be written. */
+/* Also removes, a few at a time, folders that no reader has locked and that are a
+ * minute old. ERR_IO: TMPDIR cannot be written. */
 PL_MUST_CHECK pl_status scratch_make(scratch *out);
-void scratch_drop(scratch *s); /* none is fine */
+void scratch_drop(scratch *s); /* no error if there is none */
 
 #endif

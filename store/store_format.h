@@ -1,4 +1,5 @@
-/* The FORMAT file: what a release must understand to open a store (PROTOCOL 4.2). */
+/* The FORMAT file: the format that a release must understand to open a store (PROTOCOL
+ * 4.2). */
 #ifndef PL_STORE_STORE_FORMAT_H
 #define PL_STORE_STORE_FORMAT_H
 #include "base/base.h"
@@ -7,9 +8,10 @@
  * ERR_DAMAGED. *in_engine: its chunks lie where ENGINE says. */
 PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
 
-/* Makes the folder a store. ERR_EXISTS if it holds other things already. */
+/* Makes the folder a store. ERR_EXISTS if it holds other files. */
 PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
-/* The two halves of it, for a caller that fills the folder in between. */
+/* The two steps of store_format_write, for a caller that fills the folder in between.
+ */
 PL_MUST_CHECK pl_status store_format_refuse_others(const char *folder);
 PL_MUST_CHECK pl_status store_format_finish(const char *folder, bool in_engine);
 

@@ -1,20 +1,20 @@
-/* A list of hashes that is sorted and counted: who is named how often.
+/* A list of hashes that is sorted and then counted: how often each is named.
  *
- * One pass gathers names in any order, the next walks rows in key order and asks;
- * memory is 32 bytes a name, and no table has to be sized beforehand. */
+ * One pass gathers names in any order; the next walks rows in key order and asks. A
+ * name takes 32 bytes of memory, and no table has to be sized beforehand. */
 #ifndef PL_STORE_TALLY_H
 #define PL_STORE_TALLY_H
 #include "base/base.h"
 
 typedef struct tally {
-    pl_hash *names; /* all zero is an empty one */
+    pl_hash *names; /* all zero is an empty list */
     size_t n, cap;
 } tally;
 
 void tally_add(tally *t, const pl_hash *name); /* a none hash is left out */
-void tally_sort(tally *t);                     /* before the first question */
+void tally_sort(tally *t);                     /* call it before the first question */
 uint64_t tally_count(const tally *t, const pl_hash *name);
-/* The name at position *i, and how often it stands there; moves *i behind it. False at
+/* Gives the name at position *i and how often it occurs, and moves *i past it. False at
  * the end. */
 bool tally_next(const tally *t, size_t *i, pl_hash *name, uint64_t *count);
 void tally_destroy(tally *t);

@@ -17,13 +17,14 @@ typedef struct watermark_file {
     char path[PL_PATH_MAX];
 } watermark_file;
 
-/* Reads the newest mark; *found is false where there is no such file. ERR_DAMAGED if
- * there is one without a valid slot. */
+/* Reads the newest mark. *found is false if there is no such file. ERR_DAMAGED if the
+ * file has no valid slot. */
 PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
 
-/* The file with this mark alone, lower or not, in place of any other. */
+/* Makes the file with this mark only, even a lower one, and replaces an existing file.
+ */
 PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
-/* Opens the file for writing; makes it, with `first` in it, if it is not there. */
+/* Opens the file for writing. Makes it with the mark `first` if it does not exist. */
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);
 PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
