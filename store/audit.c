@@ -1,9 +1,10 @@
-/* Checking a whole store.
+/* Checks a whole store.
  *
- * One pass over each family, in an order that lets every pass ask what the ones before
- * it have gathered: first what names blobs, then blobs, which name chunks, then chunks,
- * which name packs. What is wrong with one row is told, and the next row is looked at;
- * only where RocksDB cannot go on does a family end early, which is told as well. */
+ * Makes one pass over each family, in an order that lets every pass use what the ones
+ * before it have gathered: first the records that name blobs, then blobs, which name
+ * chunks, then chunks, which name places in packs. If a row is wrong, that is reported
+ * and the next row is checked. A family ends early only if RocksDB cannot go on, and
+ * that is reported, too. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -16,10 +17,10 @@ typedef struct audit {
     pl_problem_fn fn;
     void *context;
     pl_audit_report *report;
-    tally blobs;  /* named by records, as often as they hold it */
+    tally blobs;  /* named by records; once per reference */
     tally chunks; /* named by blobs and by other chunks */
     tally packs;  /* places named by chunks, as if they were hashes */
-    /* the version before, of the same module */
+    /* the previous version of the same module */
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
@@ -43,7 +44,7 @@ static void problem(audit *a, const char *format, ...)
 }
 
 /* ---- walking ---- */
-/* Ends the row. A failure is told and does not stop the walk. */
+/* Ends the row. A failure is reported and does not stop the walk. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void check_row(audit *a, kv_family family, kv_slice key, kv_slice value,
@@ -94,7 +95,7 @@ static void count_blobs(audit *a, const pl_version *v)
             tally_add(&a->blobs, &v->contributions[i].update);
 }
 
-/* Versions come in order: each continues the one before it. */
+/* Versions come in order, and each must continue the one before it. */
 static void check_sequel(audit *a, const pl_version *v)
 {
     bool same = strcmp(a->module, v->module) == 0;
@@ -293,7 +294,7 @@ static pl_status check_blob(audit *a, row_view *row)
     return PL_OK;
 }
 
-/* What is named must be there. */
+/* Everything that is named must exist. */
 static void check_presence(audit *a, const tally *names, kv_family family,
                            const char *kind)
 {
@@ -304,7 +305,7 @@ static void check_presence(audit *a, const tally *names, kv_family family,
         char text[PL_HASH_TEXT];
         row_key key = key_of_hash(&name);
         if (row_read(store_source(a->store), family, &key, &row) != PL_OK)
-            continue; /* told when its family was walked */
+            continue; /* was reported when its family was walked */
         kv_unpin(&row.pin);
         if (row.found)
             continue;
@@ -317,17 +318,17 @@ static void check_presence(audit *a, const tally *names, kv_family family,
 /* ---- chunks and packs ---- */
 static pl_hash place_of(uint64_t pack, uint32_t number)
 {
-    pl_hash place = {{1}}; /* never none */
+    pl_hash place = {{1}}; /* never the none hash */
     row_key key = key_of_pack(pack, number);
     memcpy(place.bytes + 1, key.bytes, key.len);
     return place;
 }
 
-/* Bases are named before the counts are compared, so this is a pass of its own. */
+/* Bases must be known before counts are compared, so this is a pass of its own. */
 static pl_status note_bases(audit *a, row_view *row)
 {
     chunk_record chunk;
-    a->report->n_rows--; /* counted by the pass that follows */
+    a->report->n_rows--; /* the next pass counts the row */
     if (chunk_decode(row, &chunk) != PL_OK)
         return PL_OK;
     for (int i = 0; i < 2; i++)
@@ -372,12 +373,12 @@ static bool is_being_copied(audit *a)
     row_view row;
     row_key key = key_of_name(STORE_MIRROR_ROW);
     if (row_read(store_source(a->store), KV_META, &key, &row) != PL_OK)
-        return false; /* told when its family was walked */
+        return false; /* was reported when its family was walked */
     kv_unpin(&row.pin);
     return row.found;
 }
 
-/* Rows of packs are bare bytes: they have no envelope to open. */
+/* Rows of packs are plain bytes without an envelope. */
 static void check_packs(audit *a)
 {
     kv_slice key, value;
@@ -391,7 +392,8 @@ static void check_packs(audit *a)
         pl_hash place = place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
-            continue; /* of a commit that is being made, or never was (bulk.h) */
+            continue; /* of a commit that is being made, or was never finished (bulk.h)
+                       */
         if (tally_count(&a->packs, &place) != 1)
             problem(a, "chunk %u of pack %llu belongs to no chunk record",
                     (unsigned)number, (unsigned long long)pack);
@@ -473,7 +475,8 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     audit a = {.store = store, .bytes = bytes, .fn = fn, .context = context};
     *out = (pl_audit_report){0};
     a.report = out;
-    /* A mark that is read first is never ahead of a store that is refreshed later. */
+    /* The mark is read first, so it is never ahead of a store that is refreshed
+     * afterwards. */
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_RETURN_IF(pl_store_refresh(store));
     check_log(&a, &mark);

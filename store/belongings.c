@@ -1,8 +1,8 @@
-/* The rows of a name, and their way into another store.
+/* The rows of a name, and how they get into another store.
  *
- * A row is carried as it lies here, sealed; what changes on the way is the commit that
- * a version names as its own. Which rows a store has of a name is told by digests that
- * leave that out, so two stores that have the same rows say the same. */
+ * A row is carried as it is, sealed. Only one thing changes on the way: the commit that
+ * a version names as its own. The digests of rows leave that commit out, so two stores
+ * that have the same rows give the same digests. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void add_blob(row_blobs *blobs, const pl_hash *blob)
     blobs->list[blobs->n++] = *blob;
 }
 
-/* As often as the row holds them. */
+/* Lists each blob as often as the row names it. */
 static void version_blobs(const pl_version *v, row_blobs *out)
 {
     if (!v->params_gone)
@@ -123,7 +123,7 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
         if (!valid)
             break;
         if (whole && key.len != prefix.len)
-            continue; /* a longer name that begins so */
+            continue; /* a longer name with the same beginning */
         pl_row row = {.family = (int)family,
                       .key = key.data,
                       .key_len = key.len,
@@ -156,7 +156,7 @@ static bool has_row(pl_store *store, kv_family family, const char *name)
     row_view row;
     row_key key = key_of_name(name);
     if (row_read(store_source(store), family, &key, &row) != PL_OK)
-        return true; /* damaged: it was here */
+        return true; /* a damaged row counts as present */
     kv_unpin(&row.pin);
     return row.found;
 }
@@ -189,7 +189,7 @@ static pl_status check_all(const pl_txn *txn, const row_blobs *blobs, const char
     return PL_OK;
 }
 
-/* The blobs of the row that lies there now. */
+/* The blobs of the row that has this key now. */
 static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *key,
                            row_blobs *out)
 {
@@ -198,7 +198,7 @@ static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *k
     return row.found ? blobs_of(&row, out) : PL_OK;
 }
 
-/* Its commit is the one that brings it, or, if it is there already, stays. */
+/* Its commit is the one that brings it; a version that exists keeps its own. */
 static pl_status write_version(pl_txn *txn, pl_version *v)
 {
     pl_version old;
@@ -321,7 +321,7 @@ pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
     return txn_spoil(txn, drop_key(txn, (kv_family)row->family, &key));
 }
 
-/* Gathered first: a batch must not change under its own cursor. */
+/* Keys are gathered first, because a batch must not change under its own cursor. */
 typedef struct gathered {
     kv_family family;
     row_key key;

@@ -4,8 +4,8 @@
  *   chunk = hash("chunk", up to 1 MiB)
  *
  * A chunk verifies alone, so a part of a blob can be read and trusted. Counts of
- * references go up at once and are looked at again only before the commit, so that a
- * transaction may let go of a blob and take it up again. */
+ * references change at once, but blobs without references are deleted only before the
+ * commit, so that a transaction may release a blob and take it again. */
 #include "store/bulk.h"
 #include "store/parts.h"
 #include <string.h>
@@ -48,7 +48,7 @@ static size_t blob_chunks(const blob_record *blob)
     return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
-/* Hashes of up to TOGETHER chunks from `at` on; how many they are. */
+/* Computes the hashes of up to TOGETHER chunks from `at` on; returns how many. */
 static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
                          pl_hash hashes[TOGETHER])
 {
@@ -60,7 +60,7 @@ static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
     return n;
 }
 
-/* Hashes of up to TOGETHER chunks from `at` on; how many bytes they have. */
+/* Computes the hashes of up to TOGETHER chunks from `at` on; returns their bytes. */
 static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
                             pl_buf *out)
 {
@@ -91,7 +91,7 @@ static int hash_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Large ones on several processors; false if threads cannot be had. */
+/* Hashes large blobs on several processors. False if threads cannot be started. */
 static bool hash_beside(const uint8_t *data, blob_record *blob)
 {
     size_t n = blob_chunks(blob);
@@ -107,7 +107,7 @@ static bool hash_beside(const uint8_t *data, blob_record *blob)
     return done;
 }
 
-/* Appends the hashes of its chunks, and gives the blob's name. */
+/* Appends the hashes of its chunks and computes the blob's name. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
     if (!hash_beside(data, blob))
@@ -159,7 +159,7 @@ static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
     return PL_OK;
 }
 
-/* What is in no part is missing in the first. */
+/* A blob that is in no part is reported missing by the first. */
 static pl_store *part_of(pl_store *store, const pl_hash *blob)
 {
     if (store->n_parts == 0)
@@ -179,7 +179,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
     return PL_OK;
 }
 
-/* A damaged row is as good as none: who asks this sends the blob again. */
+/* A damaged row counts as missing: the caller then sends the blob again. */
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
@@ -194,8 +194,9 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 
 enum { READ_TRIES = 20 };
 
-/* A follower may see the row of a chunk and its bytes as of different commits while the
- * writer moves it: what is damaged is so whenever it is looked at. */
+/* While the writer moves a chunk, a follower may see its row and its bytes as of
+ * different commits. So a chunk counts as damaged only if a second look shows it, too.
+ */
 static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
                             chunk_view *out)
 {
@@ -210,7 +211,7 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
     return status;
 }
 
-/* What is wanted of a blob, and where to. */
+/* The part of a blob that is wanted, and where it goes. */
 typedef struct blob_range {
     pl_store *store;
     const pl_hash *id;
@@ -220,7 +221,7 @@ typedef struct blob_range {
     uint8_t *out;
 } blob_range;
 
-/* A chunk of which something is wanted. */
+/* A chunk of which some bytes are wanted. */
 typedef struct wanted_chunk {
     const blob_range *range;
     size_t index; /* in the blob */
@@ -261,7 +262,7 @@ static pl_status read_one(const wanted_chunk *w, bool checked)
     return PL_OK;
 }
 
-/* Several whose hashes are checked at once; false: look at them one by one. */
+/* Checks the hashes of several chunks at once. False: read them one by one. */
 static bool read_some(const wanted_chunk *wanted, size_t n)
 {
     chunk_view *chunks = pl_alloc(n * sizeof *chunks);
@@ -283,13 +284,14 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
     return good;
 }
 
-/* Chunks of ranges that lie in one store, in groups. */
+/* Chunks of ranges in one store, in groups. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
 } group_read;
 
-/* A group of chunks in one go; where that fails, each alone tells which it is. */
+/* Reads a group of chunks at once. If that fails, reads them one by one to find the
+ * damaged one. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
@@ -302,7 +304,7 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* As many for each thread, unless that leaves a chunk without a neighbour. */
+/* About equally many per thread, unless that leaves a chunk without a neighbour. */
 static size_t count_groups(uint64_t bytes, size_t n_chunks, size_t n_threads)
 {
     size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
@@ -311,8 +313,8 @@ static size_t count_groups(uint64_t bytes, size_t n_chunks, size_t n_threads)
     return groups < most ? groups : most;
 }
 
-/* An engine is asked for several chunks at once, for each takes its way there and back.
- * What others store is always checked. */
+/* An engine is asked for several chunks at once, because each request takes a round
+ * trip. Chunks that come from an engine are always checked. */
 static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
                              bool checked)
 {
@@ -356,7 +358,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* The range's blob, which must be as long as it says. */
+/* Finds the range's blob, which must be as long as the range says. */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
@@ -377,7 +379,8 @@ static pl_status read_once(blob_range range, bool checked)
     return status;
 }
 
-/* Several threads may read, so only the databases catch up, not the store's state. */
+/* Several threads may read at once, so only the databases catch up, not the store's
+ * state. */
 static pl_status catch_up(const pl_store *store)
 {
     for (int i = 0; i < store->n_parts; i++)
@@ -385,9 +388,9 @@ static pl_status catch_up(const pl_store *store)
     return store->n_parts > 0 ? PL_OK : kv_refresh(store->db);
 }
 
-/* A follower may know a blob that its writer has collected, or whose objects have gone
- * from an engine: it catches up and looks once more, and what is not there any more is
- * not found, which is no damage. */
+/* A follower may know a blob that its writer has collected, or whose objects are gone
+ * from an engine. It catches up and looks once more; a blob that is gone then is "not
+ * found", which is no damage. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
     range.store = part_of(store, range.id);
@@ -435,7 +438,7 @@ done:
     return status;
 }
 
-/* Where parts hold them, or a follower has to look again, one is read at a time. */
+/* Blobs are read one by one if parts hold them, or if a follower has to look again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     if (store->n_parts == 0 && store->mode != PL_STORE_READ)
@@ -471,8 +474,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     return PL_OK;
 }
 
-/* Bytes of chunks, as far as their names are known, that are not there yet; of equal
- * ones in a row the first. */
+/* Counts the bytes of chunks that are not in the store yet, as far as the chunks' names
+ * are known. Equal chunks in a row count once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -489,7 +492,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* From the first on as far as their names are known. */
+/* Puts chunks from the first on, as far as their names are known. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -502,7 +505,8 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
     return PL_OK;
 }
 
-/* A new blob begins without references and is swept if nothing takes one. */
+/* A new blob begins without references and is deleted before the commit if nothing
+ * takes one. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
 {
@@ -538,7 +542,8 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* The names of the first group are known; at the end those of all. */
+/* Hashes and puts groups of chunks in turn. At first the names of one group are known,
+ * at the end all of them. */
 static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
 {
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
@@ -550,9 +555,9 @@ static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
     return put_chunks(txn, data, blob, known - f.n_next);
 }
 
-/* Whether none of the first group is there, so that the blob is taken for a new one:
- * its name is only known when all of it has been hashed. Where all of it may not fit
- * on the disk, what really is new is counted first. */
+/* Whether to treat the blob as new, because no chunk of the first group exists: the
+ * blob's name is known only when all of it has been hashed. If it might not fit on the
+ * disk, the bytes that are really new are counted first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -679,8 +684,8 @@ pl_status blob_release(pl_txn *txn, const pl_hash *id)
     return add_refs(txn, id, -1);
 }
 
-/* A chunk counts how often it stands in blobs (a blob of zeros holds it many times) and
- * how often it is a base. One that goes lets go of its own bases. */
+/* A chunk counts how often it occurs in blobs (a blob of zeros contains it many times)
+ * and how often it is a base. When it is deleted it releases its own bases. */
 static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
@@ -702,7 +707,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* A blob may have been noted more than once, or taken up again since. */
+/* A blob may be listed more than once, or may have been taken again since. */
 static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

@@ -13,7 +13,7 @@ struct bulk_file {
     struct bulk_file *next;
 };
 
-/* Where a chunk lay. */
+/* The place where a chunk lay. */
 struct bulk_place {
     uint64_t pack;
     uint32_t number;
@@ -25,7 +25,7 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- at opening ---- */
-/* What lies in no whole file of its own (a copy that was broken off). */
+/* Deletes rows that lie in no file of their own (of a copy that was interrupted). */
 static pl_status delete_rows(pl_store *store, const row_key *first)
 {
     pl_status status = PL_OK;
@@ -202,8 +202,9 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
     return PL_OK;
 }
 
-/* A dropped file may have held the deletions of rows that lie in another: what shows
- * again is deleted again. `seen`: the numbers that were there before, rising. */
+/* A dropped file may have held the deletions of rows in another file. Rows that
+ * reappear are deleted again. `seen`: the numbers that existed before, in rising order.
+ */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -233,7 +234,7 @@ done:
     return status;
 }
 
-/* Whatever lies between two chunks that are there. Reads the pack. */
+/* Drops everything between two chunks that still exist. It reads the pack. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
@@ -261,8 +262,8 @@ done:
     return status;
 }
 
-/* Runs of chunks that went, and the thread that drops their files: the system takes
- * its time to free the space of a large one. */
+/* Ranges of dropped chunks, and the thread that drops their files: the system may need
+ * long to free the space of a large file. */
 struct bulk_dropping {
     kv *db;
     pl_thread *thread;
@@ -307,8 +308,9 @@ static void drop_behind(pl_txn *txn)
         bulk_settle(store); /* compaction will do it */
 }
 
-/* A file that lies wholly among chunks which are gone holds nothing else. One that
- * cannot be dropped now goes when the family is compacted: its rows are deleted. */
+/* A file that lies wholly within a range of dropped chunks holds nothing else. If it
+ * cannot be dropped now, its space is freed when the family is compacted, because its
+ * rows are deleted. */
 void bulk_drop(pl_txn *txn)
 {
     if (txn->n_gone == 0)

@@ -1,4 +1,5 @@
-/* Chunks, whatever they lie as and wherever they lie. */
+/* Reads and writes chunks in every form and place: raw or coded, in the database or in
+ * an engine (chunk.h). */
 #include "store/bulk.h"
 #include "store/chunk.h"
 #include "store/delta.h"
@@ -21,7 +22,7 @@ static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out
         (unsigned long long)chunk->pack);
 }
 
-/* What the chunk lies as, from wherever it lies. */
+/* The stored bytes of the chunk, from the database or from the engine. */
 static pl_status find_bytes(row_source from, const pl_hash *id,
                             const chunk_record *chunk, chunk_view *out)
 {
@@ -37,7 +38,8 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
     return PL_OK;
 }
 
-/* A chunk without the check of its hash: that of what is made from it tells as well. */
+/* Reads a chunk without checking its hash. The hash of a chunk that is decoded from it
+ * shows damage as well. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 
@@ -170,8 +172,8 @@ void chunk_close(chunk_view *view)
 }
 
 /* ---- in a transaction ---- */
-/* In the database the bytes go straight into the batch, where they are copied and
- * nowhere else, or into a file. */
+/* In the database the bytes go straight into the batch or into a file; they are copied
+ * only once. */
 pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                       const void *data, size_t len)
 {

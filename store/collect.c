@@ -1,8 +1,8 @@
-/* Garbage collection: the data of old versions go, their records stay.
+/* Garbage collection: the data of old versions are dropped, their records stay.
  *
- * What to keep is the caller's to say; here it is counted what would become free, and
- * taken away in commits of a bounded size, each of which is whole: a process that is
- * killed in between has freed less, and the next one goes on. */
+ * The caller says what to keep. This file counts what would become free, and drops it
+ * in commits of a bounded size. Each commit is consistent by itself: if the process is
+ * killed in between, less has been freed, and the next call goes on. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <string.h>
@@ -21,9 +21,9 @@ typedef struct collection {
     pl_gc_report *report;
     victim *victims;
     size_t n;
-    uint64_t head;  /* of the module whose versions are visited */
-    tally released; /* references to blobs that would go */
-    tally loose;    /* references to chunks that would go */
+    uint64_t head;  /* the head of the module whose versions are visited */
+    tally released; /* references to blobs that would be dropped */
+    tally loose;    /* references to chunks that would be dropped */
 } collection;
 
 /* ---- choosing ---- */
@@ -75,7 +75,8 @@ static pl_status count_blob(collection *c, const pl_hash *id, uint64_t released)
     return PL_OK;
 }
 
-/* Chunks that would go, by the references to them that would. Appends their bases. */
+/* Counts the chunks that would be dropped, by the references to them that would be
+ * dropped. Appends their bases. */
 static pl_status count_chunks(collection *c, const tally *released, tally *bases)
 {
     pl_hash id;
@@ -101,8 +102,8 @@ static void add_all(tally *to, const tally *from)
         tally_add(to, &from->names[i]);
 }
 
-/* A base stays until what is relative to it goes. Each round knows one step more of
- * what goes with what; the last one adds nothing. */
+/* A base stays until every chunk that is relative to it is dropped. Each round follows
+ * one more level of bases; the last round adds nothing. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};

@@ -1,15 +1,15 @@
-/* How it is done.
+/* Codes chunks of floats (delta.h).
  *
  * Trained floats hardly compress: 24 of 32 bits are noise. Between versions of a module
- * fewer are: what lies between two versions is near their middle, and only the distance
- * from there is kept. Floats are taken as integers in the order of the floats, so that
- * a small step is a small number whatever the exponent:
+ * fewer bits are: a version between two others is near their middle, and only its
+ * distance from there is kept. Floats are taken as integers in the order of the floats,
+ * so that a small step is a small number whatever the exponent:
  *
  *   o(x)  = x's bits m if its sign is 0, else -m - 1         (mod 2^32)
  *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
  *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
  *
- * How many bits of d are noise depends on the exponent of p, which the reader knows
+ * How many bits of d are noise depends on the exponent of p, which the decoder knows,
  * too. So values are sorted by it (in groups of at least GROUP_MIN, each in the order
  * of the chunk), and every byte of a group is coded by itself. All of it is integer
  * arithmetic: the same bytes on every machine, exact also for NaN, infinities and both
@@ -20,7 +20,8 @@
 enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
 
 /* ---- integers in the order of floats ---- */
-/* Its own inverse: the sign bit stays, the others of a negative one are turned. */
+/* The function is its own inverse: the sign bit stays, and the other bits of a negative
+ * number are inverted. */
 static uint32_t order_of(uint32_t bits)
 {
     return bits ^ (0u - (bits >> 31)) >> 1;
@@ -83,7 +84,7 @@ static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
         out->start[++out->n_groups] = n;
 }
 
-/* `predicted` in the order of the chunk. */
+/* Writes `predicted` in the order of the chunk. */
 static void predict(const uint8_t *a, const uint8_t *b, size_t n, uint32_t *predicted)
 {
     for (size_t i = 0; i < n; i++)
@@ -98,7 +99,8 @@ static void put_length(pl_buf *out, size_t length)
     pl_buf_append(out, bytes, sizeof bytes);
 }
 
-/* As it is where coding does not pay: then the length is that of the plane. */
+/* A plane is stored without coding if coding does not make it shorter; then its length
+ * is that of the plane. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);
@@ -210,7 +212,7 @@ static pl_status decode_planes(const uint8_t *coded, size_t coded_len, size_t le
     return status;
 }
 
-/* Bytes behind the last whole float follow as they are. */
+/* Bytes after the last whole float are stored unchanged. */
 pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
                        size_t len, pl_buf *out)
 {

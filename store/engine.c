@@ -1,8 +1,8 @@
-/* Engines by name, and patience with them.
+/* Opens engines by name, and retries their requests.
  *
- * A request whose answer was lost may have been carried out. Trying it again is safe
- * because what is written is either equal to what is there, or is refused: a put that
- * meets its own bytes and a swap that meets its own result have happened. */
+ * A request whose answer was lost may have been carried out. Repeating it is safe: a
+ * put whose object exists with the same bytes, and a swap whose result is there
+ * already, count as done; anything else is refused. */
 #include "store/engine.h"
 #include <string.h>
 
@@ -129,7 +129,7 @@ static pl_status parse(const char *text, engine_url *out)
     return check_kind(out);
 }
 
-/* Up to where a URL may be shown: what follows may be secret. */
+/* How much of a URL may be shown: the rest may be secret. */
 static int shown(const char *text)
 {
     enum { SHOWN = 80 };
@@ -182,7 +182,7 @@ static bool may_pass(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to try again after `status`; it has waited then. */
+/* Whether to try again after `status`; if so, it has waited. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -199,8 +199,8 @@ static bool again(patience *p, pl_status status)
     return true;
 }
 
-/* The sentence of a failure that stays. Nobody waits for what the database's own disk
- * does not do, so its status is that of a disk. */
+/* Writes the sentence of a lasting failure. Its status is that of a failed disk,
+ * because the engine stands in for the database's own disk. */
 static pl_status give_up(const patience *p, pl_status status, const char *verb,
                          const char *name)
 {
@@ -275,7 +275,7 @@ pl_status engine_get(engine *e, const char *name, pl_buf *out)
     return get(e, name, out);
 }
 
-/* Whether the object holds just these bytes. */
+/* Whether the object has exactly these bytes. */
 static pl_status holds(engine *e, const char *name, const void *data, size_t len,
                        bool *out)
 {
@@ -340,8 +340,8 @@ pl_status engine_drop(engine *e, const char *name)
     return give_up(&p, status, "delete", name);
 }
 
-/* A list that breaks off is not begun again: the caller has seen parts of it. The
- * engines themselves try a page again. */
+/* A list that is interrupted is not started again, because the caller has already seen
+ * parts of it. The engines themselves retry a single page. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};

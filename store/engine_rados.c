@@ -1,10 +1,10 @@
-/* Ceph RADOS through librados: an object a name, in a pool and a namespace.
+/* Ceph RADOS through librados: every name is an object in a pool and a namespace.
  *
- * The head carries the hash of its bytes as an attribute; comparing that and writing
- * both is one operation of the object's own storage daemon, hence atomic. Calls block,
- * several threads make them; librados gives up on one after OPERATION_S, which a daemon
- * that stands still would otherwise hold for ever. A full pool refuses at once
- * (FULL_TRY) instead of keeping the call until it is not. */
+ * The head carries the hash of its bytes as an attribute. Comparing that hash and
+ * writing both is one operation of the storage daemon that has the object, so it is
+ * atomic. Calls block, and several threads make them. librados gives up on a call after
+ * OPERATION_S; a daemon that hangs would otherwise hold it for ever. A full pool
+ * refuses at once (FULL_TRY) and does not keep the call until there is room. */
 #include "store/engine.h"
 #include <errno.h>
 #include <rados/librados.h>
@@ -20,7 +20,8 @@ typedef struct rados_engine {
     rados_ioctx_t pool;
 } rados_engine;
 
-/* Sentences of what goes on trying name the reason only; engine.c adds the thing. */
+/* Sentences of failures that are retried name only the reason; engine.c adds the
+ * object. */
 static pl_status refused(int error)
 {
     switch (-error) {
@@ -106,7 +107,7 @@ static pl_status rados_drop(void *self, const char *name)
 }
 
 /* ---- reading ---- */
-/* A chunk is one request; what is longer takes several, and is never the head. */
+/* A chunk takes one request. Longer objects take several, and are never the head. */
 static pl_status rados_get(void *self, const char *name, pl_buf *out)
 {
     rados_engine *e = self;
@@ -131,7 +132,7 @@ static pl_status visit(rados_engine *e, const char *name, engine_entry_fn fn,
     time_t changed;
     int error = rados_stat(e->pool, name, &entry.bytes, &changed);
     if (error == -ENOENT)
-        return PL_OK; /* went meanwhile */
+        return PL_OK; /* it was dropped meanwhile */
     return error < 0 ? refused(error) : fn(context, &entry);
 }
 
@@ -210,7 +211,7 @@ static pl_status connect_to(rados_engine *e, const engine_url *url)
 pl_status engine_rados_open(const engine_url *url, bool to_write,
                             const engine_ops **ops, void **self)
 {
-    (void)to_write; /* RADOS keeps all conditions */
+    (void)to_write; /* RADOS supports all conditions */
     rados_engine *e = pl_alloc(sizeof *e);
     pl_status status = configure(e, url);
     if (status == PL_OK)

@@ -1,4 +1,5 @@
-/* A build without librados. */
+/* Replaces engine_rados.c in a build without librados: opening such an engine fails and
+ * says what to install. */
 #include "store/engine.h"
 
 pl_status engine_rados_open(const engine_url *url, bool to_write,

@@ -1,9 +1,10 @@
-/* Any S3 through libcurl, which signs the requests (AWS signature 4).
+/* Any S3 service through libcurl, which signs the requests (AWS signature 4).
  *
  * A put carries `If-None-Match: *`, a swap the ETag that the expected content was read
  * with (`If-Match`). A service that ignores these conditions would overwrite silently,
  * so a writer asks it at opening, with an object of its own, and refuses one that does.
- * Paths, not host names, say the bucket: that works without wildcard names in DNS.
+ * The bucket stands in the path and not in the host name: that works without wildcard
+ * names in DNS.
  *
  * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
  * from the file that AWS's own tools use (s3_keys.h). */
@@ -20,14 +21,14 @@ typedef struct s3_engine {
     char space[258]; /* PREFIX/ or "" */
     char signing[96];
     s3_keys keys;
-    pl_queue *idle; /* handles, each with its connection */
+    pl_queue *idle; /* idle curl handles, each with its connection */
 } s3_engine;
 
 typedef struct s3_request {
     const char *method; /* "PUT", "GET", "DELETE" */
     const char *url;
     const char *condition; /* a header, or NULL */
-    const void *data;      /* to be sent */
+    const void *data;      /* the bytes to send */
     size_t len, sent;
     pl_buf *answer;
     char etag[128];
@@ -57,7 +58,7 @@ static size_t give_bytes(char *out, size_t one, size_t n, void *context)
     return len;
 }
 
-/* A connection that broke is used for sending the same bytes once more. */
+/* When a connection breaks, curl calls this to send the same bytes again. */
 static int rewind_bytes(void *context, curl_off_t offset, int origin)
 {
     s3_request *r = context;
@@ -89,11 +90,12 @@ static struct curl_slist *headers_of(const s3_engine *e, const s3_request *r)
     return list;
 }
 
-/* A server that sends nothing for ANSWER_S is given up. */
+/* A request fails if the server sends nothing for ANSWER_S. */
 static void set_bounds(CURL *h)
 {
     curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    /* Not by an empty header `Expect:`: curl 7.88 signs that, and does not send it. */
+    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
+     * sending it. */
     curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
     curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)ANSWER_S);
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -141,7 +143,7 @@ static pl_status transport_failed(CURLcode code, const s3_request *r)
     }
 }
 
-/* The HTTP status in *code; OK whatever it is. */
+/* Writes the HTTP status into *code; returns OK for every status. */
 static pl_status perform(s3_engine *e, s3_request *r, long *code)
 {
     CURL *h = pl_queue_pop(e->idle, 0);
@@ -161,7 +163,7 @@ static pl_status perform(s3_engine *e, s3_request *r, long *code)
     return result == CURLE_OK ? PL_OK : transport_failed(result, r);
 }
 
-/* `answer` is emptied first, and holds the content, or what the server says. */
+/* `answer` is emptied first; then it has the content, or the server's error text. */
 static pl_status request(s3_engine *e, s3_request *r)
 {
     long code = 0;
@@ -195,7 +197,8 @@ static pl_status put_if(s3_engine *e, const char *name, const char *condition,
     return status;
 }
 
-/* Both conditions fail as "it is not what it was"; here it means that it exists. */
+/* Both conditions fail with the same status; for a put it means that the object exists.
+ */
 static pl_status s3_put(void *self, const char *name, const void *data, size_t len)
 {
     pl_status status = put_if(self, name, "If-None-Match: *", data, len);
@@ -217,8 +220,8 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
-/* radosgw (16.2) compares the header with the bare tag, others with the quoted one as
- * the standard has it. Both say what is expected, so both may be tried. */
+/* radosgw (16.2) compares the header with the bare tag, others with the quoted tag of
+ * the standard. Both mean the expected content, so both may be tried. */
 static bool unquote(char etag[128])
 {
     size_t len = strlen(etag);
@@ -279,7 +282,7 @@ static bool may_pass(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* curl 7.88 signs the query as it stands, so its keys are sorted and its values
+/* curl 7.88 signs the query as it is given, so its keys are sorted and its values
  * escaped here. */
 static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
                             pl_buf *page)
@@ -342,8 +345,8 @@ static pl_status ignores(const char *condition, const engine_url *url)
                    url->endpoint, condition);
 }
 
-/* Each request of the probe is tried again by itself: a service that is busy now and
- * then would never answer all of them in a row. */
+/* Each request of the probe is retried by itself: a service that is busy now and then
+ * would never answer all of them in a row. */
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
 {
     pl_status status = put_if(e, name, condition, "probe", 5);
@@ -354,8 +357,8 @@ static pl_status probe_put(s3_engine *e, const char *name, const char *condition
     return status;
 }
 
-/* Three writes to an object that nobody else names: one that works, or whose answer was
- * lost, and two whose conditions do not hold. */
+/* Makes three writes to an object that nothing else uses: one that must succeed (or
+ * whose answer was lost), and two whose conditions do not hold. */
 static pl_status probe(s3_engine *e, const engine_url *url)
 {
     static const char *const conditions[] = {"If-None-Match: *",
@@ -373,7 +376,7 @@ static pl_status probe(s3_engine *e, const engine_url *url)
     }
     if (status != PL_ERR_STALE)
         return status;
-    (void)s3_drop(e, name); /* else gc finds it */
+    (void)s3_drop(e, name); /* if this fails, gc finds it */
     return PL_OK;
 }
 

@@ -41,10 +41,10 @@ struct kv {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;
     char path[PL_PATH_MAX];
-    struct kv *next; /* of those that were abandoned */
+    struct kv *next; /* the next abandoned database */
 };
 
-/* Left as they are to the end of the process; never lost sight of. */
+/* Databases that are kept until the process ends; the list keeps them reachable. */
 static _Atomic(kv *) abandoned;
 
 struct kv_batch {
@@ -52,14 +52,14 @@ struct kv_batch {
     rocksdb_writebatch_wi_t *writes;
     pl_hasher digest;
     bool keeps;
-    pl_buf kept; /* the operations, as they are hashed */
+    pl_buf kept; /* the operations, in the form that is hashed */
 };
 
 struct kv_cursor {
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
-    bool ready; /* stands on a row that was not given yet */
+    bool ready; /* true if it stands on a row that was not returned yet */
 };
 
 const char *kv_family_name(kv_family family)
@@ -72,12 +72,13 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Takes `error`. RocksDB tells causes apart only in its text. */
+/* Frees `error`. RocksDB tells causes apart only in its text. */
 static pl_status failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    bool opens = strcmp(verb, "open") == 0; /* later it is the disk that has changed */
+    /* after opening, such an error means that the disk has changed */
+    bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
         status = PL_ERR_NOPERM;
@@ -113,7 +114,8 @@ static rocksdb_block_based_table_options_t *table_options(void)
     return table;
 }
 
-/* A follower opens with the writer's options: they must not disagree about families. */
+/* A follower opens with the writer's options, because both must agree about families.
+ */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
 {
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
@@ -160,7 +162,7 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
-/* All families at once: they are made together and are never dropped. */
+/* Opens all families at once: they are made together and are never dropped. */
 static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
 {
     const char *names[KV_FAMILY_COUNT];
@@ -368,7 +370,7 @@ kv_slice kv_batch_kept(const kv_batch *batch)
     return (kv_slice){batch->kept.data, batch->kept.len};
 }
 
-/* Chunk bytes are left out: records of chunks and blobs name them by hash. */
+/* Chunk bytes are left out, because records of chunks and blobs name them by hash. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {
@@ -394,8 +396,8 @@ void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
                                  key.len, value.data, value.len);
 }
 
-/* A pack key is written exactly once in its life, which is what single deletion
- * asks for: it and its put vanish together at the first compaction or flush. */
+/* A pack key is written exactly once, as single deletion requires. It and its deletion
+ * vanish together at the first compaction or flush. */
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key)
 {
     rocksdb_column_family_handle_t *handle = batch->db->families[family];
@@ -521,7 +523,7 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     return error ? failed("write", db->path, error) : PL_OK;
 }
 
-/* Memory first: what was deleted there never reaches a file. */
+/* Flushes the memory first: rows that were deleted there never reach a file. */
 pl_status kv_compact(kv *db, kv_family family)
 {
     char *error = NULL;

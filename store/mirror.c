@@ -1,12 +1,13 @@
-/* Making one store equal to another, row by row: backup and restore.
+/* Makes one store equal to another, row by row, for backup and restore.
  *
- * Bytes of chunks go first, in many commits; nothing in the target names them yet, so a
- * process that is killed leaves the target as it was, but for bytes that the next call
- * finds there. Everything else goes in one last batch, with what has to go: the target
- * is the old state or the new one. Chunks lie under keys that are written once, so
- * where the target is an earlier state of the source, or a later one, a key of a commit
- * that both have needs no look. A target that went another way has other bytes there:
- * it is replaced as a whole (mirror_set.c).
+ * The bytes of chunks are copied first, in many commits. Nothing in the target names
+ * them yet, so if the process is killed the target is as it was, except for bytes that
+ * the next call will find there. All other rows are written, and old ones deleted, in
+ * one last batch: so the target has either the old state or the new one. Chunks lie
+ * under keys that are written once. Therefore, if the target is an earlier or later
+ * state of the source, the keys of commits that both have need no comparison. If the
+ * target has a different history, it has different bytes under these keys and is
+ * replaced as a whole (mirror_set.c).
  *
  * A source whose chunks lie in an engine has no pack rows; the target gets those that
  * the source's chunk records would have. */
@@ -24,16 +25,17 @@ typedef struct mirror {
     kv *to;
     kv_batch *batch;
     bool same_line;  /* the target is an earlier state of the source */
-    bool later;      /* or a later one */
+    bool later;      /* or a later state */
     uint64_t common; /* the newest commit that both have */
-    bool marked;     /* the target says that chunks are being brought */
-    tally places;    /* of a source with an engine: what its chunk records name */
-    pl_buf *left;    /* of a copy in two steps: what the last batch would do */
+    bool marked;     /* the target has a mark that chunks are being copied */
+    /* if the source has an engine: the places that its chunk records name */
+    tally places;
+    pl_buf *left; /* of a copy in two steps: what the last batch would write */
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
 
-/* What is left to do, as a record. */
+/* The rest of a copy, as a record. */
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
@@ -100,7 +102,7 @@ static pl_status flush_batch(mirror *m)
     return status;
 }
 
-/* Until the last batch drops it again, this row explains chunks that nothing names. */
+/* Until the last batch deletes it, this row explains chunks that nothing names. */
 static void mark_begin(mirror *m)
 {
     pl_buf fields = {0};
@@ -112,14 +114,15 @@ static void mark_begin(mirror *m)
     row_write(m->batch, KV_META, &key, &fields);
 }
 
-/* What both committed is the same. Later keys may hold what a process left that ended
- * before its commit: nothing needs it, and over a later state it must not go. */
+/* Commits that both have are the same. Later keys may be left from a process that ended
+ * before its commit: nothing needs them, and over a later state they must not be
+ * deleted. */
 static bool is_sure(const mirror *m, uint64_t pack)
 {
     return pack <= m->common || (m->later && pack > m->from->sequence);
 }
 
-/* A cursor sees the state of its opening, so commits meanwhile do not disturb it. */
+/* A cursor sees the state at its opening, so commits in between do not disturb it. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
@@ -152,7 +155,7 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
     return PL_OK;
 }
 
-/* Its hash is checked when the copy is. */
+/* Its hash is checked when it is copied. */
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {
@@ -219,7 +222,7 @@ static pl_status drop_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-/* Epochs of a target that went further are not given out a second time. */
+/* Epochs that a later target has used must not be used again. */
 static bool is_higher_epoch(const mirror *m, kv_family family, const side *to)
 {
     return family == KV_META && to->key.len == strlen("epoch") &&
@@ -233,7 +236,7 @@ static bool is_mark(kv_family family, const side *row)
            memcmp(row->key.data, STORE_MIRROR_ROW, row->key.len) == 0;
 }
 
-/* A source that is a broken off copy itself does not pass that on. */
+/* If the source is itself an unfinished copy, that mark is not copied. */
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
@@ -257,13 +260,13 @@ static pl_status gather_records(mirror *m)
         PL_RETURN_IF(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    pl_put_u64(&fields, 1, m->to_epoch); /* also where the copy is made elsewhere */
+    pl_put_u64(&fields, 1, m->to_epoch); /* also if the copy is made elsewhere */
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
 }
 
-/* A mark that is ahead of what the last batch leaves would say that commits were lost:
- * it is lowered before that, to a commit that both states have. */
+/* A mark above the state that the last batch leaves would mean lost commits. So it is
+ * lowered first, to a commit that both states have. */
 static bool needs_new_mark(const mirror *m)
 {
     return m->later;
@@ -304,7 +307,7 @@ static pl_status bring_records(mirror *m, const char *folder)
     return set_mark(&mark, folder);
 }
 
-/* The same as bytes; the batch itself goes. */
+/* Writes the rest as bytes and discards the batch. */
 static pl_status leave_records(mirror *m)
 {
     watermark mark = mark_of(m);
@@ -342,8 +345,8 @@ static bool same_row(const mirror *m, kv_family family, row_key key)
     return same;
 }
 
-/* What the target is: empty, an earlier or later state of the source, or something
- * else. */
+/* Finds out what the target is: empty, an earlier or later state of the source, or
+ * something else. */
 static pl_status compare_target(mirror *m, mirror_target *to)
 {
     pl_buf last = {0};

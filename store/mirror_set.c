@@ -1,19 +1,20 @@
-/* Copying a store, all of it or nothing.
+/* Copies a store of one or several parts: all of it or nothing.
  *
  *   FOLDER/home-N/LEFT  what a prepared part has yet to do (mirror.h)
  *   FOLDER/new-N        a part that the folder did not have
- *   FOLDER/home-N/new   what takes the place of a part which went another way
+ *   FOLDER/home-N/new   takes the place of a part whose history differs
  *   FOLDER/new          the same of a store in one piece
  *   FOLDER/COPY         text: "pathloom copy 1", two numbers as in PARTS, then a line a
  *                       part: the hash of its LEFT; 0 and 0: of a store in one piece
  *
- * Every part is prepared, which changes nothing that can be seen; COPY decides; then
- * what is new takes its place, each part does what is left, PARTS gets the numbers, and
- * COPY goes. Whoever finds COPY does the rest, and needs the source no more. One that
- * is in one piece and not replaced needs no COPY: one commit makes it.
+ * First every part is prepared, which changes nothing that readers see. Then the file
+ * COPY is written: it decides. Then new parts take their places, each part does what
+ * its LEFT says, PARTS gets the numbers, and COPY is removed. A process that finds COPY
+ * does the rest and does not need the source. A store in one piece that is not replaced
+ * needs no COPY: one commit makes the copy.
  *
- * A part's folder may be a link, or a disk of its own: so what replaces it is made
- * inside, where its names can be moved, and the folder stays. */
+ * A part's folder may be a link or a mount point. So its replacement is made inside it,
+ * from where files can be renamed, and the folder itself stays. */
 #include "store/mirror.h"
 #include "store/parts.h"
 #include <errno.h>
@@ -30,7 +31,7 @@ typedef struct copy_set {
     char folder[PL_PATH_MAX];
     pl_parts counts;
     pl_hash left[PL_PARTS_MAX];
-    int locks[1 + PL_PARTS_MAX]; /* of the folder, and of the parts that it has */
+    int locks[1 + PL_PARTS_MAX]; /* locks of the folder and of its parts */
 } copy_set;
 
 static char *new_part(const char *folder, int part, char out[PL_PATH_MAX])
@@ -46,7 +47,7 @@ static bool is_decided(const char *folder)
     return pl_path_exists(pl_join(path, folder, "COPY"));
 }
 
-/* By its name: home-N, with slashes behind it. */
+/* Judged by its name: home-N, possibly followed by slashes. */
 static bool is_part(const char *folder)
 {
     size_t len = strlen(folder);
@@ -71,8 +72,8 @@ pl_status mirror_check(const char *folder)
 }
 
 /* ---- what lies elsewhere ---- */
-/* A name that cannot be moved or removed with what it stands for: a link, or a disk of
- * its own. */
+/* Whether the path is a link or a mount point, which cannot be renamed or removed
+ * together with its contents. */
 static bool is_elsewhere(const char *folder, const char *path)
 {
     struct stat above;
@@ -81,7 +82,8 @@ static bool is_elsewhere(const char *folder, const char *path)
         stat(folder, &above) != 0)
         return false;
     return S_ISLNK(info.stx_mode) || (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
-           (S_ISDIR(info.stx_mode) && /* files have devices of their own in layers */
+           (S_ISDIR(info.stx_mode) && /* in layered file systems files have device
+                                         numbers of their own */
             makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
 }
 
@@ -96,7 +98,7 @@ static pl_status check_movable(const char *folder, const char *path)
                    path, folder);
 }
 
-/* Nothing may be made in the place of a part whose disk is away. */
+/* Nothing may be created in the place of a part whose disk is missing. */
 static pl_status check_link(const char *path)
 {
     struct stat info;
@@ -211,11 +213,11 @@ static pl_status move_new(const copy_set *c, int part)
                       pl_store_part(c->folder, part, to));
 }
 
-/* What a store or a part consists of. */
+/* The files of a store or a part. */
 static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
-/* FOLDER/new takes the place of what the folder holds. */
+/* FOLDER/new takes the place of the files in the folder. */
 static pl_status swap(const char *folder)
 {
     char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
@@ -309,7 +311,7 @@ static bool has_all_parts(const char *folder, const pl_parts *parts)
     return parts->n > 0;
 }
 
-/* Nobody copies while the folder is locked. */
+/* While the folder is locked, no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -333,8 +335,9 @@ pl_status mirror_clear(const char *folder)
 }
 
 /* ---- before it ---- */
-/* A part that is there is prepared in place, or made anew inside; what an earlier copy
- * prepared, and did not decide, goes. `at` gets where it was made. */
+/* Prepares an existing part in place, or makes it anew inside its folder. What an
+ * earlier, undecided copy prepared is removed. `at` gets the place where it was made.
+ */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {
@@ -377,7 +380,7 @@ done:
     return status;
 }
 
-/* Parts beyond what is copied go. */
+/* Parts beyond the number that is copied are removed. */
 static pl_status check_parts(const copy_set *c)
 {
     char path[PL_PATH_MAX];
@@ -440,7 +443,7 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     mirror_target to = {.folder = c->folder, .force = force};
     if (is_decided(c->folder))
         PL_RETURN_IF(end_locked(c));
-    PL_RETURN_IF(check_whole(c->folder)); /* what has just ended may be one */
+    PL_RETURN_IF(check_whole(c->folder)); /* a copy that has just ended may be one */
     PL_RETURN_IF(pl_remove_tree(pl_join(fresh, c->folder, "new")));
     PL_RETURN_IF(mirror_into(from, &to, NULL, out));
     if (!to.beside)

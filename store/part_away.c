@@ -1,7 +1,8 @@
-/* Taking away the last part of a store, which has nothing any more.
+/* Removes the last part of a store, in which nothing is left that is needed.
  *
- * The file home-N.removed says that it goes, PARTS counts one less, and its folder
- * goes; killed after PARTS, what is left of the folder counts for nothing. */
+ * The file home-N.removed announces the removal, then PARTS is lowered by one, then the
+ * folder is removed. If the process is killed after PARTS was written, the rest of the
+ * folder is ignored. */
 #include "store/parts.h"
 #include "store/rollback.h"
 #include <stdio.h>

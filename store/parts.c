@@ -90,7 +90,7 @@ static pl_status parse(const char *path, const char *text, pl_parts *out)
                    path, PL_PARTS_MAX, FIRST_LINE);
 }
 
-/* A home whose part is not counted would be lost without a word. */
+/* Without this check, a home whose part is not counted would be lost silently. */
 static pl_status check_counted(const char *folder, const pl_parts *parts)
 {
     char next[PL_PATH_MAX];
@@ -104,8 +104,9 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
                    folder, parts->n, next);
 }
 
-/* PARTS of a new store comes before its parts, that of a divided one after the first;
- * several parts without it were put there by hand. */
+/* Whether a division was interrupted: PARTS of a new store is written before its parts,
+ * that of a divided store after the first part. Several parts without PARTS were put
+ * there by hand. */
 static bool is_half_divided(const char *folder)
 {
     char path[PL_PATH_MAX], part[PL_PATH_MAX];
@@ -241,7 +242,8 @@ int pl_store_n_begun(const char *folder, const pl_parts *parts)
     return n;
 }
 
-/* PARTS is made anew by each copy into the folder, after its parts. */
+/* Identifies one state of the folder: each copy into the folder writes PARTS anew,
+ * after its parts. */
 typedef struct parts_stamp {
     bool copying;
     struct stat parts;
@@ -341,8 +343,9 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
     return PL_OK;
 }
 
-/* A name is in its next part before it leaves the one before; read the other way round
- * it would be in none. Once nothing has moved between two looks, none is missed. */
+/* A name is in its next part before it leaves the old one. A reader that looks in the
+ * opposite order could see it in neither. If no note has changed between two looks, no
+ * name was missed. */
 static pl_status refresh_notes(pl_store *store)
 {
     enum { LOOKS_MAX = 16 };
@@ -377,9 +380,9 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
                    store->folder, store->n_parts);
 }
 
-/* A rollback, or a copy into the folder, is seen in all parts or in none: one that is
- * being made is waited for. Of parts that were restored each by itself nothing better
- * will come. */
+/* A rollback, or a copy into the folder, is seen in all parts or in none: while one is
+ * being made, this function waits. It does not wait longer for parts that were restored
+ * one by one, because their numbers never become equal. */
 pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
@@ -420,8 +423,8 @@ int pl_store_n_parts(const pl_store *store)
     return store->n_parts;
 }
 
-/* The part that owns a name that moved: what the note with the highest stamp says.
- * NULL: it never did, and is where it is. */
+/* The part that owns a name that moved, by the note with the highest stamp. NULL: the
+ * name never moved and is where it always was. */
 static pl_store *owner_of(const pl_store *store, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8];
@@ -444,7 +447,7 @@ static pl_store *owner_of(const pl_store *store, const char *name)
     return owner;
 }
 
-/* What its notes say, else the first that knows it. */
+/* The part that the notes name, else the first part that has the name. */
 int pl_store_part_of(pl_store *store, const char *name)
 {
     if (store->n_parts == 0)
@@ -467,8 +470,7 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 }
 
 /* ---- by name ---- */
-/* The owner's answer; else that of the first part that knows the thing; else that of
- * the last. */
+/* The owner answers; else the first part that knows the thing; else the last part. */
 #define FIRST_PART(call)                                                               \
     do {                                                                               \
         pl_status answer = PL_ERR_NOT_FOUND;                                           \
@@ -492,8 +494,8 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* The part that owns a module says best which versions there are. Should two have it,
- * the one that went further does; the audit names that. */
+/* The part that owns a module knows best which versions exist. If two parts have it,
+ * the one with the newer version answers; pl_store_audit reports such a module. */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
     pl_store *best = NULL;
@@ -502,7 +504,7 @@ static pl_store *part_with_module(pl_store *store, const char *module)
         head_record head;
         bool found = false;
         if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK)
-            return store->parts[i]; /* that part will say so */
+            return store->parts[i]; /* that part will report the failure */
         if (found && (!best || head.number > newest)) {
             best = store->parts[i];
             newest = head.number;
@@ -552,7 +554,7 @@ typedef struct place {
 typedef struct listing {
     place *places;
     size_t n;
-    int part; /* being listed */
+    int part; /* the part that is being listed */
 } listing;
 
 static void list(listing *l, const char *name)
@@ -594,7 +596,7 @@ static int compare(const void *a_, const void *b_)
     return order != 0 ? order : a->part - b->part;
 }
 
-/* What stands in several parts is the first one's. */
+/* Of a name in several parts, the first part counts. */
 static void sort(listing *l)
 {
     size_t n = 0;
@@ -687,7 +689,7 @@ typedef struct owned_pending {
     void *context;
 } owned_pending;
 
-/* Of a module on its way the next part has copies. */
+/* While a module moves, the next part has copies of its pending updates. */
 static pl_status tell_pending(void *context, const char *module,
                               const pl_contribution *c)
 {
@@ -696,7 +698,7 @@ static pl_status tell_pending(void *context, const char *module,
     return owner && owner != o->part ? PL_OK : o->fn(o->context, module, c);
 }
 
-/* A module's pending rows lie in one part: within a module the order holds. */
+/* A module's pending rows lie in one part, so within a module the order holds. */
 pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                              void *context)
 {
@@ -740,8 +742,8 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* A module has one owner; on its way to another part it may be in two, and a note says
- * whose it is. */
+/* A module has one owner. While it moves it may be in two parts, but then a note names
+ * the owner. */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {

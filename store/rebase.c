@@ -1,5 +1,5 @@
-/* Bases are written when the commits since the last one have more bytes than it has, so
- * that what is written twice is bounded by what is written once. */
+/* Writes and reads bases. A base is written when the commits since the last one have
+ * more bytes than the last base, so at most twice the necessary bytes are written. */
 #include "store/rebase.h"
 #include <string.h>
 
@@ -147,7 +147,7 @@ static void list_log(pl_store *store, uint64_t from, uint64_t to, drop_list *lis
     kv_cursor_close(&cursor);
 }
 
-/* What stays because of a failure is garbage, which gc finds. */
+/* Objects that a failure leaves behind are garbage, which gc finds. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};

@@ -1,4 +1,5 @@
-/* A store's folder from what its engine holds: the base, then the commits since.
+/* Rebuilds a store's folder from what its engine holds: the base, then the commits
+ * since.
  *
  * The chain of commits is walked twice, from the head down to the base by the names
  * that each commit gives of the one before, and up again to write them. Every object is
@@ -132,7 +133,8 @@ static pl_status walk_down(rebuild *r)
     const remote_head *head = &r->remote->head;
     uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
-    if (n > head->log_bytes) /* each has bytes: what is asked for memory is there */
+    /* each commit has bytes, so this memory is bounded by what exists */
+    if (n > head->log_bytes)
         return pl_fail(PL_ERR_DAMAGED, "the head counts %llu commits in %llu bytes",
                        (unsigned long long)n, (unsigned long long)head->log_bytes);
     r->log = pl_alloc((size_t)(n + 1) * sizeof *r->log);
@@ -189,8 +191,8 @@ static pl_status take_all(rebuild *r, const char *folder)
     return write_epoch(r);
 }
 
-/* The file RESTORING says that what is in the folder was put there by this and may be
- * begun anew. */
+/* The file RESTORING says that everything in the folder was put there by this function
+ * and may be started anew. */
 static pl_status mark_begun(const char *folder)
 {
     char mark[PL_PATH_MAX], path[PL_PATH_MAX];
@@ -213,12 +215,13 @@ static pl_status mark_done(const char *folder)
     return pl_sync_folder(folder);
 }
 
-/* The place is taken up into the folder before FORMAT says that it counts. */
+/* ENGINE is written before FORMAT, which makes the folder a store. */
 static pl_status fill(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        PL_RETURN_IF(mark_done(folder)); /* it was ended just before that */
+        /* an earlier call was killed just before that */
+        PL_RETURN_IF(mark_done(folder));
         return pl_fail(PL_ERR_EXISTS,
                        "%s is a store already; move it away, then do this again",
                        folder);

@@ -1,9 +1,10 @@
-/* Coding old versions: what is newest lies as it is, so that commits and the reading of
- * workers cost what they always did; what only history needs is made smaller later.
+/* Codes old versions. The newest versions stay raw, so commits and the reads of workers
+ * cost no more than without coding; versions that only history needs are made smaller
+ * later.
  *
- * Versions of a module stand on each other as the marks of a ruler do: every 16th
- * stands alone, and any other between the two that are as far from it as its number's
- * lowest set bit says:
+ * Versions of a module are coded relative to each other like the marks of a ruler.
+ * Every 16th stands alone. Any other is coded relative to two versions, one on each
+ * side, whose distance is the lowest set bit of its number:
  *
  *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
@@ -12,10 +13,10 @@
  * decodes at most six. A version is coded as soon as its upper neighbour is there and
  * it is no longer among the newest RECENT, from which tasks start.
  *
- * Chunks are shared between versions, so names could lead in a circle where numbers do
- * not (after a rollback): a chunk is only made relative to chunks that do not stand on
- * it. What was coded is decoded and compared before the bytes it replaces are let go.
- */
+ * Chunks are shared between versions, so after a rollback the bases of chunks could
+ * form a circle although version numbers do not. Therefore a chunk is made relative
+ * only to chunks that do not depend on it. Coded bytes are decoded and compared before
+ * the raw bytes are released. */
 #include "store/delta.h"
 #include "store/store_internal.h"
 #include <string.h>
@@ -25,17 +26,17 @@ enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 /* one part of 
 typedef struct recoding {
     pl_store *store;
     pl_txn *txn;
-    uint64_t budget; /* bytes that may still be looked at */
+    uint64_t budget; /* bytes that may still be read */
 } recoding;
 
 /* ---- which version ---- */
-/* Distance to both neighbours; 0 for one that stands alone. */
+/* The distance to both neighbours; 0 for a version that stands alone. */
 static uint64_t reach_of(uint64_t number)
 {
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* The k-th version whose turn has come with this head; false if there is none. */
+/* Finds the k-th version that is due with this head; false if there is none. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};
@@ -47,8 +48,8 @@ static bool due(uint64_t head, int k, uint64_t *number)
 }
 
 /* ---- which chunk ---- */
-/* How many deltas stand on each other below this chunk; more than any may if the chunk
- * `not_on` is among them. */
+/* The depth of deltas below this chunk; more than the limit if the chunk `not_on` is
+ * among them. */
 static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *not_on,
                           int level, int *out)
 {
@@ -69,7 +70,8 @@ static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *n
     return PL_OK;
 }
 
-/* Others may stand on this chunk already: the whole tower must stay readable. */
+/* Other chunks may depend on this one already: the whole chain must stay within the
+ * limit. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
                               const chunk_record *chunk, const pl_hash bases[2],
                               bool *out)
@@ -87,7 +89,7 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
 typedef struct chunk_work {
     pl_hash id;
     chunk_record record;
-    pl_hash bases[2]; /* none: it stands alone */
+    pl_hash bases[2]; /* none: the chunk stands alone */
     chunk_view data, a, b;
     pl_buf coded, again;
 } chunk_work;
@@ -114,7 +116,7 @@ static pl_status code(chunk_work *w)
     return PL_OK;
 }
 
-/* So much stands on this chunk now, and more on what it stands on. */
+/* Records how many deltas depend on this chunk now, and on its own bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
@@ -141,7 +143,7 @@ static pl_status hold_base(pl_txn *txn, const pl_hash *id, uint64_t height)
     return raise(txn, id, height);
 }
 
-/* The old row goes and the new one comes under a key of its own: keys of packs are
+/* Deletes the old row and writes the new one under a new key, because keys of packs are
  * written once. */
 static pl_status replace(pl_txn *txn, const chunk_work *w)
 {
@@ -165,7 +167,7 @@ static pl_status recode_loaded(recoding *r, chunk_work *w)
     return txn_spoil(r->txn, replace(r->txn, w));
 }
 
-/* Bases that cannot be stood on, or that are this very chunk, are none. */
+/* A base that is too deep, or that is this chunk itself, is not used. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
     bool found = false, may = false;
@@ -188,7 +190,7 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
 }
 
 /* ---- one version ---- */
-/* The blob of its parameters; without chunks if there is none (any more). */
+/* The blob of its parameters; without chunks if it no longer exists. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
                            blob_record *out)
 {
@@ -249,7 +251,7 @@ done:
 }
 
 /* ---- one module ---- */
-/* Goes through the heads that the module has had since it was looked at last. */
+/* Goes through the heads that the module has had since the last call. */
 static pl_status recode_module(recoding *r, const char *module, head_record *head)
 {
     bool whole = true;
@@ -277,8 +279,7 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
     return recode_module(r, module, &head);
 }
 
-/* One module after the other; the cursor does not see the batch that grows meanwhile.
- */
+/* Goes through the modules; the cursor does not see the batch that grows meanwhile. */
 static pl_status recode_modules(recoding *r, bool *any)
 {
     bool valid = false;

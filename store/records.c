@@ -10,7 +10,7 @@
 
 enum { CONTRIBUTIONS_MAX = 1 << 20 };
 
-/* A hash that may be none is left out. */
+/* A none hash is left out. */
 static void put_hash_if(pl_buf *fields, uint16_t tag, const pl_hash *hash)
 {
     if (!pl_hash_none(hash))
@@ -163,7 +163,7 @@ static pl_status contributions_get(row_view *row, pl_version *out)
     return PL_OK;
 }
 
-/* On failure nothing is left for the caller to free. */
+/* After a failure the caller has nothing to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
     pl_reader *fields = &row->fields;

@@ -1,4 +1,4 @@
-/* Objects of a store in an engine, but for the head. */
+/* Opens the engine of a store, and writes and fetches its objects, except the head. */
 #include "store/remote.h"
 #include "store/store_format.h"
 #include "store/store_internal.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* ---- where ---- */
-/* What the file ENGINE in `folder` says; "" if chunks lie in the database. */
+/* The content of the file ENGINE in `folder`; "" if chunks lie in the database. */
 static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
     char path[PL_PATH_MAX];
@@ -68,11 +68,11 @@ pl_status remote_write_place(const char *folder, const char *url)
     return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
 }
 
-/* ENGINE comes before FORMAT, which says that it counts. */
+/* ENGINE is written before FORMAT, which declares it valid. */
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
-    PL_RETURN_IF(pl_make_folders(folder)); /* so that FOLDER/.. is there, too */
+    PL_RETURN_IF(pl_make_folders(folder)); /* makes sure that FOLDER/.. exists, too */
     PL_RETURN_IF(place_of(folder, wanted, place));
     if (pl_path_exists(pl_join(path, folder, "FORMAT")))
         return check_same(folder, place);
@@ -217,7 +217,7 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
 }
 
-/* What this transaction has staged is not there yet. */
+/* Objects that this transaction has staged are not in the engine yet. */
 static const engine_object *find_staged(const row_source *from, const char *name,
                                         uint32_t number)
 {

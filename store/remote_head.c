@@ -177,10 +177,11 @@ pl_status remote_check(pl_store *store)
     return check_line(store);
 }
 
-/* The head with what this store has now. */
+/* The head with this store's present numbers. */
 static void renew(const pl_store *store, remote_head *next)
 {
-    next->log_bytes += store->sequence - next->sequence; /* at least, by a claim */
+    /* a claim counts at least this much */
+    next->log_bytes += store->sequence - next->sequence;
     next->epoch = store->epoch;
     next->sequence = store->sequence;
     next->log = store->log_hash;
@@ -190,7 +191,8 @@ static void renew(const pl_store *store, remote_head *next)
     next->host[sizeof next->host - 1] = '\0';
 }
 
-/* Somebody else's head is read, so that the sentence can name him. */
+/* If another process moved the head, that head is read, so that the sentence can name
+ * its holder. */
 static pl_status move_head(pl_store *store, const remote_head *next)
 {
     bool found = false;

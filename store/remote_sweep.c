@@ -1,10 +1,10 @@
-/* Garbage in an engine: what it holds and the store does not name.
+/* Garbage in an engine: objects that the store does not name.
  *
- * Only what this home can judge is garbage. Names of an epoch above its own belong to a
- * home that has taken over, commits above the head's are of nobody or of that home:
- * both stay. What is dropped was written under a lower epoch, and all that was
- * acknowledged under those is in this store. No time of grace is needed for that. A
- * reader counts what a writer that opened now would drop. */
+ * Only objects that this home can judge count as garbage. Objects of a higher epoch
+ * belong to a home that has taken over. Commits above the head's belong to that home or
+ * to none. Both stay. Objects that are dropped were written under a lower epoch, and
+ * everything that was acknowledged under those epochs is in this store; so no waiting
+ * time is needed. A reader counts what a writer would drop if it opened now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -33,12 +33,13 @@ static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char 
     char own[ENGINE_NAME_MAX];
     bool found = false;
     if (chunk_read(store_source(store), id, &chunk, &found) != PL_OK)
-        return true; /* a damaged row: nothing of it goes */
+        return true; /* a damaged row: none of its objects is dropped */
     remote_chunk_name(id, &chunk, own);
     return found && strcmp(own, name) == 0;
 }
 
-/* Of this opening everything is accounted for: named, doomed or on its way. */
+/* All objects of the present opening are accounted for: named, about to be dropped, or
+ * being written. */
 static bool is_past(const pl_store *store, uint64_t epoch)
 {
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
@@ -104,8 +105,7 @@ static bool is_garbage(const pl_store *store, const char *name)
         return log_is_garbage(store, name);
     if (pl_starts_with(name, "base/"))
         return base_is_garbage(store, name);
-    return pl_starts_with(name,
-                          "probe/"); /* of an S3, left by a home that was killed */
+    return pl_starts_with(name, "probe/"); /* left in an S3 by a home that was killed */
 }
 
 /* ---- all of them ---- */

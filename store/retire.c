@@ -1,8 +1,9 @@
-/* What leaves the store: merged updates, old momenta, and what a person collects.
+/* Drops data that are no longer needed: merged updates, old momenta, and what a user
+ * collects.
  *
- * Records of versions stay for ever: they are the history. What goes are the bytes that
- * they name, and the record is rewritten to say so; its own place in the chain is its
- * commit, which is not touched. */
+ * Records of versions stay for ever: they are the history. Only the bytes that they
+ * name are dropped, and the record is rewritten to say so. A version's place in the
+ * chain is its commit, which is not changed. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -37,7 +38,7 @@ done:
     return status;
 }
 
-/* A kept update goes on living by the reference of the pending row that is gone. */
+/* A kept update takes over the reference of the pending row that is deleted. */
 static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
@@ -83,7 +84,7 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* The version's row stays; it only loses the names of what its successors needed. */
+/* The version's row stays, without the names of the data that its successors needed. */
 static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -99,8 +100,8 @@ done:
     return status;
 }
 
-/* The head knows from where on there may be any, so that a long history is not walked
- * every time. */
+/* The head records from which version on there may be any, so that a long history is
+ * not walked every time. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {

@@ -50,15 +50,16 @@ enum { PLAN_BYTES_MAX = 64 << 20 };
 
 struct pl_writers {
     char folder[PL_PATH_MAX];
-    pl_store *parts[PL_PARTS_MAX]; /* WRITE; a store in one piece is the first */
+    /* opened with WRITE; a store in one piece is the first */
+    pl_store *parts[PL_PARTS_MAX];
     int n;
     bool in_parts;
-    pl_store *view; /* READ; of a store in one piece its writer */
+    pl_store *view; /* opened with READ; for a store in one piece, its writer */
     char resumed[PL_TEXT_MAX];
 };
 
 /* ---- the changes of one store ---- */
-static const char method[] = "rollback to "; /* and the number of the source */
+static const char method[] = "rollback to "; /* followed by the number of the source */
 
 bool pl_version_source(const pl_version *v, uint64_t *source)
 {
@@ -72,8 +73,8 @@ bool pl_version_source(const pl_version *v, uint64_t *source)
     return true;
 }
 
-/* Contributions made neither it nor its momentum, which begins anew. The update's norm
- * stays: codecs scale by it. */
+/* The new version has no contributions, and its momentum begins anew. The update's norm
+ * stays, because codecs scale by it. */
 static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_version *v)
 {
     pl_free(v->contributions);
@@ -124,7 +125,8 @@ done:
     return status;
 }
 
-/* Their moments go on: they say how large gradients are, which holds there as well. */
+/* The moments of paths are kept: they tell how large gradients are, which is still
+ * true. */
 static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
                             const pl_rollback_path *p)
 {
@@ -231,7 +233,7 @@ static pl_status decode_share(const pl_buf *bytes, uint64_t *number, pl_rollback
     return status == PL_OK ? pl_reader_status(&r) : status;
 }
 
-/* *number is 0 where there is none. */
+/* *number is 0 if there is no share. */
 static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
 {
     pl_object object;
@@ -458,7 +460,8 @@ const char *pl_writers_resumed(const pl_writers *w)
     return w->resumed[0] ? w->resumed : NULL;
 }
 
-/* Tried before anybody is told: what cannot be done in one part is done in none. */
+/* Tried in a transaction that is dropped: what is impossible in one part must not begin
+ * in any. */
 static pl_status try_part(pl_store *store, const pl_rollback *plan, int part)
 {
     pl_txn *txn = NULL;
@@ -486,7 +489,7 @@ done:
     return status;
 }
 
-/* The commit of the first part, or of a store in one piece. */
+/* Makes the deciding commit: in the first part, or in a store of one piece. */
 static pl_status decide(const pl_writers *w, const pl_rollback *plan, uint64_t number)
 {
     pl_txn *txn = NULL;

@@ -24,7 +24,7 @@ static void key_add_number(row_key *key, uint64_t number, int width)
     key_add(key, bytes, (size_t)width);
 }
 
-/* Names were checked before; a longer one is cut, and then simply not found. */
+/* Names were checked before. A longer one is cut, and is then simply not found. */
 row_key key_of_name(const char *name)
 {
     row_key key = {.len = 0};
@@ -100,8 +100,8 @@ pl_status check_name(const char *what, const char *name)
     return PL_OK;
 }
 
-/* Printable keys as they are, others in hexadecimal after the printable start:
- * "mix/L1.E0:0000000000000003". */
+/* Printable keys are shown unchanged, others in hexadecimal after the printable
+ * beginning: "mix/L1.E0:0000000000000003". */
 static void key_text(kv_family family, const row_key *key, char out[KEY_TEXT_MAX])
 {
     size_t used = 0;
@@ -172,7 +172,7 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* `len` is at least the version byte and the checksum. */
+/* `len` includes at least the version byte and the checksum. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     size_t body = len - ROW_CHECKSUM_BYTES;

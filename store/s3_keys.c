@@ -1,5 +1,5 @@
-/* Keys from the environment, or from the file of AWS's own tools: sections in brackets,
- * `name = value` below them. */
+/* Reads keys from the environment, or from the file of AWS's own tools, which has
+ * sections in brackets with `name = value` below them. */
 #include "store/s3_keys.h"
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* `line` is cut up. */
+/* Writes NUL bytes into `line`. */
 static void take_line(char *line, const char *profile, bool *inside, s3_keys *out)
 {
     char section[128];

@@ -1,12 +1,12 @@
-/* S3 answers in XML whose elements this needs hold plain text only: names of objects
- * are ours, and of characters that XML does not escape. */
+/* Parses S3 answers. The elements that are needed contain only plain text: names of
+ * objects are made by this program, from characters that XML does not escape. */
 #include "store/s3_text.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* The text between <NAME> and </NAME>; where to go on, or NULL if there is none, or if
- * it does not fit. */
+/* Copies the text between <NAME> and </NAME>. Returns where to go on, or NULL if there
+ * is none or if it does not fit. */
 static const char *element(const char *at, const char *name, char *out, size_t size)
 {
     char open[64], close[64];

@@ -1,6 +1,5 @@
-/* Makes, locks and removes the temporary folder of a reader, and removes folders
- * that killed readers left behind (scratch.h). The lock is what tells a live reader
- * from a dead one. */
+/* Makes, locks and removes the temporary folder of a reader, and removes folders that
+ * killed readers left behind (scratch.h). A live reader is recognised by its lock. */
 #include "store/scratch.h"
 
 #include <dirent.h>
@@ -11,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Between its making and its lock a folder has no lock: nothing so young is touched. */
+/* A folder has no lock in the moment after it is made, so young folders are not
+ * touched. */
 enum { YOUNG_S = 60, SWEPT_AT_ONCE = 16 };
 static const char prefix[] = "pathloom-read-";
 
@@ -21,7 +21,7 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Ours, a folder and no link to one, and untouched for a while. */
+/* Whether it is this user's, a folder and no link, and untouched for a while. */
 static bool may_be_left(const char *path)
 {
     struct stat info;
@@ -29,8 +29,7 @@ static bool may_be_left(const char *path)
            info.st_uid == geteuid() && time(NULL) - info.st_mtime > YOUNG_S;
 }
 
-/* Whoever has the lock of a folder that is still there is the only one who may remove
- * it. */
+/* Only a process that holds the lock of a folder that still exists may remove it. */
 static bool sweep_one(const char *path)
 {
     int lock = -1;
@@ -74,7 +73,7 @@ void scratch_drop(scratch *s)
 {
     if (!s->path[0])
         return;
-    if (pl_remove_tree(s->path) == PL_OK) /* else a later reader finds it */
+    if (pl_remove_tree(s->path) == PL_OK) /* if this fails, a later reader finds it */
         s->path[0] = '\0';
     pl_unlock_folder(&s->lock);
 }

@@ -1,4 +1,4 @@
-/* Reading: one thing by name, or all in key order. */
+/* The reading functions of the store: one thing by name, or all things in key order. */
 #include "store/parts.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -27,8 +27,8 @@ static pl_status missing(const char *kind, const char *name)
 
 enum { VERSION_TRIES = 20 };
 
-/* A follower may see a head before the version that it names, which was committed with
- * it: it catches up and looks again. */
+/* A follower may see a head before the version that was committed with it. Then it
+ * catches up and looks again. */
 static pl_status follow_version(pl_store *store, const char *module, uint64_t number,
                                 pl_version *out, bool *found)
 {
@@ -121,7 +121,7 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-/* Decodes the row, which it must end, and calls the user's function. */
+/* Decodes the row, calls row_end, and calls the user's function. */
 typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
 
 static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
@@ -164,8 +164,8 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version);
 }
 
-/* Head rows hold only numbers; the user wants the version. Both come from one state:
- * a reader's changes only at a refresh, a writer has one thread. */
+/* Head rows hold only numbers, but the user wants the version. Both come from one
+ * state: a reader's state changes only at a refresh, and a writer has one thread. */
 static pl_status visit_head(const row_walk *walk, row_view *row)
 {
     head_record head;
@@ -305,8 +305,7 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Walks every record, but no bytes of blobs.
- * Any damaged row is found on the way. */
+/* Walks every record, but no bytes of blobs. Damaged rows are found on the way. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     if (store->n_parts > 0)

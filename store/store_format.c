@@ -1,5 +1,5 @@
-/* Two lines of text: a name with the format's number, and where the chunks lie. A file
- * has exactly one spelling. */
+/* Reads and writes FORMAT and ENGINE: two lines of text with the format's number, and
+ * where the chunks lie. Each file has exactly one valid spelling. */
 #include "store/store_format.h"
 #include <dirent.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Opening: locks, format, recovery, and the proof that nothing was lost.
+/* Opens stores: locks, format, recovery, and the proof that nothing was lost.
  *
  * A writer opens in this order, each step guarded by the ones before it: the lock (so
  * that nobody changes what is checked), the format (so that nothing is misread), the
@@ -55,7 +55,7 @@ uint64_t store_key_number(const uint8_t *key, size_t len)
     return number;
 }
 
-/* Sequence, log hash and epoch as of the newest visible commit. */
+/* Reads sequence, log hash and epoch as of the newest visible commit. */
 static pl_status load_state(pl_store *store)
 {
     pl_buf last = {0};
@@ -98,8 +98,8 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
     return PL_OK;
 }
 
-/* Recovery may drop a log in the middle and go on with the next; the chain shows such a
- * hole. Only the newest rows can lie in a log: the older ones are in tables. */
+/* Recovery may drop a log in the middle and go on with the next one; the chain shows
+ * such a hole. Only the newest rows can lie in a log; older ones are in table files. */
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
@@ -121,7 +121,7 @@ done:
     return status;
 }
 
-/* Also where commits follow that nobody was told of: what was told is among them. */
+/* Checks the marked row also if unacknowledged commits follow it. */
 static pl_status check_marked_row(const pl_store *store, const watermark *mark)
 {
     row_key key = key_of_number(mark->sequence);
@@ -141,7 +141,7 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
                    (unsigned long long)mark->sequence, store->folder);
 }
 
-/* The hash is not compared by readers: the writer may have committed in between. */
+/* Readers do not compare the hash, because the writer may have committed in between. */
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
     if (store->sequence < mark->sequence || store->epoch < mark->epoch)
@@ -164,7 +164,8 @@ static uint64_t file_bytes(const char *folder, const char *name)
     return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Recovery writes the log's content into tables; on a full disk RocksDB aborts. */
+/* Recovery writes the log's content into table files, and on a full disk RocksDB
+ * aborts. */
 static pl_status check_recovery_space(const pl_store *store, const char *database)
 {
     uint64_t log_bytes = 0;
@@ -177,8 +178,8 @@ static pl_status check_recovery_space(const pl_store *store, const char *databas
     return store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES);
 }
 
-/* An id, so that copies and restored stores can be told apart by people; no decision
- * hangs on it, so a machine without random numbers gets zeros. */
+/* Writes a random id, by which people can tell copies and restored stores apart. No
+ * decision depends on it, so a machine without random numbers gets zeros. */
 static void put_birth(kv_batch *batch)
 {
     uint8_t id[16] = {0};
@@ -221,7 +222,8 @@ static pl_status lock(pl_store *store)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "the store");
 }
 
-/* The format file comes first in a new store: what follows is written under it. */
+/* In a new store the format file comes first, and everything else is written under it.
+ */
 static pl_status check_format(pl_store *store)
 {
     bool in_engine = false;
@@ -238,8 +240,8 @@ static pl_status check_state(pl_store *store, bool marked, const watermark *mark
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
-/* Whether all that was acknowledged lies before the log's first damage. It is read into
- * memory only: a database that has lost something stays as it was found. */
+/* Checks whether everything acknowledged lies before the log's first damage. The log is
+ * read into memory only: a database that has lost something stays as it was found. */
 static pl_status prove_nothing_lost(pl_store *store, const char *database,
                                     const watermark *mark)
 {
@@ -250,10 +252,10 @@ static pl_status prove_nothing_lost(pl_store *store, const char *database,
     return status;
 }
 
-/* A power cut may leave a log that is as long as it was to become but lacks bytes of
- * its last records. RocksDB cannot tell that from damage to commits that were synced;
- * the mark can, for it is flushed after a commit and before anybody is told. So damage
- * that lies wholly behind the mark is cut off, and any other is refused. */
+/* A power cut may leave a log of full length that lacks bytes of its last records.
+ * RocksDB cannot tell that from damage to synced commits. The mark can, because it is
+ * flushed after every commit and before the acknowledgement. So damage that lies wholly
+ * after the mark is cut off, and any other damage is refused. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];
@@ -268,16 +270,16 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
-/* A store with a mark has had commits: then a missing database is damage, and not made
- * anew. */
+/* A store with a mark has had commits, so a missing database is damage and no new one
+ * is made. */
 static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
     PL_RETURN_IF(lock(store));
-    PL_RETURN_IF(
-        mirror_check(store->folder)); /* it may be decided since it was asked */
+    PL_RETURN_IF(mirror_check(
+        store->folder)); /* a copy may have been decided since the first check */
     PL_RETURN_IF(check_format(store));
     PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
@@ -300,7 +302,7 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Whether a commit after `known` brought table files (bulk.h), or may have. */
+/* Whether a commit after `known` brought, or may have brought, table files (bulk.h). */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;
@@ -316,11 +318,12 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
     return PL_OK;
 }
 
-/* A follower may see the families of a commit at different times while the writer
- * changes files: what it has seen once, or knows from the mark, it waits for. It looks
- * at files first and at the log afterwards, so a commit that it sees for the first time
- * may name files that it has not seen: it looks until none of the new ones has any. (To
- * wait until nothing is new would be to wait for a pause of the writer.) */
+/* While the writer changes files, a follower may see the families of a commit at
+ * different times. It waits for everything that it has seen before or knows from the
+ * mark. It reads files first and the log afterwards, so a commit that it sees for the
+ * first time may name files that it has not seen. Therefore it looks again until no new
+ * commit has any. (Waiting until nothing is new would be waiting for a pause of the
+ * writer.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -340,7 +343,8 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
     return PL_OK;
 }
 
-/* Held, so that no other folder gets its number. -1: there is none. */
+/* Opens the database's folder and keeps it open, so that no other folder gets its inode
+ * number. -1 if there is none. */
 static int hold_database(const pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -355,7 +359,8 @@ static void let_go(int *database)
     *database = -1;
 }
 
-/* A copy of another line took the store's place (mirror_set.c), or is about to. */
+/* Whether a copy with a different history has taken the store's place (mirror_set.c),
+ * or is about to. */
 static bool is_replaced(const pl_store *store, int database)
 {
     char path[PL_PATH_MAX];
@@ -367,8 +372,9 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* Nobody may have mended the log since the power went: then what lies before the damage
- * is shown, which the mark proves to be enough, and nothing can follow. */
+/* Maybe no writer has opened the store since a power cut, so its log is damaged at the
+ * end. Then the reader shows what lies before the damage. The mark proves that this is
+ * enough, and no further commits can come. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -379,7 +385,7 @@ static pl_status open_follower(pl_store *store, const char *database)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     if (status != PL_OK) {
         let_go(&held);
-        return status; /* what was open stays, and can be read */
+        return status; /* what was open stays open and can be read */
     }
     kv_close(&store->db, false);
     let_go(&store->database);
@@ -389,8 +395,9 @@ static pl_status open_follower(pl_store *store, const char *database)
     return PL_OK;
 }
 
-/* The mark was read before the database, so the database must reach it. One that was
- * opened in the middle of a change of files may never: it is opened once more. */
+/* The mark was read before the database, so the database must reach it. A database that
+ * was opened in the middle of a change of files may never reach it, so it is opened
+ * once more. */
 static pl_status open_at_mark(pl_store *store, const char *database,
                               const watermark *mark)
 {
@@ -418,9 +425,10 @@ static pl_status show_newest(pl_store *store)
     return open_at_mark(store, pl_join(path, store->folder, "db"), &mark);
 }
 
-/* Whatever is looked at is the store before a copy takes its place, or that copy, and
- * never a mark of one beside the database of the other: a copy is decided before it
- * moves a name, moves the database, and only then is no longer decided. */
+/* Every reader sees either the store before a copy takes its place or that copy, and
+ * never the mark of one beside the database of the other. For a copy is decided before
+ * it renames anything, it renames the database, and only then it stops being decided.
+ */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
     pl_status status = PL_OK;
@@ -471,7 +479,7 @@ pl_status pl_store_refresh(pl_store *store)
     return store->n_parts > 0 ? parts_refresh(store) : look_whole(store, look_again);
 }
 
-/* What a user may not enter looks like nothing. */
+/* A folder that a user may not enter would look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
@@ -508,8 +516,8 @@ done:
     return status;
 }
 
-/* After a failed write RocksDB and the lock are left to the end of the process, so
- * that nobody writes beside what may still be in flight. */
+/* After a failed write RocksDB and the lock are kept until the process ends, so that no
+ * other process writes while a write may still be in flight. */
 void pl_store_close(pl_store **handle)
 {
     pl_store *store = *handle;

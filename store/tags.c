@@ -1,7 +1,7 @@
-/* Tags: a record in an object.
+/* Tags: each is a record in an object.
  *
- * An object's bytes come from whoever sent them, so decoding trusts nothing; whether
- * the versions are there is for fsck to say. */
+ * The bytes of an object come from any client, so decoding does not trust them. Whether
+ * the versions that a tag names exist is for fsck to check. */
 #include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>

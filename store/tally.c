@@ -26,7 +26,7 @@ void tally_sort(tally *t)
         qsort(t->names, t->n, sizeof *t->names, by_bytes);
 }
 
-/* The first that is not below `name`. */
+/* The first name that is not below `name`. */
 static size_t lower_bound(const tally *t, const pl_hash *name)
 {
     size_t from = 0, to = t->n;

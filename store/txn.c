@@ -1,9 +1,9 @@
-/* Transactions: everything is gathered in one batch and written at once.
+/* Transactions: all operations are gathered in one batch and written at once.
  *
- * Each operation checks first and writes afterwards, so that one that is refused
- * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. One
- * that fails while writing (a damaged row, a disk error) spoils the transaction: it can
- * then only be aborted.
+ * Each operation checks first and writes afterwards. So an operation that is refused
+ * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. An
+ * operation that fails while it writes (a damaged row, a disk error) spoils the
+ * transaction, which can then only be aborted.
  *
  * Reading inside a transaction goes through the batch, so a blob that was just put can
  * be named, and an update that was just accepted can be merged. */
@@ -85,8 +85,8 @@ static pl_status refuse(pl_store *store, pl_status status)
     return status;
 }
 
-/* The order is the promise: the batch is durable before the mark says so, and the mark
- * before the caller hears of it. A mark that is behind is legal, one ahead is not. */
+/* The order matters: the batch is durable before the mark names it, and the mark before
+ * the caller hears of it. A mark that is behind is legal; one that is ahead is not. */
 pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
 {
     pl_status status = kv_commit(store->db, batch);
@@ -100,7 +100,7 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* The last operation of the batch; gives the log hash after it. */
+/* Appends the last operation of the batch, and gives the log hash after it. */
 static void put_log(pl_txn *txn, pl_hash *log_hash)
 {
     pl_buf fields = {0}, value = {0};
@@ -118,7 +118,7 @@ static void put_log(pl_txn *txn, pl_hash *log_hash)
     pl_buf_destroy(&value);
 }
 
-/* Until store_write is called nothing has left this process: a failure before it (no
+/* Until store_write is called nothing has left this process. A failure before that (no
  * space, a spoilt transaction) leaves the store open for further writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
@@ -167,8 +167,8 @@ static pl_status check_order(const pl_version *v, const head_record *head, bool 
                    (unsigned long long)next, (unsigned long long)v->number);
 }
 
-/* A version continues exactly what is there: a caller that merged into an older state
- * is caught here, whatever number it wrote. */
+/* A version must continue exactly the state that is in the store. A caller that merged
+ * into an older state is refused here, whatever number it wrote. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -292,7 +292,7 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
     return PL_OK;
 }
 
-/* In this order, so that a row may be replaced by one that names the same blob. */
+/* In this order, because a row may be replaced by one that names the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
     PL_RETURN_IF(blob_hold(txn, new_one));

@@ -1,4 +1,5 @@
-/* Two slots, written by turns, each with its checksum. */
+/* Reads and writes the mark: two slots that are written in turn, each with its checksum
+ * (watermark.h). */
 #include "store/watermark.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +42,8 @@ static bool is_newer(const watermark *a, const watermark *b)
     return a->epoch != b->epoch ? a->epoch > b->epoch : a->sequence > b->sequence;
 }
 
-/* The newest valid mark and its slot. A reader may look while a writer overwrites the
- * older slot: that one is then invalid and the other counts. */
+/* Reads the newest valid mark and its slot. While a writer overwrites the older slot,
+ * that slot is invalid and the other one counts. */
 static pl_status read_newest(const char *path, watermark *out, int *slot)
 {
     pl_buf bytes = {0};
