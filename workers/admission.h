@@ -1,5 +1,5 @@
-/* Admission: a process shows its key, opens its gate, and says whom it turned away; the
- * hub enrols who comes with an invitation (docs/SECURITY.md). */
+/* Admission: a process loads its key, opens its gate and logs refused connections; the
+ * hub enrols keys that come with an invitation (docs/SECURITY.md). */
 #ifndef PL_WORKERS_ADMISSION_H
 #define PL_WORKERS_ADMISSION_H
 #include "outer/outer.h"
@@ -8,26 +8,26 @@
 extern "C" {
 #endif
 
-/* `key` is the process's key file; "": none, so that only this machine is reached and
- * reaches it. With `list` a gate is opened, else sockets are only connected. */
+/* `key` is the process's key file; "": none, so that the process talks only within this
+ * machine. With `list` a gate is opened; without it sockets can only connect. */
 PL_MUST_CHECK pl_status pl_admission_open(const char *key, const char *list);
 
-/* Puts `fresh` into the list for one use of the invitation `invite`; again is fine.
- * ERR_NOPERM: it is no invitation, or not any more; or the key was revoked. Else as
- * pl_key_list_check_name. */
+/* Puts `fresh` into the list for one use of the invitation `invite`. No error if it is
+ * there already. ERR_NOPERM: it is no invitation, or the invitation is used up, or the
+ * key was revoked. Other errors as for pl_key_list_check_name. */
 PL_MUST_CHECK pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
                                            const pl_pubkey *fresh, const char *name,
                                            pl_key_role *granted);
 
-/* What stands between a machine and its job: pl1.HOST:PORT.KEY.SECRET */
+/* A token with all that a machine needs to join a job: pl1.HOST:PORT.KEY.SECRET */
 enum { PL_TOKEN_MAX = PL_ADDRESS_MAX + PL_PUBKEY_TEXT + PL_INVITE_TEXT + 8 };
 void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKEN_MAX]);
-/* ERR_USAGE: not a token, or not all of it. */
+/* ERR_USAGE: the text is not a token, or a part of it is missing. */
 PL_MUST_CHECK pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
                                        pl_keypair *invite);
 
-/* Enrols the key at the hub. ERR_NOPERM: the invitation was used or has expired; else
- * as pl_admission_enrol. */
+/* Enrols the key at the hub. ERR_NOPERM: the invitation was used up or has expired.
+ * Other errors as for pl_admission_enrol. */
 PL_MUST_CHECK pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
                                           const pl_pubkey *fresh, const char *name,
                                           char role[32]);

@@ -63,22 +63,22 @@
 #include "workers/workers.h"
 #include "net/net.h"
 
-/* How fast a worker's finished tasks went, the newest weighing as much as all before.
- */
+/* The speed of a worker's finished tasks. The newest task weighs as much as all before
+ * it. */
 typedef struct hub_pace {
     int n_tasks;
-    double slot_s; /* of inner steps, for one place of a batch */
-    double rest_s; /* from grant to DONE, but for inner steps */
+    double slot_s; /* seconds of inner steps per sample of a batch */
+    double rest_s; /* seconds from grant to DONE without inner steps */
 } hub_pace;
 
-/* A lease that others would end sooner, perhaps. */
+/* A lease whose task another worker might finish sooner. */
 typedef struct hub_slow {
     plan_task task;
     double left_s;
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
-/* Of an update, as the home has it from the sender's lease. */
+/* Who sent an update, as the home knows it from the lease. */
 typedef struct hub_sender {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
 } hub_sender;
@@ -87,94 +87,101 @@ typedef struct hub_sender {
 typedef struct hub_audit {
     pl_audit row;
     plan_task task;
-    int home;         /* that has the row */
-    int n_there;      /* results that it has in it */
-    plan_lease lease; /* of who does it now */
+    int home;         /* the home that has the row */
+    int n_there;      /* number of results in the row */
+    plan_lease lease; /* of the worker that does the task now */
     int failures;
     int n_slots;
-    pl_hash *hashes; /* [n_slots] of the updates that the homes took; none: not known */
-    hub_sender *senders;   /* [n_slots] */
-    bool mixed;            /* they were made on different kinds of devices */
-    uint64_t *requests;    /* [n_slots] that ask for them */
-    int n_parts;           /* of what is compared across kinds */
-    uint64_t *seeds;       /* [n_parts], with the first one's hashes */
+    /* [n_slots] hashes of the updates that the homes accepted; none: not known yet */
+    pl_hash *hashes;
+    hub_sender *senders; /* [n_slots] */
+    bool mixed;          /* the updates were made on different kinds of devices */
+    uint64_t *requests;  /* [n_slots] requests that ask the homes for them */
+    int n_parts;         /* number of parts that are compared across kinds of devices */
+    uint64_t *seeds;     /* [n_parts]; they come with the hashes of the first result */
     pl_likeness *likeness; /* [PL_AUDIT_RESULTS, n_parts] */
     int n_asked;
     int64_t asked_ms, told_ms;
-    int64_t looked_ms; /* when workers were looked for that can do it; found were: */
-    bool has_any;      /* anybody, */
-    int trust;         /* the most that one of them has, */
-    bool has_kin;      /* one with as much, of the first one's kind of device */
-    bool listed, was_listed; /* in the home's newest state, and the one before */
+    /* when workers that can do the audit were last counted; the result: */
+    int64_t looked_ms;
+    bool has_any; /* there is one, */
+    int trust;    /* the highest trust that any of them has, */
+    bool has_kin; /* one of that trust has the same kind of device as the first */
+    /* whether it is in the home's newest state, and in the one before */
+    bool listed, was_listed;
 } hub_audit;
 
 typedef struct hub_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* all zero: the name alone is refused */
+    pl_pubkey key; /* all zero: only the name is fenced */
 } hub_fenced;
 
-/* A worker as the hub knows it. Entries are never removed: a worker that comes
- * back under its name is the same worker. */
+/* A worker as the hub knows it. A worker that comes back under its name is the same
+ * worker. An entry is reused for another name only if the table, or the share of one
+ * key in it, is full and nothing refers to the old worker any more. */
 typedef struct hub_worker {
     char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
     char offers_at[PL_ADDRESS_MAX]; /* where other workers get its updates */
     uint64_t pid;
-    pl_pubkey key; /* that the name came with */
-    bool own_key;  /* of the job's own machine, where many may have it */
-    bool had_task; /* one was leased to it at some time */
-    bool delivers; /* it delivered a task, and let no lease run out since */
-    char fenced[PL_FENCED_TEXT_MAX]; /* why nothing is taken from it; "": it is */
+    pl_pubkey key; /* the key with which the name first came */
+    bool own_key;  /* the key is one of the job's own, which many workers may share */
+    bool had_task; /* at least one task was leased to it */
+    bool delivers; /* it has delivered a task, and let no lease run out since */
+    /* why its results are refused; "": they are accepted */
+    char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
     int64_t seen_ms;
     bool left;      /* it said goodbye */
     int n_failures; /* tasks in a row that it gave back as failed */
-    int n_bars;     /* times that it was barred since it last did one */
+    int n_bars;     /* how often it was barred since it last delivered a task */
     int64_t barred_until_ms;
-    char failure[PL_FENCED_TEXT_MAX]; /* the last one, in its words */
-    bool waiting;                     /* asked for a task and has not been answered */
-    bool queued;       /* stands in the hub's queue, waiting or not any more */
+    /* the reason of the last failure, in the worker's words */
+    char failure[PL_FENCED_TEXT_MAX];
+    bool waiting;      /* it asked for a task and has not been answered yet */
+    bool queued;       /* it stands in the hub's queue, even if it no longer waits */
     uint64_t request;  /* of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
-    plan_task given;   /* and what it gave, if given_token is not 0 */
+    plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
     int64_t given_phase;
-    int given_steps; /* 0: all of the phase */
-    /* the task that it could go on from, said with the open question; token 0: none */
+    int given_steps; /* inner steps to do; 0: all of the phase */
+    /* The task that it could continue, as its open question says. Token 0: none. */
     plan_task held;
     uint64_t held_token;
     int64_t held_phase;
     int64_t waiting_since_ms;
-    char task[PL_MODULE_NAME_MAX]; /* that it trains; "" when idle */
+    char task[PL_MODULE_NAME_MAX]; /* the task that it trains; "" when idle */
     int64_t phase;
     int step;
     double rate; /* tokens per second of inner steps */
-    /* sums over finished tasks: inner steps; the trainer stood still although there
-     * was a task; there was none */
+    /* Sums over finished tasks, in seconds: inner steps; the trainer stood still
+     * although a task was there; there was no task. */
     double inner_s, overhead_s, idle_s;
-    double waited_s; /* of overhead: for data */
+    double waited_s; /* the part of overhead_s that it waited for data */
     uint64_t n_tasks, n_tokens;
     hub_pace pace;
 } hub_worker;
 
-/* The hub's line to one home. */
+/* The hub's connection to one home. */
 typedef struct hub_home {
     pl_socket *socket;
-    uint64_t epoch;    /* of its store; another one means that it has started again */
+    uint64_t epoch;    /* of its store; another epoch means that it has restarted */
     bool known;        /* its whole state has been applied since WELCOME */
     bool welcome;      /* HELLO answered since the home was last heard of */
-    bool added;        /* while the job ran: it owned nothing then */
-    int64_t heard_ms;  /* any message */
-    int64_t asked_ms;  /* last HELLO or GET_STATE */
+    bool added;        /* added while the job ran: it owned nothing then */
+    int64_t heard_ms;  /* when any message of it came */
+    int64_t asked_ms;  /* when the last HELLO or GET_STATE was sent */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
-    pl_buf state;      /* pieces of STATE_IS received so far */
-    pl_reader records; /* of the whole, while it is applied, some at a time */
-    size_t n_records, n_applied; /* equal: nothing is left of it */
-    int unknown_arms;            /* named by it, definition not here yet */
-    pl_buf status;               /* its newest STATUS_IS, JSON */
+    pl_buf state;      /* the pieces of STATE_IS received so far */
+    pl_reader records; /* the whole state, which is applied some records at a time */
+    size_t n_records, n_applied; /* if they are equal, all records are applied */
+    int unknown_arms; /* arms that it named and whose definitions have not come yet */
+    pl_buf status;    /* its newest STATUS_IS, JSON */
     int64_t status_ms;
 } hub_home;
 
-/* Who owns a name that moved: the note with the highest stamp that any home has. */
+/* The owner of a name that moved: the note with the highest stamp of all homes counts.
+ */
 typedef struct hub_place {
     int home;
     uint64_t stamp;
@@ -183,11 +190,12 @@ typedef struct hub_place {
 typedef struct hub {
     const pl_hub_options *options;
     pl_socket *socket;
-    hub_home *homes; /* [PL_HOMES_MAX], n_homes of them are there */
+    hub_home *homes; /* [PL_HOMES_MAX]; n_homes are in use */
     int n_homes;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    char table[PL_PLACES_TEXT]; /* the placement, as home 1 has it; "": equal weights */
-    pl_name_table *place_index; /* name -> places */
+    /* the placement, as home 1 tells it; "": equal weights */
+    char table[PL_PLACES_TEXT];
+    pl_name_table *place_index; /* name -> index in places */
     hub_place *places;
     int n_places;
     hub_worker *workers;
@@ -195,30 +203,31 @@ typedef struct hub {
     pl_name_table *worker_names;
     int *queue; /* [n_queued] workers that wait, in the order in which they asked */
     int n_queued;
-    bool stirred;                /* since nothing was ready, something happened */
-    int64_t expired_ms;          /* when leases were last looked through */
-    int64_t overdue_ms;          /* and for those that are held too long */
-    double slowest_s;            /* from grant to DONE, of all tasks so far */
-    hub_slow slow[HUB_SLOW_MAX]; /* those that may need backups, slowest first */
+    bool stirred; /* something happened since the last search found no ready task */
+    int64_t expired_ms; /* when leases were last checked for expiry */
+    int64_t overdue_ms; /* when they were last checked for being held too long */
+    double slowest_s;   /* the longest time from grant to DONE of any task so far */
+    hub_slow slow[HUB_SLOW_MAX]; /* leases that may need backups, the slowest first */
     int n_slow;
-    int64_t slow_ms; /* when they were looked for */
+    int64_t slow_ms; /* when that list was made */
     plan tasks;
     hub_audit *audits;
     hub_fenced *fenced;
     size_t n_audits, n_fenced;
-    int64_t done_ms; /* last DONE: rows of that task may be on their way */
-    bool in_state;   /* a record of a state is being applied, not an event */
-    uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub began */
-    uint64_t n_across;  /* of them: by tolerance, between kinds of devices */
-    int64_t known_ms;   /* when the state of all homes was known */
-    char failure[1200]; /* why the run cannot go on; "" while it can */
+    /* when the last DONE came; audit rows of that task may still be on their way */
+    int64_t done_ms;
+    bool in_state; /* a record of a state is being applied, and not an event */
+    uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub started */
+    uint64_t n_across;  /* of these, verdicts by tolerance between kinds of devices */
+    int64_t known_ms;   /* when the states of all homes were known */
+    char failure[1200]; /* why the job cannot go on; "" while it can */
     pl_status failure_status;
-    pl_keypair mates; /* with which workers ask each other */
+    pl_keypair mates; /* the key pair with which workers ask each other */
     bool has_secret;
-    pl_lease_secret secret; /* that seals leases; the first home keeps it */
+    pl_lease_secret secret; /* seals leases; the first home keeps it */
     bool stopping;
     int64_t started_ms;
-    char address[PL_ADDRESS_MAX]; /* by which others reach it */
+    char address[PL_ADDRESS_MAX]; /* the address by which others reach the hub */
 } hub;
 
 /* hub_homes.c */
@@ -229,64 +238,73 @@ pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_take_home(hub *h, int home, const pl_message *m, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
-/* Some of what homes told of their state; true if more is left. */
+/* Applies some records of the homes' states. True if more are left. */
 bool hub_apply_some(hub *h);
-/* Takes the body; gives the message a request number unless it has one. */
+/* Takes the message's body. Gives the message a request number unless it has one. */
 pl_status hub_send_home(hub_home *home, pl_message *m);
 
 /* hub.c */
-/* One message; an error ends the hub, what is the asker's fault is answered. */
+/* Handles one message. An error ends the hub; a mistake of the sender is answered
+ * instead. */
 pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m);
-/* What is due, and tasks for those who wait; *more: homes' state is left to apply. */
+/* Does what is due and gives tasks to waiting workers. *more: records of homes' states
+ * are left to apply. */
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
-void hub_free_held(hub *h, int worker); /* whatever this worker has is others' */
-pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a); /* takes it */
-/* A worker may train one task while another is sent. */
+/* ends all leases, audits and offers of this worker */
+void hub_free_held(hub *h, int worker);
+/* takes the message's body */
+pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
+/* The worker has stopped training this path's task. It may train one task while another
+ * is sent. */
 void hub_end_task(hub_worker *w, const plan_path *path);
 
 /* hub_names.c */
 int hub_find_worker(const hub *h, const char *name); /* -1: not known */
-/* The worker of this name, which may be new. ERR_USAGE: it is no name; ERR_NOPERM: the
- * key has too many; ERR_BUSY: the hub has. */
+/* Finds the worker of this name, or adds it. ERR_USAGE: the name is not valid.
+ * ERR_NOPERM: the key has too many names. ERR_BUSY: the hub has too many workers. */
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
-/* Whether the same answers for both: one worker, or one key. */
+/* Whether both are answered for by the same holder: they are one worker, or have one
+ * key. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
-/* Whether its leases must be expected to lead to nothing (hub_names.c). */
+/* Whether the hub must expect that its leases lead to nothing (hub_names.c). */
 bool hub_is_on_trial(const hub_worker *w);
-/* Leases of all workers for which the same holder answers. */
+/* The number of leases of all workers of its holder. */
 int hub_n_held(const hub *h, const hub_worker *w);
-/* Its lease ran out. */
+/* Notes that a lease of the worker ran out. */
 void hub_note_lost(void *hub, int worker);
-/* A task was given back as failed; may bar the worker, drop the state that the task
- * began with, or end the job. */
+/* Notes that a task was given back as failed. This may bar the worker, drop the state
+ * with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text);
-/* The homes confirm what the worker did `held_s` after its lease was granted. */
+/* Notes that the homes confirm what the worker delivered `held_s` after its lease was
+ * granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
-/* The path's lease goes to others, which is a failure of its holder. */
+/* Takes the path's lease from its holder, which counts as a failure of the holder. */
 void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
-/* Leases that were renewed for ever go to others. */
+/* Ends leases that have been renewed for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 
 /* hub_audit.c */
-/* Whether an open audit is of this worker's result. */
+/* Whether an open audit checks a result of this worker. */
 bool hub_is_audited(const hub *h, const hub_worker *w);
-/* Being done under it by this worker; or NULL. */
+/* The audit that this worker does under this token, or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-/* That it may do, and nobody can compare better; or NULL. */
+/* An audit that this worker may do and for which no better worker is there, or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-/* `m`, being read by `r`: its DONE, whose data may have the likeness. */
+/* The worker's DONE for an audit: `m`, which `r` reads. Its data may contain the
+ * likeness. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
                          const pl_message *m);
-/* Given back; `reason` not NULL: it failed there. */
+/* The worker gives the audit back. If `reason` is not NULL, the audit failed there. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
 void hub_mark_fenced(hub *h, hub_worker *w);
-/* Homes: the rows of one state stand between begin and end; events come alone. */
+/* Audit records of homes: those of one state come between begin and end; events come
+ * alone. */
 void hub_begin_rows(hub *h, int home);
 bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
@@ -298,15 +316,16 @@ void hub_clear_audits(hub *h);
 void hub_audit_json(const hub *h, pl_json *out);
 
 /* hub_backup.c */
-/* A finished task: `total_s` from its grant, 0 if that is not known. */
+/* Notes the speed of a finished task. `total_s` counts from its grant; 0 if that is not
+ * known. */
 void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
-/* A task that somebody is at and that this worker would end well before; false: none.
- * Looks at leases anew only now and then. */
+/* Finds a task that another worker holds and that this worker would finish well before.
+ * False: there is none. Leases are looked through anew only now and then. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
-/* Of the phase that a path has finished: whose work it was, as soon as worker and homes
- * have said so. Whoever comes second has nothing to do any more, and is told. */
+/* Finds out whose work a finished phase was, as soon as worker and homes have reported
+ * it. A second holder is told to stop. */
 pl_status hub_settle(hub *h, plan_path *path);
-/* Of a running job: the addresses of all homes, old ones first. */
+/* For a running job: reads the addresses of all homes, the old ones first. */
 pl_status hub_add_homes(hub *h, pl_reader *r);
 
 /* hub_status.c */

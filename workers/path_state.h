@@ -7,13 +7,14 @@
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* All vectors become what the blob can say, so that whoever goes on with the path
- * begins with the same bytes, wherever it gets them from. */
+/* Rounds all vectors to what the blob can hold. So every worker that continues the path
+ * begins with the same bytes, whether it gets them from memory or from a home. */
 void state_round(const pl_arm *arm, float *state, size_t n_params);
 /* out: pl_path_state_bytes. state: [n_vectors, n_params]. */
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
-/* What the blob does not have is zero, or everything if it is NULL. Any bytes of the
- * right length are a state; the hash says whether they are the path's. */
+/* Vectors that the blob does not have become zero, and all of them if it is NULL. Any
+ * bytes of the right length are a valid state; the hash says whether they are the
+ * path's. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
 

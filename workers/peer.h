@@ -1,6 +1,6 @@
 /* Private to the worker: updates for other workers (noloco). A thread of its own
- * answers GET_UPDATE and GET_BLOB as a home does, from what this worker has trained;
- * who does not get an answer asks the home. Nothing depends on it but time. */
+ * answers GET_UPDATE and GET_BLOB as a home does, from what this worker has trained. A
+ * worker that gets no answer asks the home. Only time depends on it, not results. */
 #ifndef PL_WORKERS_PEER_H
 #define PL_WORKERS_PEER_H
 #include "codec/codec.h"
@@ -18,22 +18,24 @@ typedef struct peer_offer {
 
 typedef struct peer peer;
 
-/* Listens at `bind`; `address` (PL_ADDRESS_MAX) gets what to tell others. */
+/* Listens at `bind`. `address` (PL_ADDRESS_MAX) gets the address for other workers. */
 pl_status peer_create(const char *bind, peer **out, char *address);
 void peer_destroy(peer *p); /* accepts NULL */
-/* Takes the offer. Of one path and module the last two rounds are kept. Any thread. */
+/* Takes ownership of the offer. The last two rounds of each path and module are kept.
+ * Any thread. */
 void peer_put(peer *p, peer_offer *offer);
 
-/* Whom to ask, and what goes on meanwhile (as in pl_client_options; may be NULL). */
+/* Which worker to ask, and what to do while waiting (as in pl_client_options; may be
+ * NULL). */
 typedef struct peer_line {
     const char *address;
     pl_status (*idle)(void *context);
     void *idle_context;
-    const pl_keypair *keys; /* to ask with; NULL: those of the process */
+    const pl_keypair *keys; /* the key pair to ask with; NULL: that of the process */
 } peer_line;
 
-/* Appends the update that this worker offers. ERR_NOT_FOUND, ERR_NET, ERR_TIMEOUT
- * and ERR_NOPERM mean: ask the home. */
+/* Appends the update that the other worker offers. After ERR_NOT_FOUND, ERR_NET,
+ * ERR_TIMEOUT and ERR_NOPERM ask the home. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out);
 

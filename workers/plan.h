@@ -5,12 +5,13 @@
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* Of one worker at once: fetched, being trained, being sent. */
+/* Tasks that a worker holds at once: one fetched, one being trained, one being sent. */
 enum { PLAN_HELD_MAX = 3 };
 
 typedef struct plan_lease {
     bool active;
-    bool taken_up; /* by a hub that started again: granted_ms is when it heard of it */
+    /* by a hub that restarted: granted_ms is when it heard of the lease */
+    bool taken_up;
     uint64_t token;
     int64_t phase;
     int64_t deadline_ms, granted_ms;
@@ -20,42 +21,46 @@ typedef struct plan_lease {
     int first_step;   /* the first one reported, */
     int64_t first_ms; /* and when; 0: none yet */
     double loss;
-    int failures; /* of this task in this phase */
+    int failures; /* failures of this task in this phase */
 } plan_lease;
 
-/* The leases of a phase that is over: whose work it was is known when its worker says
- * so. */
+/* The leases of a finished phase. They are kept until its worker reports, because only
+ * then it is known whose work it was. */
 typedef struct plan_ended {
     int64_t phase;
-    plan_lease leases[2]; /* of the path, and its backup; token 0: there was none */
-    bool goes_on;         /* the first one, into the next phase */
-    uint64_t by;          /* under which it arrived; 0: the homes did not say */
+    plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
+    bool goes_on;         /* the first lease goes on into the next phase */
+    /* the token under which the phase arrived; 0: the homes did not name one */
+    uint64_t by;
 } plan_ended;
-/* A lease is at most one phase ahead of its path, so news ends two at once. */
+/* A lease is at most one phase ahead of its path, so news ends at most two phases at
+ * once. */
 enum { PLAN_ENDED_MAX = 2 };
 
-/* What a worker says that it has delivered: it counts when the homes tell the same. */
+/* A worker's report that it has delivered a phase. It counts when the homes confirm it.
+ */
 typedef struct plan_said {
     int64_t phase;
-    uint64_t token; /* 0: nobody said anything */
+    uint64_t token; /* 0: no report */
     int worker;
     double loss, seconds; /* of its inner steps */
     int64_t held_ms;      /* since its lease was granted */
-    int64_t lease_ms;     /* as long as its lease lives, if nobody confirms it */
-    int64_t until_ms;     /* so long others get the path if the homes know nothing */
+    int64_t lease_ms;     /* when its lease ends if the homes do not confirm */
+    int64_t until_ms;     /* until then this worker does not get the path again */
 } plan_said;
-/* Workers that are remembered as having failed at a path's task. */
+/* How many workers that failed at a path's task are remembered. */
 enum { PLAN_FAILED_MAX = 3 };
-/* Of one path, not confirmed: the holder of two phases, its backup, and one before. */
+/* Unconfirmed reports of one path: of the holder of two phases, its backup, and an
+ * earlier one. */
 enum { PLAN_SAID_MAX = 4 };
 
-/* What a home says of a path. */
+/* What a home reports about a path. */
 typedef struct plan_news {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    uint64_t by;        /* token that the last phase arrived under; 0: not known */
-    const char *worker; /* who made the path's state; "" or NULL: nobody */
+    uint64_t by;        /* the token under which the last phase arrived; 0: not known */
+    const char *worker; /* the worker that made the path's state; "" or NULL: none */
 } plan_news;
 
 typedef struct plan_path {
@@ -63,24 +68,27 @@ typedef struct plan_path {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    int last_worker;            /* -1: nobody yet */
-    char state_of[PL_TEXT_MAX]; /* the worker that made what it carries; "": nobody */
-    bool drops_state; /* the homes are to drop that; until they have, nobody gets it */
-    int64_t mates_phase; /* that `mates` is of; -1: of none yet */
-    int *mates;          /* [n_slots] whom it met after its last phase (noloco) */
-    int64_t offered;     /* phases whose updates can be had from a worker (noloco) */
+    int last_worker;            /* -1: none yet */
+    char state_of[PL_TEXT_MAX]; /* the worker that made the path's state; "": none */
+    /* the homes must drop that state; until then the path is not leased */
+    bool drops_state;
+    int64_t mates_phase; /* the phase for which `mates` holds; -1: none yet */
+    int *mates;          /* [n_slots] the mates after its last phase (noloco) */
+    int64_t offered;     /* number of phases whose updates a worker offers (noloco) */
     int offered_by;
-    int64_t made; /* phases finished or offered at some time, and since when */
+    /* number of phases that were ever finished or offered, and since when */
+    int64_t made;
     int64_t made_ms;
     plan_lease lease;
-    /* The same phase, under a higher token, with a worker that may be faster: whoever
-     * delivers first ends both. */
+    /* A second lease of the same phase, with a higher token, for a worker that may be
+     * faster. The first delivery ends both. */
     plan_lease backup;
     int backups_failed;                          /* in this phase */
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* in this phase */
-    int own_failures; /* the same, of the job's own workers */
+    int own_failures; /* failures of the job's own workers in this phase */
     plan_ended ended[PLAN_ENDED_MAX];
-    plan_said said[PLAN_SAID_MAX]; /* n_said of them, in the order in which they came */
+    /* the n_said reports, in the order in which they came */
+    plan_said said[PLAN_SAID_MAX];
     int n_said;
 } plan_path;
 
@@ -88,10 +96,10 @@ typedef struct plan_arm {
     pl_arm arm;
     pl_hash blob;
     pl_topology *topology;
-    uint64_t *versions; /* [M]; UINT64_MAX: no such module yet */
+    uint64_t *versions; /* [M]; UINT64_MAX: the module does not exist yet */
     plan_path *paths;   /* [P*R] */
     int n_tasks;
-    pl_name_table *path_names, *module_names; /* without the arm's; owned */
+    pl_name_table *path_names, *module_names; /* names without the arm's; owned */
 } plan_arm;
 
 typedef struct plan {
@@ -109,90 +117,93 @@ typedef struct plan_task {
 
 void plan_clear(plan *p);
 plan_arm *plan_find_arm(plan *p, const char *name);
-/* Takes ownership of the arm's contents. Adding one twice is fine. */
+/* Takes ownership of the arm's contents. An arm that exists already is ignored. */
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
 plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
-/* Progress that a home reports. News may come in any order, twice, or not at all: what
- * is older than the newest changes nothing. */
+/* Takes in what a home reports. News may come in any order, twice, or not at all: news
+ * older than the newest changes nothing. */
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
 
-/* A worker has this phase's updates ready; when it goes, its offers go with it. */
+/* A worker offers this phase's updates to others. When it leaves, plan_withdraw ends
+ * its offers. */
 void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms);
 void plan_withdraw(plan *p, int worker);
 
-/* Whom a path exchanges with before `phase`, slot after slot: an index, its own where
- * it has no mate, -1 where that cannot be told. Looked up once a phase. */
+/* The mates of a path before `phase`, slot after slot, as indices: its own index if it
+ * has no mate, -1 if the mate cannot be computed. Computed once per phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
-/* Whether the path has waited for its mates as long as the arm's deadline allows: who
- * is not there then need not be waited for before `phase` (noloco). */
+/* Whether the path has waited for its mates as long as the arm's deadline allows. Then
+ * `phase` may begin without those that are missing (noloco). */
 bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
-/* The best ready task for this worker: longest remaining chain first, then the path
- * the worker knows, then one that nobody knows. False if there is none. */
+/* The best ready task for this worker: first the longest remaining chain, then the path
+ * that this worker had last, then a path that no worker has had. False if there is
+ * none. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
-/* Whether plan_choose leaves out a free task for this worker that others may get: it
- * has said that it is done, and the homes know nothing of it. */
+/* Whether plan_choose withholds a free task from this worker that others may get,
+ * because it reported the task as done and the homes know nothing of it. */
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
-/* A token can be guessed, and is worth nothing from anybody but the worker that has the
- * lease: what others say about it has no effect. */
+/* Tokens can be guessed. Therefore a token is accepted only from the worker that has
+ * its lease; a message from any other worker has no effect. */
 
-/* Whether the holder of a lease may go on with the next phase before this one has
- * arrived: nothing that it needs depends on that. */
+/* Whether the holder of a lease may begin the next phase before this one has arrived:
+ * nothing that the next phase needs depends on that. */
 bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int worker,
                     int64_t now_ms);
-/* Does plan_choose's task come before such a next phase? */
+/* Whether plan_choose's task comes before such a next phase. */
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
-/* The lease goes on into its next phase, under the same token. */
+/* Moves the lease into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
-/* That next phase is given back, while the one before is still on its way. */
+/* Gives that next phase back, while the one before is still on its way. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
-/* True if the task was taken from another holder: homes must then be told. */
+/* True if the task had another holder; then the homes must be told. */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
-/* A lease that this worker has under `token`; or, after a restart of the hub, a free
- * task that is taken up again under the token of an earlier one, PLAN_HELD_MAX a worker
- * at most. `phase` is the path's, or the next if the lease went on. */
+/* Renews a lease that this worker has under `token`. After a restart of the hub, a free
+ * task is instead leased again under its earlier token, at most PLAN_HELD_MAX per
+ * worker. `phase` is the path's phase, or the next one if the lease went on. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
 /* The lease of this path that the worker has under the token, active or not; or NULL.
  */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
-/* Whether two may do the same task of this arm at once: it is a pure function of what
- * lies in the homes, so that both deliver the same bytes. */
+/* Whether two workers may do the same task of this arm at once: the task must be a pure
+ * function of what lies in the homes, so that both deliver the same bytes. */
 bool plan_may_back_up(const plan_arm *arm);
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* plan_done.c */
-/* The leases of all phases before `phase` are over; `by`: see plan_news. */
+/* All phases before `phase` are over; `by`: see plan_news. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
-/* A worker says that it has delivered a phase. The lease that it has or had of it, or
- * NULL: then it counts for nothing. One that the homes do not confirm ends after a time
- * to live, whatever its holder says in between. */
+/* A worker reports that it has delivered a phase. Returns the lease that it has or had
+ * of that phase, or NULL, and then the report is ignored. A lease that the homes do not
+ * confirm ends after a time to live, whatever its holder says meanwhile. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
-/* The path's phase has begun, of which its worker may have said that it is done: now
- * the lease lives for that, and no longer for the phase before. */
+/* The path has begun a phase that its worker may already have reported as done. From
+ * now on the lease's deadline is that of this report. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
-/* It said so of the path's phase, and the homes know nothing of it: let others try. */
+/* Whether the worker reported the path's phase as done and the homes know nothing of
+ * it, so that others should try. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
-/* True, once a phase, when a worker has said it and so have the homes; then `by` is
- * what it said, and `other` whom to stop, who is at it still, or -1. Of two who have
- * said it, it was the one that the homes name, else the first. */
+/* True, once per phase, when both a worker and the homes have reported it. `by` is the
+ * worker's report. `other` is the second worker, which is to be stopped, or -1. If two
+ * workers reported it, the homes' token decides; without one, the first report. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
 /* plan.c */
-/* A backup takes the place of the lease that it was for. */
+/* Ends a lease. A backup takes its place. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
-/* Leases past their deadline become free for others; returns how many. `lost` is told
- * the worker of each; NULL: nobody is. */
+/* Ends leases past their deadline; returns how many. `lost`, unless NULL, is called
+ * with the worker of each. */
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
 void plan_release_worker(plan *p, int worker);
 int plan_n_held(const plan *p, int worker); /* leases, without backups */
-/* The path's state is no good: all leases of its phase end, and its task may fail anew.
- * The homes must be told. */
+/* The path's state is bad: ends all leases of its phase and resets its failures. The
+ * homes must be told. */
 void plan_drop_state(plan *p, plan_path *path);
-/* False: something here still names the worker; else nothing does any more. */
+/* False if something in the plan still refers to the worker. Else it is forgotten. */
 bool plan_forget_worker(plan *p, int worker);
 bool plan_arm_finished(const plan_arm *arm);
 

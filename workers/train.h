@@ -7,48 +7,51 @@
 #include "net/net.h"
 #include <stdatomic.h>
 
-/* One task with everything it depends on; the result is a pure function of it. */
+/* One task with everything that it depends on. The result is a pure function of it. */
 typedef struct train_job {
     /* input: borrowed from the worker until the result is taken */
     const pl_arm *arm;
     const pl_topology *topology;
     const pl_tokens *shard;
     int path, replica;
-    int64_t first_step; /* of the path's life: where its data and schedule are */
-    int steps;          /* to do */
+    /* counted over the path's life: it gives the position in data and schedule */
+    int64_t first_step;
+    int steps;          /* number of steps to do */
     const float *start; /* parameters, [path_params] */
-    int n_vectors;      /* of the state; m and v are the first */
-    int mix_step;       /* after so many steps merged parameters come in; -1: never */
-    double mix;         /* local = mix local + (1 - mix) merged */
-    const bool *mixed;  /* [n_slots] which slots that concerns */
+    int n_vectors;      /* of the state; the first two are m and v */
+    int mix_step; /* the step after which merged parameters are mixed in; -1: never */
+    double mix;   /* local = mix local + (1 - mix) merged */
+    const bool *mixed; /* [n_slots] the slots that are mixed */
     /* input and output */
-    float *state; /* [n_vectors, path_params], owned: m and v from before the steps,
-                     then from after them; NULL: zeros before */
+    /* [n_vectors, path_params], owned: m and v from before the steps, then from after
+     * them; NULL: zeros at the start */
+    float *state;
     /* output */
     pl_status status;
     char error[1024];
     float *params;     /* after the steps, [path_params]; owned */
     double loss;       /* mean over the phase's tokens */
     double seconds;    /* of inner steps */
-    double overhead_s; /* and around them: loading, saving */
-    double waited_s;   /* of overhead: for what came while it trained */
+    double overhead_s; /* seconds around them: loading and saving */
+    double waited_s;   /* the part of overhead_s that it waited for merged parameters */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 
 typedef struct trainer trainer;
 
-/* Starts a thread that owns a backend and a model. `recompute`: as the model's option.
- * `device` (96 bytes) gets the backend's description. */
+/* Starts a thread that owns a backend and a model. `recompute`: the model's option of
+ * that name. `device` (96 bytes) gets the backend's description. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96]);
 void trainer_destroy(trainer **t); /* stops a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* a finished job, or NULL */
 int trainer_fd(const trainer *t);    /* readable when a job is finished */
-/* What mix_step waits for: parameters of the path, borrowed until the job is taken. */
+/* Gives the parameters of the path that mix_step waits for; borrowed until the job is
+ * taken. */
 void trainer_give_merged(trainer *t, const float *merged);
 void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
-/* What the running job has reached. */
+/* How far the running job is. */
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second);
 void train_job_clear(train_job *job);

@@ -1,15 +1,15 @@
-/* The door of workers: who trains what, and the processes that do it.
+/* The door of workers: the hub, which decides who trains what, and the processes that
+ * train.
  *
  * hub      leases tasks (arm, path, replica, phase) to workers. It keeps nothing on
  *          disk: the homes know which phases are done, so a hub that starts again
  *          asks them and goes on.
  * worker   leases a task, fetches what it lacks by hash, trains tau inner steps,
- *          sends one update a module to that module's home, then the path's state.
+ *          sends one update per module to that module's home, then the path's state.
  * launch   starts these as processes and keeps them alive.
  *
- * Read in this order: plan (which task is next: pure state, no sockets), hub,
- * train (the inner loop), worker, launch.
- */
+ * Read in this order: plan (which task is next: pure state, no sockets), hub, train
+ * (the inner loop), worker, launch. */
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
@@ -24,20 +24,23 @@ extern "C" {
 #endif
 
 /* ---- hub ---- */
-/* Whether an idle worker may do what another is slow at (hub_backup.c): never, if both
- * have the same device, or always. */
+/* Whether an idle worker may do a task at which another is slow (hub_backup.c): never,
+ * only if both have the same device, or always. */
 typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backup;
 
 typedef struct pl_hub_options {
     const char *bind;
     const char *const *homes; /* addresses, in placement order */
     int n_homes;
-    int ttl_ms;             /* a lease not renewed for so long is given to others */
+    /* a lease that is not renewed for this long is given to another worker */
+    int ttl_ms;
     const char *ready_file; /* gets the bound address; "" for none */
-    const char *keys;       /* the list that invitations are enrolled in; NULL: none */
+    /* the list of keys in which invitations enrol new ones; NULL: none */
+    const char *keys;
     pl_backup backup;
-    double audit_tolerance; /* the distance up to which results of different kinds
-                               of devices are the same; 0: only equal kinds compare */
+    /* results of different kinds of devices count as equal up to this distance; 0: only
+     * results of equal kinds are compared */
+    double audit_tolerance;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
 PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
@@ -48,28 +51,30 @@ typedef struct pl_worker_options {
     const char *name;  /* stands in every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
-    bool recompute;              /* activations, in the backward pass: less memory */
-    uint64_t cache_bytes;        /* of modules and optimizer states kept in memory */
-    int patience_ms;             /* how long hub or homes may be away */
-    const char *const *homes;    /* relays: asked instead of those that the hub names */
-    int n_homes;                 /* as many as those, or 0 */
-    const char *offers;          /* where other workers may ask it; "" nowhere */
-    int grace_ms;                /* how long it may finish its tasks; 0: to the end */
+    /* recompute activations in the backward pass, which takes less memory */
+    bool recompute;
+    uint64_t cache_bytes; /* for modules and optimizer states in memory */
+    int patience_ms;      /* how long the hub or a home may be unreachable */
+    /* relays that are asked instead of the homes that the hub names */
+    const char *const *homes;
+    int n_homes;        /* as many as there are homes, or 0 */
+    const char *offers; /* address at which other workers may ask it; "" none */
+    int grace_ms; /* how long it may take to finish its tasks; 0: as long as needed */
     volatile sig_atomic_t *stop; /* 1: finish the task, 2: give it back; then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
-/* What a worker keeps in memory of modules and states while it works for an arm, at
- * most `most` bytes: the modules and the state of one path. Moments that do not travel
- * (train.state=local) are kept besides, of every task, in as many bytes at most. */
+/* The bytes, at most `most`, that a worker's cache needs for an arm: the modules and
+ * the state of one path. Moments that never leave the worker (train.state=local) are
+ * kept for every task in another cache of at most that size. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
-/* Trains the task of a contribution to `module` once more, with all phases of its path
- * before it, from what the store has; *update is the hash of what a worker would have
- * sent. Equal to wanted->update if backend, threads and device are those of the worker.
- * ERR_NOT_FOUND: it cannot be told, because of the method, of another device, or
- * because something is no longer there. */
+/* Trains the task of a contribution to `module` again, with all earlier phases of its
+ * path, from the data in the store. *update is the hash of the update that a worker
+ * would have sent. It equals wanted->update if backend, threads and device are those of
+ * the worker. ERR_NOT_FOUND: the method, another device, or missing data make it
+ * impossible. */
 PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                                         const pl_topology *topology, const char *module,
                                         const pl_contribution *wanted,
@@ -85,27 +90,28 @@ typedef struct pl_launcher pl_launcher;
  */
 PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
                                            pl_launcher **out);
-/* Kills what still runs, at once. */
+/* Kills the children that still run, at once. */
 void pl_launcher_destroy(pl_launcher **launcher);
-/* argv[0] is replaced by `program`; NULL-terminated. With `ready_file` the child
- * counts as started when that file exists, and its content is the child's address:
- * on a restart the same address is asked for in the argument after "--listen". */
+/* argv[0] is replaced by `program`; NULL-terminated. With `ready_file` the child counts
+ * as started when that file exists; its content is the child's address. On a restart
+ * the child gets that address in the argument after "--listen". */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                                           const char *const *argv,
                                           const char *ready_file);
-/* Waits for `name` to be ready; its address. ERR_TIMEOUT, or the child's own error. */
+/* Waits until `name` is ready and gives its address. ERR_TIMEOUT, or the child's own
+ * error. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);
-/* Reaps and restarts children that died; call it often. A child that ends by itself
- * with a sysexits code (a configuration, data or disk error) is not restarted: its
- * error is returned. Others are started again, later and later; 8 crashes in a row are
- * an error. */
+/* Reaps children that died and starts them again; call it often. A child that ends by
+ * itself with a sysexits code (an error of configuration, data or disk) is not
+ * restarted: its error is returned. Others are started again after growing delays; 8
+ * crashes in a row are an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
-/* The most memory that one of the running children had whose names start so. */
+/* The largest memory of any running child whose name starts with `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
-/* SIGTERM to every child whose name starts with `prefix`; waits up to timeout_ms, then
- * SIGKILL. Returns how many had to be killed. */
+/* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,
+ * then sends SIGKILL. Returns how many had to be killed. */
 int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);
 
 #ifdef __cplusplus
