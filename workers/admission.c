@@ -39,8 +39,9 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    bool judged; /* whatever fails before and after is the list's, and no matter for the
-                    one who enrols */
+    /* whether the gate has judged the key; failures before and after concern the list,
+     * and the client is not told */
+    bool judged;
 } enrolment;
 
 static pl_status no_invitation(void)
@@ -60,7 +61,7 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)
-        return PL_OK; /* the answer was lost: nothing is used up twice */
+        return PL_OK; /* the answer was lost; nothing is used up twice */
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
                        "this key was revoked, and no invitation lets it in again; only "
@@ -86,7 +87,7 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     return status;
 }
 
-/* Whoever enrols is told no paths of this machine. */
+/* A client that enrols must not learn paths of this machine. */
 static pl_status list_failed(void)
 {
     on_list(pl_last_error());
@@ -121,7 +122,7 @@ void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKE
              hub->endpoint + strlen("tcp://"), key, secret);
 }
 
-/* HOST may have points in it, what follows it has none. */
+/* HOST may contain points; the fields after it do not. */
 pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
                          pl_keypair *invite)
 {

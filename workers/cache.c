@@ -1,11 +1,12 @@
-/* A list in order of use: a worker keeps tens of blobs, never thousands. */
+/* Keeps blobs in a list in order of use (cache.h). A worker has tens of blobs, never
+ * thousands. */
 #include "workers/cache.h"
 
 typedef struct entry {
     pl_hash hash;
     void *data;
     uint64_t bytes;
-    struct entry *next; /* less recently used */
+    struct entry *next; /* the next less recently used one */
 } entry;
 
 struct cache {

@@ -55,7 +55,7 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
                        "worker %s computes on %s and cannot change that while it runs",
                        name, h->workers[w].device);
     note_peer(h, w, peer);
-    if (h->workers[w].pid != pid) /* a new process: what the old one held is free */
+    if (h->workers[w].pid != pid) /* a new process: end what the old one held */
         hub_free_held(h, w);
     h->workers[w].pid = pid;
     pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
@@ -72,8 +72,7 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     return PL_OK;
 }
 
-/* The key of an invitation may do this one thing: name the key that comes after
- * it. */
+/* The key of an invitation may do only this: name the key that replaces it. */
 static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     char name[PL_KEY_NAME_MAX], text[PL_PUBKEY_TEXT];
@@ -99,7 +98,7 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message 
     return PL_OK;
 }
 
-/* Where this task's mates can be met without the home. */
+/* Names the workers that offer updates of this task's mates. */
 static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                       pl_buf *out)
 {
@@ -171,7 +170,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* Workers of unequal speed need about the same time for a phase. */
+/* Slower workers get fewer steps, so that all need about the same time for a phase. */
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0;
@@ -193,7 +192,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
-    if (!w->task[0]) { /* else it still trains another */
+    if (!w->task[0]) { /* else it still trains another task */
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = lease->phase;
         w->step = 0;
@@ -224,8 +223,8 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* No fence: both may deliver, and what they deliver is the same; or the task is taken
- * from a worker on trial. */
+/* Homes get no fence: both holders may deliver, and they deliver the same bytes. If
+ * that is not so, the task is taken from a worker on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
@@ -243,10 +242,9 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], task, &path->backup);
 }
 
-/* A ready task, or the next phase of the one that the worker holds, if there is
- * any. Where this one finds no ready task the next will not either: *search
- * becomes false. A key on trial has one lease at a time.
- */
+/* Gives the worker a ready task, or the next phase of the task that it holds. If no
+ * ready task is found for this worker, there is none for the next one either: *search
+ * becomes false. A key on trial has one lease at a time. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
@@ -279,14 +277,14 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* After a restart workers may still hold leases: they get one ttl to say so. */
+/* After a restart workers may still hold leases. They have one ttl to renew them. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
     bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
-/* Those of the queue that are on trial, or those that are not. */
+/* Serves the workers in the queue that are on trial, or those that are not. */
 static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *search)
 {
     for (int q = 0; q < h->n_queued; q++) {
@@ -303,10 +301,9 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
     return PL_OK;
 }
 
-/* Every waiting worker for which there is a task by now, whoever asked first
- * first, but those on trial last. Thousands may wait while nothing happens: then
- * nothing is looked for.
- */
+/* Serves all waiting workers for which there is a task now, in the order in which they
+ * asked, but those on trial last. Thousands may wait while nothing happens: then no
+ * task is searched. */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
@@ -339,7 +336,7 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
-    w->given_token = 0; /* that lease is over: the next question gets another */
+    w->given_token = 0; /* that lease is over; the next question gets another task */
     return say_no_work(h, w);
 }
 
@@ -354,7 +351,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
     PL_RETURN_IF(pl_reader_status(r));
     int index = hub_find_worker(h, name);
     if (index < 0)
-        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has started again */
+        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
     hub_worker *w = &h->workers[index];
     PL_RETURN_IF(hub_check_owner(w, peer));
     note_peer(h, index, peer);
@@ -402,12 +399,12 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* A task that is over while it is being sent has arrived: its DONE is under
- * way. */
+/* Refuses a renewal. A task that ended while it is being sent has arrived, and its DONE
+ * is on the way. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i].known) /* it has just started, and has heard some homes only */
+        if (!h->homes[i].known) /* the hub has just started and not heard all homes */
             return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
         return PL_MSG_RENEWED;
@@ -415,7 +412,7 @@ static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
     return PL_MSG_LEASE_LOST;
 }
 
-/* What a worker says of the task that it trains; `lease` may be an audit's. */
+/* Notes a worker's report about the task that it trains; `lease` may be an audit's. */
 static void note_progress(plan_lease *lease, int step, double loss)
 {
     lease->step = step;
@@ -427,7 +424,7 @@ static void note_progress(plan_lease *lease, int step, double loss)
     lease->first_step = step;
 }
 
-/* A hub that has started again knows a lease only if its holder shows it. */
+/* After a restart the hub accepts a lease only if its holder shows the sealed lease. */
 static bool shows_lease(hub *h, pl_reader *r, const report *rep, uint64_t token)
 {
     pl_lease lease;
@@ -459,7 +456,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     double rate = trains ? pl_get_f64(r, PL_TAG_RATE, 0) : 0;
     PL_RETURN_IF(pl_reader_status(r));
     if (!rep.path &&
-        !hub_homes_ready(h)) { /* a hub that has just started: no verdict yet */
+        !hub_homes_ready(h)) { /* the hub has just started: no verdict yet */
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
@@ -487,8 +484,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
-/* The time since its grant is known unless the lease has gone on meanwhile, or was
- * taken up by a hub that started again. */
+/* The time since the grant is known unless the lease has gone on since, or was taken up
+ * by a hub that restarted. */
 static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
                       double inner_s)
 {
@@ -500,7 +497,7 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* An answer that makes no sense is a failure of the audit, not only of its worker. */
+/* A malformed DONE fails the audit, not only its worker. */
 static pl_status end_audit(hub *h, hub_audit *audit, int worker, pl_reader *r,
                            const pl_message *m)
 {
@@ -510,7 +507,7 @@ static pl_status end_audit(hub *h, hub_audit *audit, int worker, pl_reader *r,
     return status;
 }
 
-/* Sums over the fleet are made of these. */
+/* Checks numbers from which sums over the fleet are made. */
 static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
                             const double seconds[4])
 {
@@ -570,14 +567,15 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
-        w->held_token = 0; /* it is idle from now on, not from its next question on */
+        w->held_token =
+            0; /* the worker is idle from now on, and not from its next question on */
     if (audit)
         return end_audit(h, audit, rep.worker, r, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* A worker goes: nothing that it asked for, or was just given, waits for its
- * lease to run out. It may be here again already as another process. */
+/* A worker leaves. Its question and its leases end at once and not when they expire. It
+ * may already be here again as another process. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
 {
     char name[PL_TEXT_MAX];
@@ -700,8 +698,8 @@ pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Renewals, which are most of what a hub hears, make no task ready. However
- * many there are, those who asked for a task are served in between. */
+/* Renewals are most of what a hub hears, and they make no task ready. However many
+ * there are, waiting workers are served in between. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
@@ -721,7 +719,7 @@ static void expire(hub *h, int64_t now_ms)
     if (now_ms - h->expired_ms < TICK_MS)
         return;
     h->expired_ms = now_ms;
-    h->stirred = true; /* also the quiet time after a restart ends some day */
+    h->stirred = true; /* the waiting time after a restart may have ended, too */
     if (now_ms - h->overdue_ms >= OVERDUE_MS) {
         h->overdue_ms = now_ms;
         hub_end_overdue(h, now_ms);

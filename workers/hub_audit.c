@@ -1,27 +1,28 @@
-/* Audits: a share of tasks is done again by a second worker, and by a third where the
- * two differ (outer/audit_row.h). Homes draw the tasks and keep the rows; the hub gives
- * them out, compares, and says what came of it. It keeps nothing: after a restart it
- * has the open rows from the homes again.
+/* Audits: a share of tasks is done again by a second worker, and by a third if the two
+ * results differ (outer/audit_row.h). Homes draw the tasks and keep the rows. The hub
+ * leases the audits, compares the results and reports the verdict. It stores nothing:
+ * after a restart it gets the open rows from the homes again.
  *
- * A worker of the first one's kind is preferred, for its result is compared by hash.
- * Where there is none, one of another kind does it, and is compared by tolerance.
+ * A worker with the same kind of device as the first is preferred, because its result
+ * is compared by hash. If there is none, a worker of another kind does the audit, and
+ * its result is compared by tolerance.
  *
  * The merge never waits for an audit. So a wrong update may be in versions before it is
- * found; which ones is on record, and `pathloom audit` lists them.
+ * found. The record tells which versions, and `pathloom audit` lists them.
  *
- * Where workers of the job's own are there, they alone are asked: whoever has several
- * keys could else be the one who judges its own results, by naming a device that nobody
- * else has, or let two keys blame a third.
+ * If workers with the job's own keys are there, only they are asked. Otherwise a holder
+ * of several keys could judge its own results, by naming a device that no other worker
+ * has, or let two of its keys blame a third worker.
  *
- * Nobody is given the task of a result that is its own, under this name or key. Before
- * a task is given out, the homes are asked what they took of it: what a worker says of
- * its own updates counts for nothing. */
+ * No worker gets the audit of its own result, under the same name or key. Before an
+ * audit is leased, the homes are asked which updates they accepted: what a worker says
+ * about its own updates does not count. */
 #include "workers/hub_internal.h"
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- which ---- */
-/* Nobody answers for another. */
+/* Only the worker that has the lease may answer. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -165,7 +166,7 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* The workers of the job's own machine may share a key: that is not refused. */
+/* Workers with the job's own keys may share a key, so such a key is not refused. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -192,7 +193,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
 }
 
 /* ---- what the homes took ---- */
-/* Each home is asked for all: where modules lie may change while a job trains. */
+/* Every home is asked for all updates, because modules may move while a job trains. */
 static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[a->task.arm];
@@ -247,7 +248,7 @@ static void digest_of(const pl_hash *hashes, int n, const pl_hash *after, pl_has
     pl_hasher_end(&hasher, out);
 }
 
-/* What the first made, once all of it is known. */
+/* Collects the result of the first worker, once all of it is known. */
 static void gather(hub *h, hub_audit *a)
 {
     int n = 0;
@@ -269,7 +270,7 @@ static void set_aside(hub *h, hub_audit *a, const char *reason)
     count(h, a);
 }
 
-/* False: there is none. */
+/* False if there is none. */
 static bool get_likeness(pl_reader *r, hub_audit *a, int slot)
 {
     size_t len = 0;
@@ -283,9 +284,9 @@ static bool get_likeness(pl_reader *r, hub_audit *a, int slot)
     return true;
 }
 
-/* Who sent it and on which device is what the sender's lease says. What a relay added
- * to others' is compared with nothing. Updates of several kinds of devices are compared
- * by likeness, whatever kind the second worker is of. */
+/* The sealed lease of the sender says who sent the update and on which device. Sums
+ * made by a relay are not compared. If the updates come from several kinds of devices,
+ * likenesses are compared, whatever kind the second worker has. */
 static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
 {
     hub_sender from;
@@ -340,8 +341,9 @@ static void allocate(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    a->row.n = 1; /* of results that another hub heard only digests are left */
-    if (a->row.verdict == PL_VERDICT_OPEN) /* is asked for, update by update */
+    a->row.n = 1; /* of results that another hub heard, only digests are left */
+    /* the hashes are asked for, update by update */
+    if (a->row.verdict == PL_VERDICT_OPEN)
         a->row.results[0].digest = (pl_hash){{0}};
 }
 
@@ -353,7 +355,7 @@ static pl_status take_row(hub *h, int home, const char *text)
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
-            return PL_OK; /* its arm is not known yet; the row is told again */
+            return PL_OK; /* its arm is not known yet; the row will be told again */
         h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
         a = &h->audits[h->n_audits++];
         memset(a, 0, sizeof *a);
@@ -411,8 +413,8 @@ void hub_begin_rows(hub *h, int home)
         }
 }
 
-/* A closed row that the home does not list as open any more is on its disk. One that
- * came by an event may be missing in a state that is older. */
+/* If the home no longer lists a closed row as open, the verdict is on its disk. A row
+ * that came by an event may be missing in an older state. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -449,7 +451,8 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     for (int i = 0; i < a->row.n; i++)
         if (shares_holder(h, w, a->row.results[i].worker))
             return false;
-    if (w->own_key && a->row.n > 1) /* it sent some of it, beside whoever is in doubt */
+    /* it sent some of the updates, beside the worker in doubt */
+    if (w->own_key && a->row.n > 1)
         return true;
     for (int slot = 0; slot < a->n_slots; slot++)
         if (a->senders[slot].worker[0] && shares_holder(h, w, a->senders[slot].worker))
@@ -457,15 +460,16 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     return true;
 }
 
-/* Whose word counts more: the job's own workers', then theirs who deliver what they
- * take. Others are asked only where none of these is there: a liar names its device
- * itself, and so could choose who judges it. */
+/* How far a worker's result is trusted: most if its key is the job's own, then if it
+ * delivers what it takes. Less trusted workers are asked only if there is no better
+ * one: a liar names its device itself and could so choose its judge. */
 static int trust_in(const hub_worker *w)
 {
     return w->own_key ? 2 : w->delivers;
 }
 
-/* Who there is for it, looked for anew only now and then: thousands may ask. */
+/* Counts the workers that can do the audit, only now and then, because thousands may
+ * ask. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -530,7 +534,7 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
     p->n_granted++;
 }
 
-/* A worker's DONE may be here before its home's row: the next state has it. */
+/* A worker's DONE may come before its home's row; the next state will have it. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -542,7 +546,8 @@ static bool misses_rows(const hub *h)
     return false;
 }
 
-/* Whether a job that has trained all of the arm should wait: somebody can do it. */
+/* Whether a job that has trained all of the arm should wait for audits, because there
+ * is a worker that can do them. */
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 {
     if (misses_rows(h))
@@ -564,7 +569,7 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 /* ---- the second's, or third's, result ---- */
 enum { FARTHEST = 1000000 };
 
-/* The part in which they are furthest apart decides; moments count by half. */
+/* The part with the largest distance decides; moments count half. */
 static double distance(const hub_audit *a, int i, int k)
 {
     double most = 0;
@@ -577,7 +582,7 @@ static double distance(const hub_audit *a, int i, int k)
     return most < FARTHEST ? most : FARTHEST;
 }
 
-/* Bytes that are other without being apart in any cell are other all the same. */
+/* Different digests always count as different, even if the likenesses are equal. */
 static double apart(const hub_audit *a, int i, const pl_audit_result *result)
 {
     const pl_audit_result *before = &a->row.results[i];
@@ -589,7 +594,7 @@ static double apart(const hub_audit *a, int i, const pl_audit_result *result)
     return d > 0 ? d : 1e-9;
 }
 
-/* ERR_PROTO: there is none, or not all of it. */
+/* ERR_PROTO if the likeness is missing or incomplete. */
 static pl_status take_likeness(hub_audit *a, const pl_message *m)
 {
     size_t bytes = (size_t)a->n_parts * sizeof *a->likeness;
@@ -602,8 +607,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-/* Where slot after slot was sent by several workers, the first slot that differs says
- * whose result the first one is. */
+/* If the slots were sent by several workers, the first slot that differs says whose
+ * result the first one is. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;
@@ -684,7 +689,7 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* Homes that are all there and know nothing of it will not learn it any more. */
+/* If all homes are there and none knows the update, none will learn it later. */
 static void no_record(hub *h, hub_audit *a)
 {
     if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
@@ -693,7 +698,8 @@ static void no_record(hub *h, hub_audit *a)
     }
 }
 
-/* What a home may not have heard is said again; what is missing is asked for again. */
+/* Repeats verdicts that a home may not have heard, and asks again for what is missing.
+ */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {

@@ -1,25 +1,25 @@
-/* Backup tasks: where nothing is ready, an idle worker begins a task that another is
- * at, if by all that was measured it will be done well before.
+/* Backup tasks: if no task is ready, an idle worker begins a task that another worker
+ * has, if by all measurements it will finish it well before that worker.
  *
  *   promise(w)  seconds for a task: pace of w's finished tasks, and what they took
  *               besides inner steps
- *   left        of a lease: by its own progress where two reports of it are there, else
- *               by its holder's promise. Past that end it is taken to need as long
- * again as it is late.
+ *   left        seconds left of a lease: by its own progress if it has reported twice,
+ *               else by its holder's promise. Once it is late, it is expected to need
+ *               as long again as it is late.
  *
  * A backup is worth it where left >= 2 promise(idle), and 0.5 s are gained: below that
  * transfers and the age of reports are as large. Both deliver the same bytes, so homes
  * need not know: the first counts, the other's are duplicates.
  *
- * What a worker on trial is at (hub_names.c) may never be done, so whoever else is idle
- * begins it at once, also on another kind of device: a worker says itself what its
- * device is, and nobody could help one that names a kind of its own otherwise. Where a
- * task may not be done by two, it is taken from a worker on trial that has held it for
- * twice as long as the idle one would need. */
+ * A worker on trial (hub_names.c) may never finish its task, so any other idle worker
+ * begins it at once, also on another kind of device. (A worker names its device itself;
+ * if it named a kind of its own, no other worker could help.) If the method does not
+ * allow two workers at one task, the task is taken from a worker on trial that has held
+ * it for twice as long as the idle one would need. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
-static const double gain_s = 0.5, on_trial_s = 1e12; /* looked at first */
+static const double gain_s = 0.5, on_trial_s = 1e12; /* such tasks come first */
 
 static double slots_of(const pl_arm *arm)
 {
@@ -42,13 +42,14 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     p->n_tasks++;
 }
 
-/* 0: nothing is known. */
+/* Seconds that this worker would need; 0 if nothing is known. */
 static double promise(const hub_worker *w, const pl_arm *arm)
 {
     return w->pace.n_tasks > 0 ? w->pace.slot_s * slots_of(arm) + w->pace.rest_s : 0;
 }
 
-/* By its reports, as a time of the hub's clock in s; 0: there are too few. */
+/* The end by its reports, on the hub's clock in seconds; 0 if there are too few
+ * reports. */
 static double end_by_progress(const plan_lease *l, int steps)
 {
     if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
@@ -102,7 +103,7 @@ pl_status hub_settle(hub *h, plan_path *path)
 }
 
 /* ---- who is slow ---- */
-/* Keeps the largest; equal ones in the order in which they came. */
+/* Keeps the largest ones; equal ones in the order in which they came. */
 static void keep(hub *h, plan_task task, double left_s)
 {
     int at = h->n_slow;
@@ -150,7 +151,7 @@ static void look(hub *h, int64_t now_ms)
     }
 }
 
-/* Equal text of devices means equal bytes. */
+/* Whether the worker may back up this path. Equal text of devices means equal bytes. */
 static bool may_do(const hub *h, int worker, const plan_path *path)
 {
     const hub_worker *own = &h->workers[worker], *other;

@@ -1,5 +1,5 @@
-/* The hub's lines to the homes: HELLO for an epoch, the whole state, then events.
- * Events may be lost; the state is asked for again every few seconds. */
+/* The hub's connections to the homes: HELLO for an epoch, then the whole state, then
+ * events. Events may be lost, so the state is asked for again regularly. */
 #include "workers/hub_internal.h"
 
 enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000, APPLIED_AT_ONCE = 1024 };
@@ -70,10 +70,11 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
         m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(home->socket, m);
     pl_message_destroy(m);
-    return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
+    return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
 }
 
-/* The first home has the secret of leases, or makes it; the others get it from here. */
+/* The first home has the secret of leases, or makes it; the other homes get it from the
+ * hub. */
 static pl_status say_hello(hub *h, hub_home *home)
 {
     pl_message m;
@@ -98,7 +99,8 @@ static pl_status take_secret(hub *h, pl_reader *r)
     return PL_OK;
 }
 
-/* Homes learn here where the others are: they say it to who asks the wrong one. */
+/* The question tells homes where the other homes are, so that they can redirect
+ * clients. */
 static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
     pl_message m;
@@ -116,7 +118,7 @@ static pl_status ask_status(hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* Only shown to whoever asks the hub for its status. */
+/* Only shown in answers to `pathloom status`. */
 static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 {
     pl_buf_clear(&home->status);
@@ -147,7 +149,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
     return PL_OK;
 }
 
-/* After a home's restart its memory of fences is gone: tell it again. */
+/* A home that restarted has forgotten all fences, so they are sent again. */
 static pl_status fence_all(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
@@ -162,7 +164,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            home->welcome = false; /* what it told stays true: it only grows */
+            /* what it told stays true, because it can only grow */
+            home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
         }
@@ -191,7 +194,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
     return ask_state(h, home, 0);
 }
 
-/* `token`: under which an event says that the path's last phase arrived, or 0. */
+/* `token`: the token under which the path's last phase arrived, as an event says; or 0.
+ */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     char name[PL_MODULE_NAME_MAX], worker[PL_TEXT_MAX] = "";
@@ -212,7 +216,8 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* The old home gave a name away, and whoever moved it died before the new one heard. */
+/* Tells a home that it owns a name: the old home gave the name away, and the mover died
+ * before the new home heard of it. */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
     pl_message m;
@@ -247,7 +252,7 @@ static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* Home 1 keeps the table that clients go by. */
+/* Home 1 keeps the table that clients use. */
 static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
 {
     char text[PL_PLACES_TEXT];
@@ -260,7 +265,7 @@ static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* One record of the state, or one event: an arm, a module, a path, or who owns what. */
+/* Applies one record of a state, or one event: an arm, a module, a path, or a place. */
 static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
                               uint64_t token)
 {
@@ -312,7 +317,7 @@ static pl_status begin_state(hub *h, hub_home *home)
     home->unknown_arms = 0;
     PL_RETURN_IF(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));
-    note_applied(h, home); /* a home that has nothing yet */
+    note_applied(h, home); /* for a home that has no records yet */
     return PL_OK;
 }
 
@@ -335,8 +340,9 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
            (int)(home - h->homes), type, pl_last_error());
 }
 
-/* The state of a large job is tens of thousands of records, once a second: a worker
- * that asks meanwhile does not wait for all of them. Their order does not matter. */
+/* The state of a large job has tens of thousands of records and comes once per second.
+ * A worker that asks meanwhile must not wait for all of them. Their order does not
+ * matter. */
 bool hub_apply_some(hub *h)
 {
     bool more = false;
@@ -360,16 +366,16 @@ static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader
     PL_RETURN_IF(pl_reader_status(r));
     if (offset == 0)
         pl_buf_clear(&home->state);
-    home->n_records = home->n_applied = 0; /* what is left of an older one */
+    home->n_records = home->n_applied = 0; /* drop the rest of an older state */
     if (offset != home->state.len || m->data.len > total - offset)
-        return PL_OK; /* pieces of an older answer */
+        return PL_OK; /* a piece of an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
         return ask_state(h, home, home->state.len);
     return begin_state(h, home);
 }
 
-/* Arm definitions are small: one piece. */
+/* Arm definitions are small and come in one piece. */
 static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
 {
     pl_arm arm;
@@ -410,7 +416,7 @@ static pl_status apply_message(hub *h, hub_home *home, const pl_message *m)
     }
 }
 
-/* A home that has started again has forgotten who listens and what is fenced. */
+/* A home that restarted has forgotten who listens, and all fences. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

@@ -1,21 +1,21 @@
-/* Who asks: names of workers, the keys that they belong to, and what is held against
- * them.
+/* Names of workers, the keys that they belong to, and the failures that are counted
+ * against them.
  *
  * A key answers for everything that is done with it: it has few names, and a failure
- * under one of them counts for all. The keys of the job's own machine are the
- * operator's, who may start as many workers there as he likes; each of these answers
- * for itself.
+ * under one of them counts for all. The job's own keys belong to the operator, who may
+ * start any number of workers; each of these answers for itself.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
- * each time. A job ends only when a task cannot be done. Where the operator's own
- * workers are there, they find that out: whoever has keys enough could else end any
- * job. Where they are not, different holders must have failed at it.
+ * each time. A job ends only if a task cannot be done. If the operator's own workers
+ * are there, only their failures decide that, because a holder of many keys could
+ * otherwise end any job. If not, several different holders must have failed at the
+ * task.
  *
  * A worker that joined is on trial until it has delivered a task, and again when it
- * lets a lease run out: it is served last, its key has one lease at a time, and any
- * idle worker that is not on trial does the same task beside it (hub_backup.c). So a
- * worker that takes tasks and does not do them holds up no path while others are idle.
- */
+ * lets a lease run out. On trial it is served last, its key has one lease at a time,
+ * and any idle worker that is not on trial does the same task as well (hub_backup.c).
+ * So a worker that takes tasks and does not do them delays no path while others are
+ * idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -38,7 +38,7 @@ bool hub_same_holder(const hub_worker *a, const hub_worker *b)
     return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
 }
 
-/* Nothing refers to it any more: its name may go. */
+/* Whether nothing refers to the worker any more, so that its name may be forgotten. */
 static bool is_idle(hub *h, int worker, int64_t now_ms)
 {
     const hub_worker *w = &h->workers[worker];
@@ -55,7 +55,8 @@ static int count_names(const hub *h, const hub_worker *like)
     return n;
 }
 
-/* The place of a worker that went, of this key or (NULL) of any; -1: there is none. */
+/* The entry of a worker that has left, with this key or (NULL) with any. -1: there is
+ * none. */
 static int find_place(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -106,7 +107,8 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_RETURN_IF(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    for (int i = 0; i < h->n_workers; i++) /* what is held against the key stays */
+    /* failures that count against the key stay */
+    for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
             h->workers[*out].n_bars = h->workers[i].n_bars;
@@ -116,8 +118,8 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     return PL_OK;
 }
 
-/* A name belongs to the key that came with it first: another key cannot take its
- * leases. Without encryption all keys are the same. */
+/* A name belongs to the key that first came with it, so another key cannot take its
+ * leases. Without encryption all keys are equal. */
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 {
     if (w->fenced[0])
@@ -141,7 +143,7 @@ static void bar(hub *h, int worker, int64_t until_ms, const char *text)
     pl_copy_text(w->failure, sizeof w->failure, text);
 }
 
-/* What one name of a key did counts for all of them. */
+/* A failure under one name of a key counts for all its names. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
@@ -190,9 +192,9 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-/* Whether the task may fail because of what a key that is not the job's own said it
- * carries on: updates that come of it are no numbers, or far too long. Where a path's
- * state has its own parameters it cannot begin without. */
+/* Whether the task may have failed because of the path's state, which a key that is not
+ * the job's own has delivered: updates that follow from it are not finite, or far too
+ * long. A path with parameters of its own cannot begin without its state. */
 static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 {
     plan_task task;
@@ -203,7 +205,7 @@ static bool has_others_state(hub *h, const plan_path *path, pl_status why)
            pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
 }
 
-/* The path goes on as one that has finished no phase. */
+/* The path goes on like a path that has finished no phase. */
 static pl_status drop_state(hub *h, plan_path *path, const char *text)
 {
     int maker = hub_find_worker(h, path->state_of);
@@ -213,7 +215,7 @@ static pl_status drop_state(hub *h, plan_path *path, const char *text)
            path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
         hub_note_lost(h, maker);
-    for (int i = 0; i < h->n_workers; i++) /* it was not their fault */
+    for (int i = 0; i < h->n_workers; i++) /* the failures were not theirs */
         for (int k = 0; k < path->n_failed_by; k++)
             if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
@@ -269,8 +271,9 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* The first time a line may have been broken, with all leases that were held over it;
- * a worker on trial has one, and letting it run out is a failure. */
+/* For other workers the first lost lease is forgiven: a connection may have broken,
+ * with all leases that were held over it. A worker on trial has one lease, and losing
+ * it is a failure. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
@@ -290,8 +293,9 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 }
 
 /* ---- leases that end never ---- */
-/* A worker that renews a lease and delivers nothing would stop its path for good. No
- * honest worker needs OVERDUE_TIMES as long as the slowest that was ever accepted. */
+/* A worker that renews a lease for ever and delivers nothing would stop its path. No
+ * honest worker needs OVERDUE_TIMES as long as the slowest task that was ever accepted.
+ */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);

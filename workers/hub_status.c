@@ -1,4 +1,5 @@
-/* What the hub shows: one JSON object for `status`, the launcher and tests. */
+/* Makes the hub's status: one JSON object for `pathloom status`, the launcher and
+ * tests. */
 #include "workers/hub_internal.h"
 
 /* Ages count from the grant and from the last renewal; in seconds. */
@@ -93,7 +94,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     return o;
 }
 
-/* What the home said last, under its address. */
+/* The newest status of the home, under its address. */
 static pl_json *home_json(const hub *h, int i, int64_t now_ms)
 {
     const hub_home *home = &h->homes[i];
@@ -123,10 +124,9 @@ static void put_hub(const hub *h, pl_json *o, int64_t now_ms)
     pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
 }
 
-/* Those who are there come first; the rest is left out where one message cannot hold
- * all. A name that has gone and never got a task is left out in any case: a key has
- * room for many, and whoever joins with many keys would fill the list. Returns how many
- * are in it. */
+/* Workers that are there come first; the others are left out if one message cannot hold
+ * all. A name that has left and never got a task is always left out: a holder of many
+ * keys could otherwise fill the list. Returns how many are in it. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;

@@ -1,4 +1,5 @@
-/* Child processes: started, watched, started again, stopped; none left behind. */
+/* Starts child processes, watches them, starts them again, and stops them, so that none
+ * is left behind. */
 #include "workers/workers.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@ enum {
     LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* in a row */
     KILLS_MAX =
-        200, /* SIGKILL is somebody's will, but not for ever: memory may be short */
-    STEADY_MS = 10000, /* alive for so long ends a row */
+        200, /* SIGKILL is sent by a user, or when memory is short; so not too often */
+    STEADY_MS = 10000, /* a child that lives this long ends a row of crashes */
     DELAY_MS = 100,
     DELAY_MAX_MS = 5000
 };
@@ -22,10 +23,11 @@ typedef struct child {
     char name[64];
     char *argv[ARGS_MAX]; /* owned */
     char ready_file[PL_PATH_MAX];
-    char address[PL_ADDRESS_MAX]; /* got at the first start, asked for again */
-    pid_t pid;                    /* 0: not running */
+    /* from the first start; the child gets it again at a restart */
+    char address[PL_ADDRESS_MAX];
+    pid_t pid; /* 0: not running */
     bool stopping;
-    int crashes, kills; /* in this row of deaths */
+    int crashes, kills; /* in the present row */
     int64_t started_ms;
     int64_t restart_ms; /* when to start again; 0: not waiting */
 } child;
@@ -79,8 +81,8 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGINT, SIG_IGN); /* Ctrl+C is the launcher's to handle, */
-    signal(SIGHUP, SIG_IGN); /* and so is a terminal that goes away */
+    signal(SIGINT, SIG_IGN); /* Ctrl+C is handled by the launcher, */
+    signal(SIGHUP, SIG_IGN); /* and so is the end of the terminal */
     execv(program, argv);
     _exit(71);
 }
@@ -131,7 +133,7 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     return spawn(l, c);
 }
 
-/* The port or path asked for at a restart is the one that the others know. */
+/* A restarted child must listen at the port or path that the others know. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
@@ -197,7 +199,7 @@ static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTE
     pl_buf_destroy(&text);
 }
 
-/* The child's own status and sentence; PL_ERR_OS and the line if it left none. */
+/* The child's own status and sentence; PL_ERR_OS and the last line if it left none. */
 static pl_status last_words(const pl_launcher *l, const char *name,
                             char out[LINE_BYTES])
 {
@@ -221,14 +223,14 @@ static pl_status last_words(const pl_launcher *l, const char *name,
     return PL_ERR_OS;
 }
 
-/* An exit code from sysexits is a decision, not an accident. 75 asks for a restart. */
+/* An exit code of sysexits is a decision and not an accident. 75 asks for a restart. */
 static bool is_final(int code)
 {
     return code >= 64 && code <= 78 && code != 75;
 }
 
-/* Somebody's will and no crash: SIGKILL, or SIGTERM, after which a process ends well.
- */
+/* SIGKILL, or SIGTERM after which the process ended well, is somebody's wish and no
+ * crash. */
 static bool was_told_to_end(int how)
 {
     if (WIFSIGNALED(how))
@@ -236,7 +238,8 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/* Deaths in a row wait longer and longer; too many of them end the job. */
+/* After each death in a row the next start waits longer; too many of them end the job.
+ */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();
@@ -257,8 +260,8 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* A worker whom the hub does not want: started again it would be refused again. The
- * job goes on with the others, if there are any. */
+/* A worker that the hub refuses would be refused again after a restart. The job goes on
+ * with the others, if there are any. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
 {

@@ -50,7 +50,7 @@ static bool sends_two(const local_slot *s)
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
 }
 
-/* A mate's offer, or its start: what it sent is how far version 0 is from that. */
+/* A mate's offer, or its start, is version 0 minus the vector that it sent. */
 pl_status local_step_gossip(const local_slot *s, const float *mate,
                             const float *mate_start)
 {
@@ -59,7 +59,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     bool two = sends_two(s);
     float *shown = NULL;
     if (!two)
-        step.gamma = step.beta; /* also of a learning rate that changes */
+        step.gamma = step.beta; /* also if the learning rate changes */
     if (mate) {
         PL_RETURN_IF(
             pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
@@ -74,16 +74,16 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     return status;
 }
 
-/* What the holder's part in the mean of all is, times their number. */
+/* n_contributors times this holder's normalised weight (1 if all weigh the same). */
 static float share_of(const local_slot *s)
 {
     return (float)(pl_arm_contributors(s->topology, s->module) *
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* noloco offers x - share (x - now), and sends how far that is from version 0; where
- * two vectors travel, this is share (x - now). A factor on the mean is one on each
- * update; it must not act on x. */
+/* noloco offers x - share (x - now), and sends the difference to version 0. If two
+ * vectors travel, this one is share (x - now). The share scales each update and must
+ * not scale x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -118,8 +118,8 @@ float local_carries(const local_slot *s)
                : (float)s->arm->outer.method.mix;
 }
 
-/* With u = base - own, a = u + e, s what was sent and c carried, the next u has
- * c (u - s) = c (left - e) besides what is new; the rest is the residual's. */
+/* Let u = base - own, a = u + e, s what was sent and c = local_carries. The next u
+ * contains c (u - s) = c (left - e) besides what is new; the residual has the rest. */
 void local_keep_left(const local_slot *s, const float *before, float *left)
 {
     float carried = local_carries(s);
@@ -127,11 +127,12 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* The factor that makes of what was sent the holder's part in the mean, times their
- * number. */
+/* The factor that turns what was sent into n_contributors times the holder's part in
+ * the mean. */
 static float part_of(const local_slot *s)
 {
-    if (pl_codec_is_homomorphic(&s->arm->outer.codec)) /* it is weighted already */
+    /* the message is weighted already */
+    if (pl_codec_is_homomorphic(&s->arm->outer.codec))
         return (float)pl_arm_contributors(s->topology, s->module);
     return share_of(s);
 }

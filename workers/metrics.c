@@ -1,5 +1,6 @@
-/* One row a family of metrics: its samples are the numbers of one kind of object in the
- * status, labelled by who they are of. */
+/* Writes the hub's status as metrics. One table row per family of metrics; its samples
+ * are the numbers of one kind of object in the status, labelled by the object's name.
+ */
 #include "workers/metrics.h"
 
 #include <math.h>

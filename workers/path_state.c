@@ -6,8 +6,8 @@
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* Values that were rounded once are rounded to themselves: with the largest code c of a
- * block, 64 <= c <= 127, so the power of two is found again. */
+/* A value that was rounded once is rounded to itself: the largest code c of a block has
+ * 64 <= c <= 127, so the same power of two is found again. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;
@@ -15,7 +15,7 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        return INT16_MIN; /* all zero; an encoder lets nothing pass that is not finite
+        return INT16_MIN; /* all are zero; an encoder refuses values that are not finite
                            */
     frexpf(most, &e);     /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
@@ -40,7 +40,7 @@ static void get_block(const uint8_t *data, size_t n, float *values)
 }
 
 /* ---- 24 bits ---- */
-/* To nearest, half to even; what is no number stays none. */
+/* Rounds to nearest even. NaN stays NaN. */
 static uint32_t bits24(float value)
 {
     uint32_t bits;

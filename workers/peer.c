@@ -19,7 +19,7 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Newer rounds push out those that no mate can ask for any more. */
+/* Newer rounds replace those for which no mate can ask any more. */
 static void keep(peer *p, peer_offer *o)
 {
     size_t n = 0;
@@ -113,7 +113,7 @@ static void run(void *context)
         void *item;
         pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
         while ((item = pl_queue_pop(p->offers, 0))) {
-            if (item == (void *)p) { /* the mark of destroy */
+            if (item == (void *)p) { /* the mark of peer_destroy */
                 pl_message_destroy(&m);
                 return;
             }
@@ -162,7 +162,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* It answers as a home does, so it is asked as one; only not for long. */
+/* The other worker answers as a home does, so it is asked like a home, but not for
+ * long. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

@@ -18,7 +18,9 @@
  *   3. the method's own condition holds. noloco: the mates of phase t - 1 have finished
  *      it, or offer it, or the deadline is over. streaming: every update that it will
  *      take up later is under way. delayed-nesterov: the path is at most `staleness`
- *      phases ahead of the slowest path. There is no other barrier. Of all ready tasks
+ *      phases ahead of the slowest path.
+ *
+ * There is no other barrier. Of all ready tasks
  *      plan_choose takes the one with the most steps left to do one after another, then
  *      one whose state this worker has in its cache.
  *

@@ -13,7 +13,7 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is known of the newest phase alone. */
+/* `by` is known for the newest phase only. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -62,8 +62,8 @@ static void forget_said(plan_path *path, int i)
             (size_t)(path->n_said - i) * sizeof *path->said);
 }
 
-/* The lease that a worker speaks of: of the path's phase, of the next if it went on, or
- * of one that is over. */
+/* The lease that a worker means: of the path's phase, of the next phase if the lease
+ * went on, or of a finished phase. */
 static plan_lease *lease_said(plan_path *path, const plan_said *said)
 {
     if (said->phase < path->phase) {
@@ -84,7 +84,7 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
-    /* The phase before is waited for already, and no longer for this. */
+    /* The phase before is already waited for, and this report must not prolong that. */
     if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
@@ -108,8 +108,9 @@ void plan_await_next(plan_path *path)
     }
 }
 
-/* What was said of a phase that is over, and is true: its index among the leases of
- * that phase. *at: the place of what was said. What can never be true is forgotten. */
+/* Finds a report of a finished phase that is true; returns its index among the leases
+ * of that phase. *at: the index of the report. Reports that can never become true are
+ * dropped. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {
@@ -142,7 +143,7 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *
     *other = leave ? -1 : second->worker;
     *lost = second->token;
     p->n_backups_won += (uint64_t)won;
-    if (won && !path->lease.active) /* the path's state is in its cache */
+    if (won && !path->lease.active) /* the path's state is in that worker's cache */
         path->last_worker = by->worker;
     return true;
 }

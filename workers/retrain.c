@@ -1,6 +1,7 @@
 /* Trains a task once more from what the store has of it. A task is a pure function of
  * its arm, its data, the versions that it begins with and what its path carries; only
- * the last is not kept, so the path is trained from its first phase on. */
+ * the last is not kept in the store, so the path is trained again from its first phase.
+ */
 #include "workers/path_state.h"
 #include "workers/local.h"
 #include "workers/train.h"
@@ -13,16 +14,16 @@ typedef struct retraining {
     const pl_arm *arm;
     const pl_topology *topology;
     const pl_contribution *wanted;
-    const char *module; /* whose update is compared */
-    int slot;           /* of it */
+    const char *module; /* the module whose update is compared */
+    int slot;           /* the slot of that module */
     pl_path_layout layout;
-    size_t n; /* parameters of the path */
+    size_t n; /* number of parameters of the path */
     trainer *trainer;
     char device[96];
     void *shard;
     pl_tokens *tokens;
     float *base, *state, *update; /* [n], [n_vectors, n], [n] */
-    double *norms;                /* [n_slots] of the versions in base */
+    double *norms;                /* [n_slots] update norms of the versions in base */
     pl_codec_part *parts;
     pl_buf encoded;
 } retraining;
@@ -33,7 +34,7 @@ static pl_status cannot(const char *module, const char *why)
                    module, why);
 }
 
-/* Methods whose phases begin with versions and nothing else. */
+/* Only methods whose phases depend on nothing but versions and the path's moments. */
 static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
@@ -77,7 +78,7 @@ static pl_status allocate(retraining *r)
                         (void **)&r->state);
 }
 
-/* What the path began with; zeros if the arm names nothing. */
+/* The moments with which the path began; zeros if the arm names none. */
 static pl_status read_first_moments(retraining *r)
 {
     const pl_hash *moments = &r->arm->moments;
@@ -136,7 +137,8 @@ static pl_status read_base(retraining *r, int slot, int64_t phase)
     return status;
 }
 
-/* Other devices round otherwise. Also tells how many steps the phase had. */
+/* Other devices round differently, so the device must be equal. Also gives the number
+ * of steps of the phase. */
 static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
 {
     const pl_contribution *w = r->wanted;
@@ -181,7 +183,7 @@ static pl_status train(retraining *r, int64_t phase, train_job *job)
     return job->status == PL_OK ? PL_OK : pl_fail(job->status, "%s", job->error);
 }
 
-/* The update of one slot as the worker would send it; what a lossy codec leaves out
+/* The update of one slot as the worker would send it. What a lossy codec leaves out
  * goes into the next phase. */
 static pl_status encode(retraining *r, int slot, int64_t phase, const float *now)
 {
@@ -216,7 +218,7 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     }
     state_round(r->arm, r->state, r->n);
 done:
-    job.state = NULL; /* it is r->state */
+    job.state = NULL; /* r->state owns it */
     train_job_clear(&job);
     return status;
 }

@@ -1,13 +1,14 @@
-/* The sender's thread: one update a module to that module's home, then the path's
- * state, which ends the task. A worker that dies in between loses nothing: whoever
- * repeats the task sends the same bytes, and what was accepted is recognised. */
+/* The sender's thread: it sends one update per module to that module's home, then the
+ * path's state, which ends the task. If the worker dies in between, nothing is lost: a
+ * worker that repeats the task sends the same bytes, and homes recognise what they have
+ * accepted. */
 #include "workers/worker_internal.h"
 
 struct sender {
     pl_client *homes;
     peer *offers;
-    worker_task *task; /* being sent */
-    uint64_t failed;   /* token of the last task that was not */
+    worker_task *task; /* the task that is being sent */
+    uint64_t failed;   /* token of the last task whose sending failed */
     pl_queue *tasks, *packed, *sent;
     pl_thread *thread;
 };
@@ -52,7 +53,7 @@ static void fill_contribution(const sender *s, pl_contribution *c)
 typedef struct parcel {
     int n; /* slots that send in this phase */
     pl_submission *submissions;
-    pl_submit_result *results; /* of the modules, then of the path */
+    pl_submit_result *results; /* results of the modules, then of the path */
     char (*texts)[256];
     char (*names)[96];
     pl_buf *encoded;
@@ -78,7 +79,7 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors == 2) /* nothing is kept of what others see */
+    if (task->layout.n_vectors == 2) /* this method keeps nothing of what others see */
         return PL_OK;
     PL_RETURN_IF(
         pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
@@ -100,7 +101,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* The residual lies in the state that the job leaves: e in, e' out. */
+/* The residual lies in the state that the job leaves: the old one goes in, the new one
+ * comes out. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -121,7 +123,7 @@ static pl_status encode(const worker_task *task, const local_slot *s, int slot,
     pl_buf *out = &p->encoded[slot];
     PL_RETURN_IF(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
                                         p->update, residual, out));
-    out->data = pl_grow(out->data, out->len); /* it waits for the others, and is sent */
+    out->data = pl_grow(out->data, out->len); /* it is kept until it is sent */
     out->cap = out->len;
     return PL_OK;
 }
@@ -147,9 +149,11 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     const float *start = task->start + pl_topology_slot(s->topology, slot)->offset;
     const float *now = task->job.params + pl_topology_slot(s->topology, slot)->offset;
     local_update(s, start, now, p->update);
-    if (pl_failpoint("worker.update.wrong") != PL_OK) /* a machine whose memory errs */
+    /* stands for a machine whose memory errs */
+    if (pl_failpoint("worker.update.wrong") != PL_OK)
         p->update[0] = 0.5f * p->update[0] + 0.02f;
-    if (pl_failpoint("worker.update.flipped") != PL_OK) /* a worker that lies */
+    /* stands for a worker that lies */
+    if (pl_failpoint("worker.update.flipped") != PL_OK)
         for (size_t i = 0; i < s->n; i++)
             p->update[i] = -p->update[i];
     float *residual = residual_of(task, s, slot);
@@ -162,11 +166,11 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
     local_update_start(s, start,
-                       p->update); /* whole each time: it leaves no residual */
+                       p->update); /* whole each time, because it leaves no residual */
     return encode(task, s, slot, round, p, NULL);
 }
 
-/* noloco and eager keep what others see of a phase. */
+/* noloco and eager keep the updates of a phase as others see them. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -183,7 +187,8 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     return PL_OK;
 }
 
-/* The version that the home will make of the update, in place of the one before it. */
+/* Computes the version that the home will make of the update, and puts it in place of
+ * the version before. */
 static pl_status predict(worker_task *task, const local_slot *s, int slot,
                          int64_t round, const parcel *p)
 {
@@ -200,7 +205,7 @@ static bool slot_predicts(const worker_task *task, int slot)
                              pl_topology_module_of_path(t, slot, task->path));
 }
 
-/* What the path keeps is changed in the job's state, where it lies since before. */
+/* What the path keeps is changed in place, in the job's state. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
@@ -232,13 +237,13 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->moments = task->state_hash;
 }
 
-/* noloco: mates may come for their updates before the home has them. */
+/* noloco: offers the updates to mates before the home has them. */
 static void offer(const sender *s, const parcel *p)
 {
     for (int i = 0; i < p->n; i++) {
         const pl_submission *from = &p->submissions[i], *data = from;
         if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p->n)
-            data = &p->submissions[i + 1]; /* a worker that lies */
+            data = &p->submissions[i + 1]; /* stands for a worker that lies */
         peer_offer *o = pl_alloc(sizeof *o);
         pl_copy_text(o->module, sizeof o->module, from->module);
         o->round = from->contribution.phase;
@@ -266,7 +271,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
-    if (!predicts) { /* nobody goes on from the versions */
+    if (!predicts) { /* no task goes on from these versions */
         pl_free_aligned(task->base);
         task->base = NULL;
     }
@@ -283,7 +288,8 @@ static pl_status pack_state(worker_task *task)
     if (task->packed_bytes == 0)
         return PL_OK;
     task->packed_state = task->job.state;
-    if (task->packed_bytes != all * sizeof(float)) { /* else as it is in memory */
+    /* else it is sent as it is in memory */
+    if (task->packed_bytes != all * sizeof(float)) {
         PL_RETURN_IF(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                        &task->packed_state));
         state_pack(arm, task->job.state, task->n_params, task->packed_state);
@@ -292,7 +298,7 @@ static pl_status pack_state(worker_task *task)
     return PL_OK;
 }
 
-/* What others' results are compared with. */
+/* Notes the hashes with which results of others are compared. */
 static void note_made(worker_task *task, const parcel *p)
 {
     task->n_made = (size_t)p->n + 1;
@@ -302,7 +308,8 @@ static void note_made(worker_task *task, const parcel *p)
     task->made[p->n] = task->state_hash;
 }
 
-/* The same, for who rounds otherwise. Slots that send nothing stay zero. */
+/* Notes the likeness, for devices that round differently. Slots that send nothing stay
+ * zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -333,9 +340,9 @@ static pl_status check_lease(void *context)
     return PL_OK;
 }
 
-/* A mate may give its mate other bytes than its home. What was trained from those must
- * not count: an audit, which asks the home, would find this worker odd. The update that
- * was offered is on its way to the home, so it is waited for. */
+/* A mate may give this worker other bytes than it gives its home. What was trained from
+ * those must not count: an audit, which asks the home, would blame this worker. The
+ * update that was offered is on its way to the home, so this waits for it. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
     enum { LOOK_MS = 50, LOOKS = 200 };
@@ -412,7 +419,7 @@ static void run(void *context)
     sender *s = context;
     for (;;) {
         void *item = pl_queue_pop(s->tasks, -1);
-        if (item == (void *)s) /* the mark of destroy */
+        if (item == (void *)s) /* the mark of sender_destroy */
             return;
         if (!item)
             continue;

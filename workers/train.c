@@ -1,4 +1,5 @@
-/* The inner loop: tau AdamW steps of one path on its data shard. */
+/* The inner loop: trains one path on its data shard for tau AdamW steps, on a thread of
+ * its own (train.h). */
 #include "workers/train.h"
 
 struct trainer {
@@ -6,14 +7,14 @@ struct trainer {
     bool recompute, remarked;
     pl_backend *backend;
     pl_model *model;
-    pl_topology *topology; /* the model's own: same layout as every job's */
+    pl_topology *topology; /* the model's own; it has the same layout as every job's */
     int batch, context;
     pl_queue *jobs, *results;
     pl_thread *thread;
     /* written by the trainer's thread, read by the worker's */
     atomic_int step;
     atomic_int cancelled;
-    _Atomic(const float *) merged; /* for the running job; NULL until it is there */
+    _Atomic(const float *) merged; /* for the running job; NULL until they are there */
     _Atomic double loss, rate;
 };
 
@@ -29,7 +30,7 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* What the model took of the device's memory. */
+/* Logs the device memory that the model took. */
 static void log_plan(const trainer *t, const pl_model_options *options)
 {
     char text[5][16];
@@ -46,7 +47,7 @@ static void log_plan(const trainer *t, const pl_model_options *options)
            t->backend->device);
 }
 
-/* Once, what the backend does otherwise than it should. */
+/* Logs once what is unusual about the backend. */
 static void log_remark(trainer *t)
 {
     if (t->backend->remark[0] && !t->remarked)
@@ -54,7 +55,8 @@ static void log_remark(trainer *t)
     t->remarked = t->backend->remark[0] != 0;
 }
 
-/* Arms of a run share one layout, so the model is made once and loaded anew. */
+/* All arms of a run have the same layout, so the model is made once and loaded anew for
+ * each job. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -132,7 +134,8 @@ static pl_status check_cancelled(trainer *t)
     return PL_OK;
 }
 
-/* Only when there are parameters to save: until then the model has them. */
+/* The memory is allocated only when there are parameters to save; until then the model
+ * has them. */
 static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
@@ -141,8 +144,8 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Merged parameters are taken up after a fixed number of steps, whenever they came:
- * the result depends on no clock. */
+/* Merged parameters are mixed in after a fixed number of steps, whenever they came, so
+ * that the result depends on no clock. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -209,7 +212,8 @@ static pl_status run_job(trainer *t, train_job *job)
     job->overhead_s = pl_now() - start - job->seconds;
 done:
     close_batch(&b);
-    if (pl_tokens_check(job->shard) != PL_OK) /* also the cause of other failures */
+    /* a damaged shard also causes other failures */
+    if (pl_tokens_check(job->shard) != PL_OK)
         status = PL_ERR_DAMAGED;
     return status;
 }
@@ -219,7 +223,7 @@ static void run(void *context)
     trainer *t = context;
     for (;;) {
         train_job *job = pl_queue_pop(t->jobs, -1);
-        if ((void *)job == (void *)t) /* the mark of destroy */
+        if ((void *)job == (void *)t) /* the mark of trainer_destroy */
             return;
         if (!job)
             continue;
@@ -230,7 +234,7 @@ static void run(void *context)
     }
 }
 
-/* Sums are split by threads, so other counts round otherwise. */
+/* Threads split sums, so another number of threads rounds differently. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

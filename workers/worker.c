@@ -35,7 +35,8 @@ static bool follows(const worker_task *task, const worker_task *other)
     return task && task->token == other->token && task->phase > other->phase;
 }
 
-/* What goes on from a task cannot stand without it; both are one lease. */
+/* A task that goes on from this one cannot be done without it; both have the same
+ * lease. */
 static void drop_after(worker *w, const worker_task *task)
 {
     if (follows(w->next, task))
@@ -51,7 +52,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* The phase before is still on its way under the same lease. */
+/* Whether the phase before is still on its way under the same lease. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -60,8 +61,9 @@ static bool shares_lease(const worker *w, const worker_task *task)
     return shared;
 }
 
-/* A lost lease, a restarted home, a rejected update: the task is given up and the
- * worker asks for another. Only what makes every further task fail ends it. */
+/* After a lost lease, a restarted home or a rejected update, the task is given up and
+ * the worker asks for another. Only a failure that every further task would have ends
+ * the worker. */
 static pl_status give_up(worker *w, worker_task *task, pl_status why, const char *text)
 {
     pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
@@ -82,7 +84,8 @@ static bool is_local(const char *address)
     return pl_address_parse(address, &at) == PL_OK && at.is_local;
 }
 
-/* Loopback of the hub's machine is not ours, unless we listen there, too. */
+/* A loopback address of the hub's machine is not this machine's, unless this worker
+ * listens at loopback, too. */
 static void leave_unreachable(const worker *w, struct task_peer *p)
 {
     if (is_local(p->address) && !is_local(w->offers_at))
@@ -156,7 +159,8 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* The task that this one goes on from, if it is still here: else the home has it. */
+/* The task that this one goes on from, if it is still here; if not, the home has its
+ * state. */
 static worker_task *find_before(const worker *w, const worker_task *task)
 {
     if (goes_on_from(task, w->training))
@@ -244,7 +248,7 @@ static void start_next(worker *w)
     trainer_start(w->inner, &task->job);
 }
 
-/* The rest of a job that is not inner steps counts as exposed: loading and saving. */
+/* The time of a job outside its inner steps (loading and saving) counts as exposed. */
 static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
@@ -262,7 +266,7 @@ static pl_status take_trained(worker *w)
         sender_push(w->out, task);
         return PL_OK;
     }
-    /* A shard that changed is fetched again: the task is given back, it did not fail.
+    /* A shard that changed is fetched again: the task is given back and has not failed.
      */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
     status = give_up(w, task, status, task->job.error);
@@ -276,15 +280,16 @@ static pl_status take_packed(worker *w)
     worker_task *task;
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
-        pl_give_back_blocks(); /* that packing took: copies of its state come next */
+        /* memory that packing took: copies of the state come next */
+        pl_give_back_blocks();
         if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
             PL_RETURN_IF(worker_tell_offer(w, task));
     }
     return begin_after(w);
 }
 
-/* Most likely this worker goes on with the path. Moments of the phase before are kept
- * until here, so that a phase that fails can be repeated with them. */
+/* This worker will most likely go on with the path. The moments of the phase before are
+ * kept until now, so that a phase that fails can be repeated with them. */
 static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -309,7 +314,7 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && task->shard == shard;
 }
 
-/* Data and messages of a task that is sent take no memory any more. */
+/* Lets the data and messages of a task that was sent leave the memory. */
 static void rest(worker *w)
 {
     for (int i = 0; i < w->n_shards; i++) {
@@ -322,7 +327,7 @@ static void rest(worker *w)
     pl_give_back_blocks();
 }
 
-/* What goes on from a task takes what it needs before the task goes away. */
+/* A task that goes on from this one takes what it needs before this one is freed. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -375,7 +380,7 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
     return NULL;
 }
 
-/* The answer to a renewal, or unasked: another was faster. */
+/* Either the answer to a renewal, or unasked, because another worker was faster. */
 static pl_status hear_lost(worker *w, const pl_message *m)
 {
     pl_reader r;
@@ -390,7 +395,8 @@ static pl_status hear_lost(worker *w, const pl_message *m)
     return PL_OK;
 }
 
-/* A hub that has started again does not know us; one that does not want us will not. */
+/* A hub that restarted does not know this worker. A hub that refuses it will do so
+ * again. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
@@ -453,8 +459,8 @@ static pl_status do_others(worker *w)
     return worker_keep_leases(w);
 }
 
-/* Called while a fetch waits: everything else goes on. No second fetch can begin, for
- * no question is open. What fails here is not the fetch's failure. */
+/* Called while a fetch waits, so that everything else goes on. No second fetch can
+ * begin, because no question is open. A failure here is not a failure of the fetch. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
@@ -472,8 +478,8 @@ static int n_held(const worker *w)
     return w->n_sending + (w->training != NULL) + (w->next != NULL);
 }
 
-/* The next task is asked for when the running one is about to end: earlier would keep
- * work from others. */
+/* The next task is asked for when the running one is about to end. To ask earlier would
+ * keep work from other workers. */
 static bool ends_soon(const worker *w)
 {
     int step = 0;
@@ -494,7 +500,7 @@ static bool wants_merged(const worker *w)
     return w->training && w->training->mixed && !w->training->merged;
 }
 
-/* Nothing is taken that would wait behind a task that itself waits for others. */
+/* No task is taken that would wait behind a task which itself waits for others. */
 static bool wants_task(const worker *w)
 {
     if (must_stop(w) || wants_merged(w) || w->next || n_held(w) == WORKER_TASKS_MAX ||
@@ -503,7 +509,7 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
-/* Not while the worker's own part in those versions is still on its way. */
+/* False while this worker's own part in those versions is still on its way. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -516,14 +522,15 @@ static bool waits_too_long(const worker *w)
     return now - w->training->waits_since > 3e-3 * w->ttl_ms;
 }
 
-/* Streaming: the versions that the trainer will wait for, as soon as they are there. */
+/* Streaming: fetches the versions that the trainer will wait for, as soon as they
+ * exist. */
 static pl_status bring_merged(worker *w)
 {
     worker_task *task = w->training;
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
-    w->merging = true; /* the task must not go away meanwhile */
+    w->merging = true; /* the task must not be freed meanwhile */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)
@@ -534,11 +541,12 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     if (worker_task_lost(task))
         return PL_OK;
-    if (status == PL_OK) /* whoever had to send them may be gone: others must come on */
+    /* the worker that had to send them may be gone, and another must get its task */
+    if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY, "the versions that %s takes up do not come",
                          task->name);
     pl_copy_text(text, sizeof text, pl_last_error());
-    worker_task_lose(task); /* nothing comes of it without them */
+    worker_task_lose(task); /* without them the task is useless */
     trainer_cancel(w->inner);
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
@@ -573,7 +581,8 @@ static pl_status give_back(worker *w, worker_task *task)
     return worker_tell_release(w, task, PL_OK, "the worker goes");
 }
 
-/* Nothing is finished: others begin these tasks anew at once, not after the lease. */
+/* Gives all tasks back unfinished: other workers begin them at once, and not when the
+ * lease ends. */
 static pl_status give_all_back(worker *w)
 {
     if (w->training) {
@@ -585,7 +594,8 @@ static pl_status give_all_back(worker *w)
     return PL_OK;
 }
 
-/* What was fetched goes back; what trains is finished and sent, if there is time. */
+/* Gives back what was only fetched; finishes and sends what trains, if there is time.
+ */
 static pl_status drain(worker *w)
 {
     int64_t start = pl_now_ms();

@@ -1,5 +1,6 @@
-/* What a task depends on, fetched by hash: arm definition, data shard, modules at the
- * phase's version, inner optimizer state. What is here already is not asked for. */
+/* Fetches by hash what a task depends on: arm definition, data shard, modules at the
+ * phase's version, inner optimizer state. What the worker has already is not asked for.
+ */
 #include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
@@ -59,7 +60,7 @@ done:
     return status;
 }
 
-/* Whole, and the one that was asked for. */
+/* Opens the shard, if it is complete and the one that was asked for. */
 static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **out)
 {
     pl_mapping file;
@@ -88,7 +89,8 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
     PL_RETURN_IF(shard_file(w, object, blob, path));
     pl_status status = open_shard(path, blob, &tokens);
-    if (status == PL_ERR_DAMAGED) { /* the cache rotted: fetch it once more */
+    /* the file on disk is damaged: fetch it once more */
+    if (status == PL_ERR_DAMAGED) {
         pl_log(PL_LOG_WARN, "shard.damaged", "file=\"%s\" reason=\"%s\"", path,
                pl_last_error());
         PL_RETURN_IF(pl_remove_tree(path));
@@ -105,7 +107,7 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* A blob of so many bytes, out of the cache or from the home. The caller owns it. */
+/* A blob of `bytes` bytes, from the cache or from the home. The caller owns it. */
 static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
                             uint64_t want, void **out)
 {
@@ -127,7 +129,7 @@ done:
     return status;
 }
 
-/* Into `out`, and into the cache: other paths ask for it, too. */
+/* Fetches into `out` and into the cache, because other paths need it, too. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -163,7 +165,8 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
-/* From the version before, if it is here. ERR_NOT_FOUND: whole, then. */
+/* Makes the version from the one before, if that is in the cache. ERR_NOT_FOUND: fetch
+ * it whole. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
 {
@@ -191,7 +194,7 @@ done:
     return status;
 }
 
-/* Version `number` of a slot's module, into its place in task->base. */
+/* Fetches version `number` of a slot's module into its place in task->base. */
 static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t number)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -204,12 +207,13 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
     if (status == PL_ERR_NOT_FOUND)
         status = fetch_floats(w, name, &facts->params, place->n_params, out);
-    cache_drop(w->blobs, &facts->parent); /* all its phases are done */
+    cache_drop(w->blobs, &facts->parent); /* no path needs it any more */
     return status;
 }
 
-/* The version that this phase's update is relative to; that it starts from, too, unless
- * the path has parameters of its own. A slot that sends nothing needs none. */
+/* Fetches the version that this phase's update is relative to. The phase also starts
+ * from it, unless the path has parameters of its own. A slot that sends nothing needs
+ * none. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -220,13 +224,13 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
         return PL_OK;     /* the task before makes it */
-    if (task->phase == 0) /* also what streaming starts from */
+    if (task->phase == 0) /* streaming starts from it, too */
         return fetch_version(w, task, slot, 0);
     if (round < 0)
         return PL_OK;
     uint64_t number = pl_round_base(arm, t, module, round);
     if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
-        return PL_OK; /* one fragment: it comes in while the phase goes on */
+        return PL_OK; /* with one fragment it comes in while the phase goes on */
     return fetch_version(w, task, slot, (int64_t)number);
 }
 
@@ -248,7 +252,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* Moments that never leave their worker: fresh ones for whoever has none. */
+/* Finds moments that never leave their worker. A worker that has none starts with fresh
+ * ones. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -264,7 +269,8 @@ static void find_local(worker *w, worker_task *task)
 }
 
 /* The state of a path that has finished no phase: its arm's first moments, if it has
- * any, and zeros. They arrive where the state will be; each path asks for them once. */
+ * any, and zeros. They are read into the state's own memory. Each path asks for them
+ * once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -289,7 +295,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
-    if (task->again) { /* the path has gone on since */
+    if (task->again) { /* an audit: the path has gone on since */
         state.phase = task->phase;
         state.moments = task->before;
     }
@@ -298,7 +304,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* None: a rollback moved a path on that had not finished a phase. */
+    /* No state although phases are finished: a rollback moved the path on before its
+     * first phase ended. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     if (task->phase == 0 && pl_hash_none(&arm->moments))
@@ -306,7 +313,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
         PL_RETURN_IF(fetch_blob(w, task->name, &state.moments, bytes, &blob));
-    if (blob && bytes == floats * sizeof(float)) { /* all as it is in memory */
+    /* all of it has the form that it has in memory */
+    if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
         return PL_OK;
     }
@@ -323,8 +331,8 @@ done:
 }
 
 /* ---- what else a beginning needs ---- */
-/* eager: what the home of a module has as the mean of the round before: behind the
- * momentum of the version that was fetched. */
+/* eager: fetches the mean of the round before, which the home keeps after the momentum
+ * of the version that was fetched. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -343,7 +351,7 @@ done:
     return status;
 }
 
-/* What does not come apart is no update: then the home is asked. */
+/* Whether the bytes decode. If not, the home is asked. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -358,7 +366,7 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* What a mate said itself: the sender compares it with what the mate's home took. */
+/* Notes what a mate gave: the sender compares it with what the mate's home accepted. */
 static void note_met(worker_task *task, const char *task_of_mate, const char *name,
                      const int mate[2], const pl_buf *bytes)
 {
@@ -371,8 +379,8 @@ static void note_met(worker_task *task, const char *task_of_mate, const char *na
     pl_blob_hash(bytes->data, bytes->len, &met->hash);
 }
 
-/* From the worker that trained it. Whoever is silent once is not asked again: every
- * slot of the task would wait for it. */
+/* Asks the worker that trained it. A worker that is silent once is not asked again,
+ * because every slot of the task would wait for it. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
@@ -395,7 +403,7 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     return status;
 }
 
-/* PL_ERR_NOT_FOUND: from the home, then. */
+/* PL_ERR_NOT_FOUND: ask the home. */
 static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
                            const char *path, const char *name, const int mate[2],
                            pl_buf *out)
@@ -406,13 +414,13 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
             continue;
         if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
             return PL_OK;
-        if (w->broken != PL_OK) /* the worker ends, not only this line */
+        if (w->broken != PL_OK) /* the whole worker ends, not only this connection */
             return w->broken;
     }
     return PL_ERR_NOT_FOUND;
 }
 
-/* From the worker that trained it, else from the home. PL_ERR_NOT_FOUND: neither. */
+/* Asks the worker that trained it, then the home. PL_ERR_NOT_FOUND: neither has it. */
 static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -438,9 +446,9 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
                           wish, said);
 }
 
-/* The update of the mate, or nothing where the pair was split. With a deadline the
- * module's home has the last word on that; it is asked for it before anything is
- * fetched, and told what is wished where nobody has wished yet. */
+/* Gets the update of the mate, or nothing if the pair was split. With a deadline the
+ * module's home decides that: it is asked before anything is fetched, and told what
+ * this worker wishes in case no one has asked yet. */
 static pl_status meet(worker *w, worker_task *task, const local_slot *s,
                       const char *name, int mate, pl_buf *out)
 {
@@ -463,12 +471,12 @@ static pl_status meet(worker *w, worker_task *task, const local_slot *s,
     }
     if (is_there)
         return PL_OK;
-    /* Whoever offered it is gone, or it came just now. */
+    /* The worker that offered it is gone, or the update has just come. */
     return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
                    task->name, name);
 }
 
-/* noloco: the update of whomever the path met after its last phase. */
+/* noloco: fetches the update of the mate that the path met after its last phase. */
 static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -508,7 +516,7 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_RETURN_IF(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                               "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        local_slot s = worker_slot(task, slot, task->base); /* only its place */
+        local_slot s = worker_slot(task, slot, task->base); /* only for its place */
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
         char name[96];
@@ -541,7 +549,7 @@ static pl_status begin_slot(worker_task *task, int slot)
     return PL_OK;
 }
 
-/* Streaming: slots whose fragment was sent in the phase before. */
+/* Streaming: whether the slot's fragment was sent in the phase before. */
 static bool takes_up(const worker_task *task, int slot)
 {
     return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),
@@ -557,7 +565,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
         if (number == 0)
             continue;
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
-        if (status == PL_ERR_NOT_FOUND) /* asked again in a moment */
+        if (status == PL_ERR_NOT_FOUND) /* it is asked again in a moment */
             return PL_OK;
         PL_RETURN_IF(status);
     }
@@ -640,7 +648,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     PL_RETURN_IF(fetch_modules(w, task));
     PL_RETURN_IF(fetch_others(w, task));
     if (task->after)
-        return PL_OK; /* begun when the one before is packed */
+        return PL_OK; /* it begins when the task before is packed */
     PL_RETURN_IF(fetch_state(w, task));
     return begin(task);
 }

@@ -1,4 +1,4 @@
-/* The worker's line to the hub: hello, questions for tasks, renewals, reports. */
+/* The worker's connection to the hub: hello, questions for tasks, renewals, reports. */
 #include "workers/worker_internal.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ static pl_status send_hub(worker *w, pl_message *m)
         m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(w->hub, m);
     pl_message_destroy(m);
-    return status == PL_ERR_NET ? PL_OK : status; /* sent again */
+    return status == PL_ERR_NET ? PL_OK : status; /* it is sent again */
 }
 
 pl_status worker_say_hello(worker *w)
@@ -27,8 +27,8 @@ pl_status worker_say_hello(worker *w)
     return send_hub(w, &m);
 }
 
-/* What was said at first stays true while the job runs; homes that come later are named
- * by those that names went away from. */
+/* The addresses of the first WELCOME stay valid while the job runs. Homes that are
+ * added later are named by the homes whose names moved away. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -41,7 +41,7 @@ static pl_status know_home(worker *w, int i, const char *named)
     return PL_OK;
 }
 
-/* Who asks this worker for its updates comes with this key, and so does it. */
+/* Reads the key pair with which workers ask each other for updates. */
 static pl_status read_mates(worker *w, pl_reader *r)
 {
     size_t len = 0;
@@ -57,7 +57,7 @@ static pl_status read_mates(worker *w, pl_reader *r)
     return PL_OK;
 }
 
-/* An older table does no harm: homes know better. */
+/* An older table does no harm, because homes know better. */
 static pl_status read_table(worker *w, pl_reader *r)
 {
     char text[PL_PLACES_TEXT];
@@ -96,7 +96,8 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
     return read_mates(w, &r);
 }
 
-/* The newest task that is held: its path may go on here before it has arrived. */
+/* The newest task that this worker holds: its path may go on here before it has
+ * arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;
@@ -105,7 +106,7 @@ static const worker_task *newest(const worker *w)
     return task && !worker_task_lost(task) ? task : NULL;
 }
 
-/* One question at a time, said again until it is answered. */
+/* Asks one question at a time and repeats it until it is answered. */
 pl_status worker_ask_task(worker *w)
 {
     int64_t now = pl_now_ms();
@@ -134,7 +135,7 @@ static void put_report(const worker *w, const worker_task *task, pl_message *m)
     pl_put_text(&m->body, PL_TAG_TASK, task->name);
 }
 
-/* Only the task that trains says how far it is. */
+/* Only the task that trains reports its progress. */
 static pl_status renew(worker *w, worker_task *task)
 {
     pl_message m;
@@ -165,7 +166,8 @@ static pl_status renew_late(worker *w, worker_task *task)
 
 pl_status worker_keep_leases(worker *w)
 {
-    /* Earlier phases first: a hub that has started again takes a lease up in order. */
+    /* Earlier phases come first, because a hub that restarted takes leases up in order.
+     */
     for (int i = 0; i < w->n_sending; i++)
         PL_RETURN_IF(renew_late(w, w->sending[i]));
     PL_RETURN_IF(renew_late(w, w->training));
