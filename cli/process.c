@@ -24,7 +24,7 @@ static pl_status check_settings(const cli_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
         const char *pair = s->pairs[i];
-        bool by_option = pair >= s->made[0] && pair < s->made[CLI_MADE_MAX];
+        bool by_option = pair >= s->made[0] && pair < s->made[0] + sizeof s->made;
         if (!by_option && strchr(pair, '=') && !config_pair_is_local(pair))
             return pl_fail(
                 PL_ERR_USAGE,

@@ -8,7 +8,7 @@
  * DiLoCo's (0.7, 0.9) is not stable behind a delay. */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
-    [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV},
+    [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},
     [PL_METHOD_HEAVY_BALL] = {"heavy-ball", 0.7, 0.3, PL_RULE_HEAVY_BALL,
                               .settles = true},
     [PL_METHOD_NOLOCO] = {"noloco", 0.7, 0.5, PL_RULE_HEAVY_BALL, .gossips = true},
