@@ -77,7 +77,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* A peer that has gone away asks again when it is back. */
+/* A peer that has gone away will ask again when it is back. */
 static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
@@ -122,7 +122,8 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
     return pl_fail(PL_ERR_NOT_FOUND, "this home knows no path %s", name);
 }
 
-/* Without its transaction a group is lost, and what the home has noted of it is not. */
+/* If the commit fails, memory already shows changes that the disk lost: mark the home
+ * broken, so that it ends and restarts from disk. */
 static pl_status commit(home *h)
 {
     pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
@@ -140,7 +141,8 @@ static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
     if (pl_field_count(r, PL_TAG_NAME) > 0)
         pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
     PL_RETURN_IF(pl_reader_status(r));
-    /* A name may go while its bytes are being read: they go on at the next home. */
+    /* A name may move while its bytes are being read; the reader goes on at the next
+     * home. */
     if (name[0] && !pl_store_has_blob(h->store, &hash) &&
         home_is_elsewhere(h, name, &whose)) {
         home_moved_answer(h, name, whose, a);
@@ -292,7 +294,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_mes
     return PL_OK;
 }
 
-/* Whoever goes on with the path begins as a path that has finished no phase. */
+/* The worker that continues the path begins as for a path that has finished no phase.
+ */
 static pl_status drop_state(home *h, home_path *path)
 {
     pl_path_state state;
@@ -309,7 +312,8 @@ static pl_status drop_state(home *h, home_path *path)
     return PL_OK;
 }
 
-/* With a phase the path's state goes, too, if it is the one behind that phase. */
+/* If the message names a phase, the path's state is dropped, too, provided that it
+ * belongs to that phase. */
 static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -327,8 +331,8 @@ static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message
 }
 
 /* ---- small writes; answered after the commit ---- */
-/* Read and checked before it is stored: a definition is for ever. It is installed after
- * the commit, when its modules can be seen. */
+/* A definition is permanent, so it is read and checked before it is stored. It is
+ * installed after the commit, when its modules are visible. */
 static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
                             bool same)
 {
@@ -392,7 +396,7 @@ static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
     return PL_OK;
 }
 
-/* Version 0: from the launcher, before the arm is announced. */
+/* Makes version 0. The launcher sends this before the arm is announced. */
 static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
 {
     pl_version v, head;
@@ -528,9 +532,9 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
     }
 }
 
-/* Failures of the machine or of this program end the home; all others are the asker's
- * to know. Only handlers are asked: a commit or merge that fails is always fatal, also
- * one inside a handler (h->broken). */
+/* Failures of the machine or of this program end the home; all others are reported to
+ * the asker. This is asked for handlers only: a failed commit or merge always ends the
+ * home, even inside a handler (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
@@ -546,7 +550,7 @@ static bool is_read(uint16_t type)
            type == PL_MSG_STATUS;
 }
 
-/* Whether the question is another home's to answer, or has to wait. */
+/* Whether another home must answer the question, or the question has to wait. */
 static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
                        pl_status *status)
 {
@@ -571,7 +575,7 @@ pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
 {
     pl_message a;
     pl_status status;
-    h->uploads.owner = h->uploads.share = 0; /* until the message shows a lease */
+    h->uploads.owner = h->uploads.share = 0; /* none until the message shows a lease */
     if (is_put_off(h, peer, m, &status))
         return status;
     pl_message_init(&a, PL_MSG_OK);
@@ -592,7 +596,8 @@ pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
     if (status == PL_OK || h->broken || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
-    /* A question asked twice in one group must not hear of its double first. */
+    /* If a question came twice in one group, the answer to the second must not leave
+     * before that to the first. */
     if (!is_read(m->type)) {
         home_answer_later(h, peer, &a);
         return PL_OK;
@@ -602,7 +607,7 @@ pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
     return status;
 }
 
-/* The group becomes durable; only then does anybody hear of it. */
+/* Makes the group durable, and only then sends its answers. */
 pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
@@ -650,9 +655,9 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
-/* Little at a time: who asks meanwhile waits no longer than a commit takes. A full disk
- * or a damaged old version ends this, not the home; a write that failed ends it at the
- * next commit. */
+/* Codes a little at a time, so that a question waits no longer than for a commit. A
+ * full disk or a damaged old version ends only the coding. A failed write ends the home
+ * at the next commit. */
 static void tidy(home *h, bool *more)
 {
     enum { TIDY_BYTES = 2 << 20 };
@@ -676,7 +681,8 @@ static pl_status serve(home *h)
     int64_t swept = pl_now_ms();
     bool untidy = true;
     pl_message_init(&m, 0);
-    PL_TRY(home_merge_ready(h)); /* what was complete when the last process ended */
+    /* rounds that were complete when the last process ended */
+    PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop(h)) {
         bool ready = false;
         bool holds = h->moving.n_waiting > 0 || home_is_still(h);

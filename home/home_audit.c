@@ -1,18 +1,18 @@
-/* Audits and fenced workers, as the home keeps them: rows that say which tasks shall be
- * done again, what came of it, and whom nobody listens to any more. The hub decides
- * (workers/hub_audit.c); here it becomes durable, in the log of the store. */
+/* Keeps the rows of audits and of fenced workers: which tasks shall be done again, with
+ * which results, and whose messages are refused. The hub decides (workers/hub_audit.c);
+ * the home makes it durable in its store. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {
     char name[PL_TEXT_MAX];
     char *text; /* owned */
-    int n;      /* results in it */
+    int n;      /* number of results in it */
 };
 
 struct home_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* all zero: of no key */
+    pl_pubkey key; /* all zero: it names no key */
 };
 
 void home_forget_audits(home *h)
@@ -102,7 +102,7 @@ static pl_status put_row(home *h, const char *name, const pl_audit *a)
     return status;
 }
 
-/* The state as it came, before it is moved into the store. */
+/* Reads the uploaded state before it moves into the store. */
 static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
 {
     const staging_blob *u = staging_find(&h->uploads, &a->after);
@@ -156,7 +156,7 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     return PL_OK;
 }
 
-/* The phase whose update of this module is of the round; -1: there is none. */
+/* The phase whose update of this module belongs to the round; -1: there is none. */
 static int64_t phase_of(const home_arm *arm, int module, int64_t round)
 {
     for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
@@ -176,7 +176,8 @@ static pl_status note_likeness(const home_arm *arm, int module, pl_contribution 
     return PL_OK;
 }
 
-/* Now, for a merged update's bytes are gone before anybody audits it. */
+/* It must be noted now, because the bytes of a merged update are gone before its audit.
+ */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c)
 {
@@ -200,7 +201,7 @@ done:
 }
 
 /* ---- what the hub found ---- */
-/* A row only gets more results, so what is said late changes nothing. */
+/* A row only gains results, so a late message changes nothing. */
 pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer)
 {
     char text[PL_AUDIT_TEXT_MAX], name[PL_TEXT_MAX];
@@ -245,7 +246,7 @@ static bool is_known(const home *h, const char *name)
     return false;
 }
 
-/* The ref's target: the key as text, or -, and the reason. */
+/* The ref's target is the key as text, or -, and then the reason. */
 pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer)
 {
     char reason[PL_FENCED_TEXT_MAX], name[PL_TEXT_MAX], row[PL_TEXT_MAX],

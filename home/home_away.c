@@ -1,8 +1,9 @@
-/* Taking away the last home of a job that is stopped (docs/PROTOCOL.md 2.14).
+/* Removes the last home of a stopped job (docs/PROTOCOL.md 2.14).
  *
- * It has no weight and owns nothing; what other homes know by it is made to stand
- * without it: notes that send askers there, audits that it kept, the hub's epoch.
- * Killed anywhere, the job has as many homes as before, and the same call goes on. */
+ * That home has no weight and owns nothing. Whatever the other homes know only through
+ * it is moved to them: notes that redirect clients to it, audits that it kept, the
+ * hub's epoch. If the process is killed, the job still has that home, and the same call
+ * goes on. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "net/net.h"
@@ -11,11 +12,12 @@
 
 typedef struct leaving {
     pl_writers *writers;
-    pl_store *store; /* of the home that goes */
-    int home, n;     /* its number from 0; homes that stay */
-    int part;        /* that is being written */
+    pl_store *store; /* of the home that is removed */
+    int home, n;     /* its number from 0; number of homes that stay */
+    int part;        /* the part that is being written */
     pl_txn *txn;
-    char (*names)[PL_MODULE_NAME_MAX]; /* of notes that send askers to it */
+    /* names with notes that redirect clients to it */
+    char (*names)[PL_MODULE_NAME_MAX];
     size_t n_names;
     char first[PL_MODULE_NAME_MAX];
     int n_owned;
@@ -82,7 +84,7 @@ static pl_status check_tables(const leaving *l, pl_places *table)
     PL_RETURN_IF(pl_places_of_store(first, false, table));
     PL_RETURN_IF(pl_places_of_store(first, true, &next));
     if (table->n == l->n && next.epoch == table->epoch)
-        return PL_OK; /* killed behind the last commit */
+        return PL_OK; /* an earlier call was killed after the last commit */
     if (table->n == l->home + 1 && table->weights[l->home] == 0 &&
         next.epoch == table->epoch)
         return PL_OK;
@@ -122,8 +124,8 @@ static uint64_t stamp_in(pl_store *store, const char *ref)
     return (uint64_t)stamp;
 }
 
-/* The owner's own note has the highest stamp. What nobody has is placed by the table
- * again. */
+/* The owner's own note has the highest stamp. A name that no home has is placed by the
+ * table again. */
 static pl_status mend_note(const leaving *l, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8], target[48];
@@ -172,7 +174,7 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     return pl_txn_put_ref(l->txn, name, target);
 }
 
-/* Tokens rise over restarts of the hub: its epoch must not fall. */
+/* Tokens must rise over restarts of the hub, so its epoch must not fall. */
 static pl_status keep_hub_epoch(const leaving *l)
 {
     char text[32];
@@ -198,7 +200,7 @@ static pl_status put_tables(const leaving *l, const pl_places *table)
     return pl_txn_put_ref(l->txn, PLACES_REF, target);
 }
 
-/* One commit a home. */
+/* Makes one commit per home. */
 static pl_status write_home(leaving *l, const pl_places *table)
 {
     pl_status status = PL_OK;

@@ -1,4 +1,5 @@
-/* Private to the home: its state and the parts of its loop. */
+/* Private to the home: its state, and the functions that its files share. home.c opens
+ * with how they work together. */
 #ifndef PL_HOME_HOME_INTERNAL_H
 #define PL_HOME_HOME_INTERNAL_H
 #include "outer/outer.h"
@@ -8,32 +9,33 @@
 #include "home/staging.h"
 #include "store/store.h"
 
-/* What the home knows of one module: its head, and who has contributed to the
- * phase that follows it. */
+/* What the home knows of one module: its head, and who has contributed to the rounds
+ * that follow it. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
-    bool exists; /* version 0 is there */
+    bool exists; /* version 0 exists */
     uint64_t version;
     pl_hash params;
     double norm; /* of the update that made the head */
     norm_gate usual;
     size_t n_params;
     int n_holders;      /* paths through it times replicas */
-    int n_contributors; /* that make a round whole */
-    int window;         /* rounds under way at most: version .. version + window - 1 */
-    int *n_pending;     /* [window] by round modulo window */
-    bool *pending;      /* [window, n_holders]: see home_flag */
-    uint64_t *cursor;   /* [n_holders] delayed-nesterov: samples merged or pending; or
-                           NULL: see home_samples */
-    uint64_t *counted;  /* the same, of a module whose rounds need a quorum only */
-    int quorum;         /* contributors that a round needs */
-    int64_t quorum_ms;  /* since when they are there, in the round that is open; 0 */
-    bool noted;         /* stands in home.whole */
-    struct home_meeting *meetings; /* of rounds that somebody may ask about */
+    int n_contributors; /* contributions that make a round whole */
+    /* number of rounds that may be under way: version .. version + window - 1 */
+    int window;
+    int *n_pending;    /* [window] by round modulo window */
+    bool *pending;     /* [window, n_holders]: see home_flag */
+    uint64_t *cursor;  /* [n_holders] delayed-nesterov: samples merged or pending; or
+                          NULL: see home_samples */
+    uint64_t *counted; /* the same, for a module whose rounds need only a quorum */
+    int quorum;        /* number of contributors that a round needs */
+    int64_t quorum_ms; /* since when the open round has them; 0: it has not */
+    bool noted;        /* it is in home.whole */
+    struct home_meeting *meetings; /* of rounds about which a worker may still ask */
     size_t n_meetings;
 } home_module;
 
-/* What was decided of a pair (noloco with a deadline). */
+/* What was decided about a pair (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
     int first; /* the lower of the two: path * R + replica */
@@ -42,11 +44,11 @@ typedef struct home_meeting {
 
 typedef struct home_path {
     char name[PL_MODULE_NAME_MAX];
-    int64_t phase; /* finished */
+    int64_t phase; /* number of finished phases */
     uint64_t n_tokens;
     double loss, seconds;
-    pl_hash state;            /* blob of what it carries; none: nothing */
-    char worker[PL_TEXT_MAX]; /* who made it; "": nobody */
+    pl_hash state;            /* blob of the path's state; none: it has none */
+    char worker[PL_TEXT_MAX]; /* the worker that made the state; "": none */
     uint64_t fence;           /* submissions with a lower token are refused */
 } home_path;
 
@@ -58,8 +60,9 @@ typedef struct home_arm {
     home_path *paths;     /* [P*R] */
 } home_arm;
 
-/* A module of which some round has what it needs. All modules are as many as paths
- * have slots; to look through them after each message would cost their square. */
+/* A module with a round that has all it needs. An arm has about as many modules as
+ * paths times slots; to look through all of them after each message would cost their
+ * square. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
@@ -72,8 +75,7 @@ typedef struct home_answer {
     pl_message message;
 } home_answer;
 
-/* Who owns a name that has changed its home, as far as this home knows (home_places.c).
- */
+/* Who owns a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
     char name[PL_MODULE_NAME_MAX];
     int home; /* HOME_HERE: this one */
@@ -81,7 +83,7 @@ typedef struct home_place {
 } home_place;
 enum { HOME_HERE = -1 };
 
-/* What changes this name waits, so that its rows stand still (home_moving.c). */
+/* A name whose changes wait, so that its rows do not change (home_moving.c). */
 typedef struct home_hold {
     char name[PL_MODULE_NAME_MAX];
     int64_t until_ms;
@@ -91,26 +93,28 @@ typedef struct home_moving {
     home_place *places;
     int n_places, cap_places;
     pl_name_table *index; /* name -> places */
-    /* What clients go by, and what new names are placed by; n 0: no table was made. */
+    /* table: what clients use; next: by what new names are placed. n 0: there is no
+     * table. */
     pl_places table, next;
     int self;                                     /* this home's number in them */
-    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX]; /* as the hub says; "" not known */
+    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX]; /* as the hub tells; "": not known */
     home_hold *holds;
     int n_holds;
-    int64_t still_until_ms;       /* all that would be written waits */
-    struct home_waiting *waiting; /* messages that wait for a hold, in their order */
+    int64_t still_until_ms; /* until then every message that would write must wait */
+    /* messages that wait for a hold, in order of arrival */
+    struct home_waiting *waiting;
     int n_waiting;
-    pl_buf listing; /* being read in pieces */
+    pl_buf listing; /* a list that a client reads in pieces */
 } home_moving;
 
-/* Since this process began; for show. */
+/* Counts since this process began, only to be shown. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
-    int64_t started_ms, disk_ms; /* the latter: of the two sizes below */
+    int64_t started_ms, disk_ms; /* disk_ms: when the two sizes below were measured */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
-    double merge_s;                    /* making versions, commits included */
-    char rejection[256];               /* the last one's reason */
-    uint64_t audits[PL_VERDICT_COUNT]; /* closed, by verdict */
+    double merge_s;      /* seconds spent on making versions, with their commits */
+    char rejection[256]; /* the reason of the last one */
+    uint64_t audits[PL_VERDICT_COUNT]; /* closed audits by verdict */
 } home_counts;
 
 typedef struct home {
@@ -126,8 +130,8 @@ typedef struct home {
     pl_txn *txn;     /* of the current group; NULL if nothing is to be written */
     home_answer *answers;
     size_t n_answers, cap_answers;
-    pl_peer hub;  /* whoever asked for the state last; len 0: none */
-    pl_buf state; /* snapshot being read by the hub */
+    pl_peer hub;  /* the peer that asked for the state last; len 0: none */
+    pl_buf state; /* the snapshot that the hub reads in pieces */
     uint64_t hub_epoch;
     home_counts counts;
     home_audit *audits; /* open ones */
@@ -137,12 +141,12 @@ typedef struct home {
     pl_lease_secret secret;
     home_moving moving;
     bool stopping;
-    bool broken; /* a commit failed: what is in memory is not what is on disk */
-    bool tidies; /* codes old versions while nothing else is to do */
+    bool broken; /* a commit failed, so memory and disk differ */
+    bool tidies; /* it codes old versions while there is nothing else to do */
 } home;
 
 /* home.c */
-/* An update that was accepted: what is looked for, and what was found. */
+/* The search for an accepted update, and its result. */
 typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
@@ -151,16 +155,15 @@ typedef struct home_update {
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
-/* Pending, or in one of the newest versions, as the store has it. ERR_NOT_FOUND. */
+/* Looks among the pending updates and in one of the newest versions. ERR_NOT_FOUND. */
 pl_status home_find_update(home *h, home_update *search);
-pl_status home_write(home *h); /* the group's transaction exists after this */
-/* Queues an answer until the group is durable; takes body of `message`. */
+pl_status home_write(home *h); /* makes the group's transaction if there is none */
+/* Queues an answer until the group is durable. Takes the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* One message of a group. An error ends the home: what is the asker's fault is
- * answered.
- */
+/* Handles one message of a group. An error ends the home; a mistake of the asker is
+ * answered instead. */
 pl_status home_take(home *h, const pl_peer *peer, const pl_message *m);
-pl_status home_end_group(home *h); /* commit, then answer */
+pl_status home_end_group(home *h); /* commits, then sends the answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
@@ -172,27 +175,30 @@ int home_n_tasks(const home_arm *arm);
 /* Whether (path, replica) has contributed to the round; the round is in the window. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
-/* End of the samples that (path, replica) has contributed; NULL where the module does
+/* The end of the samples that (path, replica) has contributed. NULL if the module does
  * not count them. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
-/* The module's cursor moves behind the phase of this contribution. */
+/* Moves the module's cursor past the phase of this contribution. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
-pl_status home_load(home *h); /* arms, heads, pending, paths from the store */
+/* reads arms, heads, pending updates and paths from the store */
+pl_status home_load(home *h);
 void home_unload(home *h);
-/* Decoded and checked from the store or from an upload; not yet known to the home. */
+/* Reads an arm from the store or from an upload and checks it. The home does not know
+ * it yet. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
-/* Takes what `arm` holds, also when it fails. */
+/* Takes ownership of the contents of `arm`, even if it fails. */
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
-/* `token`: that the last phase arrived under; 0: not known. */
+/* `token`: the token under which the last phase arrived; 0: not known. */
 void home_tell_path(home *h, const home_path *path, uint64_t token);
 void home_tell_arm(home *h, const home_arm *arm);
-void home_tell(home *h, pl_message *event); /* takes its body */
+void home_tell(home *h, pl_message *event); /* takes the event's body */
 
-/* Of a module that goes or comes: what the home knows of it, from the store anew. */
+/* For a module or path that has arrived or left: reads from the store what the home
+ * must know of it. */
 pl_status home_reload_module(home *h, home_arm *arm, int index);
 pl_status home_reload_path(home *h, home_arm *arm, int index);
 
@@ -203,17 +209,17 @@ pl_status home_reload_path(home *h, home_arm *arm, int index);
 pl_status home_load_places(home *h);
 void home_unload_places(home *h);
 const home_place *home_find_place(const home *h, const char *name); /* or NULL */
-/* Remembered at once, durable with the group. */
+/* It counts at once, and is durable with the group. */
 pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
-/* Whether a name is not this home's to serve, and whose it is. */
+/* Whether another home must serve this name, and which. */
 bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* The name that a message is about; false: about none that moves. */
+/* The name that a message is about. False if it is about no name that can move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
 pl_status home_put_places(home *h, pl_reader *r, pl_message *answer);
 pl_status home_get_places(home *h, pl_message *answer);
 void home_note_addresses(home *h, pl_reader *r);
-void home_tell_places(home *h, pl_buf *state); /* records of the snapshot */
+void home_tell_places(home *h, pl_buf *state); /* appends records to the snapshot */
 
 /* home_moving.c */
 pl_status home_list(home *h, pl_reader *r, pl_message *answer);
@@ -222,11 +228,11 @@ pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *
 pl_status home_hold_name(home *h, pl_reader *r, pl_message *answer);
 pl_status home_hand_over(home *h, pl_reader *r, pl_message *answer);
 pl_status home_adopt_name(home *h, pl_reader *r, pl_message *answer);
-/* Takes a message that changes a held name, or, while the home stands still, any that
- * would be written; handled when the hold is over. `name` may be NULL. */
+/* Keeps a message that changes a held name, or, while the home is still, any message
+ * that would write. It is handled when the hold is over. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
 bool home_is_still(const home *h);
-/* The messages whose holds are over, one call each; false: none. */
+/* Gives the messages whose holds are over, one per call; false: there are none. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
@@ -240,27 +246,28 @@ typedef struct home_lease {
     home_arm *arm;
     int index; /* path * R + replica */
 } home_lease;
-/* What a message says was done under a lease. */
+/* The work that a message claims was done under a lease. */
 typedef struct home_work {
     uint64_t first_sample, n_samples, n_tokens;
     double loss, seconds;
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, pl_reader *hello);
-/* Uploads are then looked for among those of this lease. ERR_STALE: not a lease of this
- * job; ERR_NOPERM: another's, or its holder is fenced. */
+/* Opens a sealed lease. Uploads are then looked up among those of this lease.
+ * ERR_STALE: it is no lease of this job. ERR_NOPERM: it belongs to another worker, or
+ * its holder is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
                           size_t len, home_lease *out);
 pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease *out);
-/* ERR_DATA, ERR_NUMERIC: no worker can have done that under this lease. */
+/* ERR_DATA, ERR_NUMERIC: no worker can have done this work under this lease. */
 pl_status home_check_work(const home_lease *l, const home_work *w);
-/* Most bytes of uploads that its task may need at a time. */
+/* The most bytes of uploads that its task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
                         pl_message *answer);
-/* The staged upload (or a blob that the store has) becomes part of the group. */
+/* The staged upload (or a blob in the store) becomes part of the group. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
@@ -269,36 +276,40 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer);
-/* Callback over the refs below MEET_REFS, whose arms are known. */
+/* The callback over the refs below MEET_REFS; their arms must be known. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
-/* In the group that makes version round + 1: what nobody asks any more goes. */
+/* Called in the group that makes version round + 1: drops meetings about which nobody
+ * asks any more. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
-/* In the group that ends the path's phase: if the task is drawn, it gets a row. */
-/* Writes nothing; out->n 0: it is not drawn. */
+/* home_draw_audit decides whether the task that ends the path's phase is audited;
+ * home_open_audit writes its row in the same group. */
+/* Writes nothing. out->n 0: the task is not drawn. */
 pl_status home_draw_audit(home *h, const home_arm *arm, int index,
                           const pl_path_state *after, pl_audit *out);
-pl_status home_open_audit(home *h, const pl_audit *audit); /* drawn, or n 0 */
-/* Of an update that is about to be accepted, if its task is drawn. Sums are left out:
- * they are nobody's. */
+/* a drawn audit, or one with n 0 */
+pl_status home_open_audit(home *h, const pl_audit *audit);
+/* Notes the likeness of an update that is about to be accepted, if its task is drawn.
+ * Sums of several workers are left out. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
-/* ERR_NOPERM with the reason: nothing is taken from the holder. */
+/* ERR_NOPERM with the reason if the holder is fenced. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
-void home_audit_records(const home *h, pl_buf *out); /* for the hub */
+void home_audit_records(const home *h, pl_buf *out); /* appends records for the hub */
 /* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
 pl_status home_load_audit(void *context, const char *name, const char *target);
 pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* An update of the round is in: if it is the last one, home_merge_ready merges. */
+/* Called when an update of the round is in: if it was the last one, home_merge_ready
+ * will merge. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
-pl_status home_merge_ready(home *h); /* every module whose contributors are all in */
+pl_status home_merge_ready(home *h); /* merges every module with a whole round */
 
 #endif

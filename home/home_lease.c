@@ -1,9 +1,9 @@
-/* Leases, as the home checks them: which lease a message goes under, whether what it
- * says is of that lease's task, and how much may be uploaded for it.
+/* Checks leases: under which lease a message is sent, whether it concerns that lease's
+ * task, and how much may be uploaded under it.
  *
  * The secret is a ref of the store. The first HELLO of a hub makes it, or brings the
- * one that the job's first home has, so all homes of a job open the same leases, also
- * after any of them or the hub has started again. */
+ * secret of the job's first home. So all homes of a job accept the same leases, also
+ * after one of them or the hub has restarted. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -135,8 +135,8 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     return PL_OK;
 }
 
-/* All updates of one phase and the state behind it, twice: of two phases that follow
- * one another under one lease, those of the first may still lie here. */
+/* Room for all updates of one phase and the state after it, twice: if two phases follow
+ * each other under one lease, uploads of the first may still be here. */
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;

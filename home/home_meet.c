@@ -1,26 +1,26 @@
 /* Meetings with a deadline (noloco): whether a pair meets is decided here, once.
  *
  * Both must do the same, however often the phase that begins with the meeting is
- * repeated, and whoever dies. So what decides is the first wish that is on disk:
+ * repeated, and whichever process dies. So the first wish on disk decides, by the first
+ * rule that applies:
  *
- *   1  there is a row           what it says
- *   2  both updates are here    met, from now on for ever: no row is needed
- *   3  somebody wishes          his wish becomes the row
- *   4                           open
+ *   1  there is a row           its content
+ *   2  both updates are here    they meet; no row is needed
+ *   3  a worker wishes          its wish becomes the row
+ *   4  else                     open
  *
- * By 2 a pair is split only while an update is missing, that is, before its round is
- * merged: so the round's version says of each contribution whether it was split, and
- * that never changes. Of the mean of all holders, which is what versions are, neither
- * makes a difference.
+ * By rule 2 a pair can be split only while an update is missing, which is before its
+ * round is merged. So the round's version records for each contribution whether it was
+ * split, and that never changes. Versions are the mean over all holders, to which it
+ * makes no difference.
  *
- * A row is asked about until both have finished the phase that begins with the meeting.
- * Version round + 3 has updates that they make two phases later.
- */
+ * Workers may ask about a row until both have finished the phase that begins with the
+ * meeting. Version round + 3 has updates that they make two phases later. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
 enum {
-    ASKED_ROUNDS = 3, /* version - these: rounds that nobody asks about */
+    ASKED_ROUNDS = 3, /* version minus this: rounds about which nobody asks */
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
 
@@ -118,7 +118,7 @@ static pl_status read_question(home *h, pl_reader *r, question *q)
     return PL_OK;
 }
 
-/* Only whoever has the lease of the phase that begins with the meeting may wish. */
+/* Only the holder of the lease of the phase that begins with the meeting may wish. */
 static pl_status check_wish(home *h, const pl_peer *peer, pl_reader *r,
                             const question *q)
 {
@@ -149,8 +149,8 @@ static pl_status decide(home *h, const question *q)
     return PL_OK;
 }
 
-/* The answer leaves with the group: a decision is on disk before anybody hears of it,
- * and so is what "both are here" rests on. */
+/* The answer leaves after the group's commit: the decision, and the two updates on
+ * which rule 2 rests, are on disk before a worker hears of it. */
 pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer)
 {
     question q;
@@ -221,7 +221,7 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
         return not_a_row(name);
     *middle = '\0';
     PL_RETURN_IF(home_find_module(h, module, &arm, &index));
-    if (!arm->modules[index].exists) /* on its way here */
+    if (!arm->modules[index].exists) /* the module is on its way here */
         return PL_OK;
     bool split = strcmp(target, "split") == 0;
     if (first < 0 || first >= home_n_tasks(arm) ||

@@ -1,11 +1,12 @@
-/* The outer step of modules whose contributors are all in. */
+/* Makes the next version of modules whose round has all its contributions: reads the
+ * updates, takes the outer step, and commits. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "home/home_updates.h"
 
 #include <math.h>
 
-enum { TOGETHER_BYTES = 1 << 20 }; /* of parameters of the versions in one commit */
+enum { TOGETHER_BYTES = 1 << 20 }; /* parameters of the versions that share a commit */
 
 typedef struct merge {
     home *h;
@@ -13,19 +14,20 @@ typedef struct merge {
     home_module *module;
     int index; /* of the module */
     pl_method_settings settings;
-    double lr;          /* of this round */
-    double velocity_lr; /* the part of it that is in the momentum; 1 but for noloco */
+    double lr; /* of this round */
+    /* the part of lr that the momentum contains; 1 except for noloco */
+    double velocity_lr;
     pl_outer_step step;
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
     double total_weight;
     float *params;
-    float *momentum; /* [n_kept, n]: momentum, then what else is kept */
-    float *carry;    /* in it; may be NULL */
-    float *residual; /* in it, of changes; may be NULL */
-    float *before;   /* the version before, where a change is kept; else NULL */
-    float *origin;   /* version 0, where updates are relative to it; else NULL */
-    int n_kept;      /* vectors; 0: no version keeps any */
+    float *momentum; /* [n_kept, n]: the momentum, then other vectors that are kept */
+    float *carry;    /* points into momentum; may be NULL */
+    float *residual; /* points into momentum, for changes; may be NULL */
+    float *before;   /* the version before, if a change is kept; else NULL */
+    float *origin;   /* version 0, if updates are relative to it; else NULL */
+    int n_kept;      /* number of kept vectors; 0: versions keep none */
     pl_buf change;
     pl_version version;
 } merge;
@@ -53,7 +55,7 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* What else is kept lies behind the momentum, in one blob. */
+/* The other kept vectors lie after the momentum, in one blob. */
 static pl_status load_head(merge *g)
 {
     pl_version head;
@@ -72,7 +74,7 @@ static pl_status load_head(merge *g)
     return status;
 }
 
-/* alpha. Mates take plain means of updates that have their shares in them already; an
+/* alpha. Mates take plain means of updates that contain their shares already; an
  * arrival is alone in its round. */
 static double share_of(const merge *g, const pl_contribution *c)
 {
@@ -100,10 +102,11 @@ done:
     return status;
 }
 
-/* The mean of noloco's holders moves as its rule without consensus does with the mean
- * of their updates (outer/gossip.h), so the home can tell that mean without taking
- * part. Under heavy ball velocities have the learning rate of their round in them. One
- * vector's updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+/* The mean of noloco's holders moves as its rule without consensus moves with the mean
+ * of their updates (outer/gossip.h). So the home can compute that mean without taking
+ * part. Under heavy ball, velocities contain the learning rate of their round. If one
+ * vector travels, updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0)
+ * + u. */
 static pl_status follow_holders(merge *g, pl_arith_merge *of)
 {
     of->factor = (float)g->velocity_lr;
@@ -114,7 +117,7 @@ static pl_status follow_holders(merge *g, pl_arith_merge *of)
     return PL_OK;
 }
 
-/* alpha_i and update_i, in the order of the list. A second vector is for mates. */
+/* alpha_i and update_i, in the order of the list. A second vector is for mates only. */
 static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -141,7 +144,8 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    of.present = g->arm->arm.outer.present && g->n > 1; /* of one it is the same */
+    /* with one contributor it makes no difference */
+    of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
     if (pl_traits(g->settings.method)->gossips)
         PL_TRY(follow_holders(g, &of));
@@ -152,13 +156,13 @@ done:
     return status;
 }
 
-/* The version is what its change says. What co2's penalty looks at is how far the
- * versions moved. */
+/* The version is defined by its rounded change. co2's penalty uses how far the versions
+ * really moved. */
 static pl_status round_change(merge *g)
 {
     pl_version *v = &g->version;
     double norm = 0;
-    if (!isfinite(v->params_norm)) /* the caller says so */
+    if (!isfinite(v->params_norm)) /* the caller reports it */
         return PL_OK;
     PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
                                 g->params, g->residual, &g->change, &norm));
@@ -211,7 +215,7 @@ static void describe(merge *g)
     v->contributions = g->contributions;
 }
 
-/* Nobody can be split any more once all updates of a round are here. */
+/* Once all updates of a round are here, no pair can be split any more. */
 static void note_splits(merge *g)
 {
     int replicas = pl_topology_n_replicas(g->arm->topology);
@@ -230,10 +234,11 @@ static void forget_round(merge *g)
     *home_count(m, (int64_t)m->version) = 0;
 }
 
-/* A path whose updates of a round are in may have to repeat that phase, if its state is
- * not, while the round is merged without it. What the phase began with must still be
- * there then: mates' updates of the round before (noloco), the mean before that one,
- * behind the momentum of a version two below the head (eager). */
+/* How many versions longer data must be kept. A path whose updates of a round are in
+ * may have to repeat that phase, if its state is not in, while the round is merged.
+ * What the phase began with must still exist then: mates' updates of the round before
+ * (noloco), or the mean of the round before that, kept after the momentum of a version
+ * two below the head (eager). */
 static int lateness(const merge *g)
 {
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -340,8 +345,8 @@ done:
     return status;
 }
 
-/* What co2's penalty looks at. Of a base one version back it is the norm of the last
- * step, which the head's record has; older bases are read. */
+/* The displacement for co2's penalty. If the base is one version back, it is the norm
+ * of the last step, which the head's record has. Older bases are read. */
 static pl_status find_displacement(merge *g)
 {
     uint64_t round = g->module->version;
@@ -352,7 +357,7 @@ static pl_status find_displacement(merge *g)
     return distance_from(g, base, &g->version.displacement);
 }
 
-/* From contributions to the version that they make. */
+/* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
     PL_RETURN_IF(load_head(g));
@@ -389,7 +394,8 @@ done:
     return status;
 }
 
-/* All are in; or, where the arm has a quorum, enough of them for long enough. */
+/* Whether all contributions are in, or, with a quorum, enough of them for long enough.
+ */
 static bool is_ready(const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
@@ -412,8 +418,8 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
-/* Of a module that is behind, several rounds may be whole; each begins with the version
- * before it, which has to be in the store by then. */
+/* If a module is behind, several rounds may be whole. Each begins with the version
+ * before it, which must be in the store by then. */
 static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
 {
     home_module *module = &arm->modules[index];
@@ -428,9 +434,9 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
     return PL_OK;
 }
 
-/* The versions of small modules share a commit: a path-specific module is whole with
- * each update, and a flush of its own would take longer than its merge. What has a
- * quorum and waits for the rest stays noted. */
+/* The versions of small modules share a commit: a path-specific module has a whole
+ * round with each update, and a flush of its own would take longer than its merge. A
+ * module that has its quorum and waits for the rest stays in the list. */
 pl_status home_merge_ready(home *h)
 {
     size_t unsaved = 0, n_left = 0; /* bytes of parameters; modules */
@@ -452,7 +458,7 @@ pl_status home_merge_ready(home *h)
 }
 
 /* ---- once more ---- */
-/* What the version before must still have for its successor to be made of it. */
+/* Checks the data of the version before that are needed to make its successor again. */
 static pl_status check_sources(const merge *g, const pl_version *before,
                                const pl_version *made)
 {

@@ -1,11 +1,13 @@
-/* A name goes to another home, row by row, while it is used (docs/PROTOCOL.md 2.14).
+/* The home's side of moving a name to another home, row by row, while it is used
+ * (docs/PROTOCOL.md 2.14; net/move.c is the mover's side and has the diagram).
  *
- * Whoever moves it compares the rows of both homes and carries over what differs, first
- * while updates arrive, then once more while the owner holds back what would change
- * them. HAND_OVER names what the next home has; the owner compares it with what it has
- * itself, and in one commit drops its rows and notes the next owner. If anything
- * differs, nothing happens. So the next home has every row, and with it the key of
- * every update that was ever acknowledged, before the one commit that decides. */
+ * The mover compares the rows of both homes and copies what differs, first while
+ * updates arrive, then once more while the owner holds back messages that would change
+ * them. HAND_OVER carries the mark of the rows that the next home has. The owner
+ * compares it with its own mark, and in one commit drops its rows and notes the next
+ * owner. If the marks differ, nothing happens. So before the deciding commit the next
+ * home has every row, and with it the key of every update that was ever acknowledged.
+ */
 #include "home/home_internal.h"
 
 enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
@@ -39,7 +41,8 @@ static pl_status list_row(void *context, const pl_row *row)
     return PL_OK;
 }
 
-/* The digests in their order: two homes that have the same rows have the same mark. */
+/* Appends the digests in their order: two homes with the same rows have the same mark.
+ */
 static pl_status mark_row(void *context, const pl_row *row)
 {
     pl_buf_append(context, row->digest.bytes, sizeof row->digest.bytes);
@@ -97,8 +100,8 @@ static pl_status make_listing(home *h, const char *name)
     return pl_store_each_object(h->store, "", list_object, h);
 }
 
-/* Without a name: what is known of names that moved, and the names that this home owns.
- * Read in pieces, like the state. */
+/* Without a name: lists what is known of names that moved, and the names that this home
+ * owns. It is read in pieces, like the state. */
 pl_status home_list(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX] = "";
@@ -151,7 +154,7 @@ static pl_status match_row(void *context, const pl_row *row)
     return pl_row_each_blob(row, put_blob_name, &s->answer->body);
 }
 
-/* With the blobs that it names. */
+/* Answers with the row and with the blobs that it names. */
 pl_status home_get_row(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX], refs[2 * PL_MODULE_NAME_MAX];
@@ -209,7 +212,7 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
                    (unsigned long long)stamp);
 }
 
-/* The first rows bring the note that the name is still another's. */
+/* The first rows bring the note that the name still belongs to another home. */
 pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -219,7 +222,8 @@ pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *
     uint64_t stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
     PL_RETURN_IF(get_name(r, name));
     PL_RETURN_IF(check_arriving(h, name, owner, stamp));
-    PL_RETURN_IF(home_end_group(h)); /* a row that is refused takes nothing along */
+    /* a row that is refused must not undo other messages of the group */
+    PL_RETURN_IF(home_end_group(h));
     PL_TRY(home_note_place(h, name, (int)owner, stamp));
     pl_reader_open(&rows, "rows", m->data.data, m->data.len);
     size_t n = pl_field_count(&rows, PL_TAG_RECORD);
@@ -262,7 +266,7 @@ bool home_is_still(const home *h)
     return h->moving.still_until_ms != 0 && pl_now_ms() < h->moving.still_until_ms;
 }
 
-/* What ends in a commit. */
+/* Messages that end in a commit. */
 static bool writes(uint16_t type)
 {
     return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
@@ -278,7 +282,7 @@ static bool must_wait(home *h, uint16_t type, const char *name)
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
-/* Where there is no room, the asker asks again. */
+/* If there is no room, the message is dropped and its sender asks again. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;
@@ -324,8 +328,8 @@ static void expire_holds(home_moving *m)
     m->n_holds = n;
 }
 
-/* Everything: this home writes nothing for a while, and says which commit is its
- * newest, so that somebody can see all homes of a job as they were at one moment. */
+/* For a while this home writes nothing. It answers with its newest commit, so that a
+ * client can see all homes of a job as they were at one moment. */
 static pl_status hold_all(home *h, pl_reader *r, pl_message *a)
 {
     uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
@@ -338,7 +342,7 @@ static pl_status hold_all(home *h, pl_reader *r, pl_message *a)
     return PL_OK;
 }
 
-/* Answers with the stamp; what was taken before is on disk then. */
+/* Answers with the stamp. Everything accepted before is on disk then. */
 pl_status home_hold_name(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -385,7 +389,7 @@ static pl_status reload(home *h, const char *name)
         return home_reload_module(h, arm, index);
     if (home_find_path(h, name, &arm, &index) == PL_OK)
         return home_reload_path(h, arm, index);
-    return PL_OK; /* an object: nothing of it is kept in memory */
+    return PL_OK; /* an object: the home keeps nothing of it in memory */
 }
 
 static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
@@ -402,10 +406,9 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     return reload(h, name);
 }
 
-/* Decided here and nowhere else: from this commit on the name is the next home's. A
- * failure of the commit ends the home, as any does; the next one reads what was
- * decided.
- */
+/* The one place where a move is decided: from this commit on the name belongs to the
+ * next home. If the commit fails the home ends, and its next process reads from the
+ * store what was decided. */
 pl_status home_hand_over(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -423,7 +426,7 @@ pl_status home_hand_over(home *h, pl_reader *r, pl_message *a)
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
-    PL_RETURN_IF(home_end_group(h)); /* all that was acknowledged is in the store */
+    PL_RETURN_IF(home_end_group(h)); /* everything acknowledged is in the store */
     PL_RETURN_IF(mark_of(h, name, &mark));
     if (!pl_hash_equal(&mark, &expected))
         return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
@@ -435,7 +438,7 @@ pl_status home_hand_over(home *h, pl_reader *r, pl_message *a)
     return PL_OK;
 }
 
-/* Told by whoever has seen the owner's note, as often as he likes. */
+/* Sent by a mover or hub that has seen the owner's note; it may come several times. */
 pl_status home_adopt_name(home *h, pl_reader *r, pl_message *a)
 {
     char name[PL_MODULE_NAME_MAX];

@@ -1,10 +1,11 @@
-/* Which names are this home's, once names move (docs/PROTOCOL.md 2.14).
+/* Decides which names belong to this home, when names have moved (docs/PROTOCOL.md
+ * 2.14).
  *
- * A name that has changed its home has a row "J STAMP" in every home that took part:
- * home J owns it since its STAMP-th change; "here STAMP": this one does. Only the
- * owner's own commit makes a higher stamp, when it gives the name away, so of all rows
- * about a name the one with the highest stamp tells the truth. Who is asked first
- * follows from the table, and homes that are asked wrongly say whom to ask. */
+ * A name that has moved has a row "J STAMP" in every home that took part: home J has
+ * owned it since its STAMP-th move. "here STAMP" means this home. Only the owner's own
+ * commit makes a higher stamp, when it gives the name away. So among all rows about a
+ * name the one with the highest stamp is true. Clients ask the home that the table
+ * names; a home that is asked for a name of another home says which one. */
 #include "home/home_internal.h"
 
 static const char HERE[] = "here";
@@ -102,14 +103,14 @@ void home_unload_places(home *h)
 }
 
 /* ---- whose a name is ---- */
-/* Definitions of arms are in every home, refs of the system in each its own. */
+/* Definitions of arms are in every home; refs of the system are each home's own. */
 static bool is_everywhere(const char *name)
 {
     return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
 }
 
-/* First what is known of the name, then whether it is here; what exists nowhere yet is
- * placed by the newest table. */
+/* A row about the name comes first, then whether the name is here. A name that exists
+ * nowhere yet is placed by the newest table. */
 bool home_is_elsewhere(home *h, const char *name, int *whose)
 {
     const home_place *place = home_find_place(h, name);
@@ -141,7 +142,8 @@ bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX])
     if (pl_field_count(&r, tag) == 0)
         return false;
     pl_get_text(&r, tag, 0, out, PL_MODULE_NAME_MAX);
-    return pl_reader_status(&r) == PL_OK; /* else the handler says what is wrong */
+    /* if it fails, the handler reports what is wrong */
+    return pl_reader_status(&r) == PL_OK;
 }
 
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer)
@@ -204,7 +206,7 @@ static void put_table(const pl_places *table, pl_buf *out)
     pl_put_text(out, PL_TAG_TEXT, text);
 }
 
-/* Twice TEXT: for clients, and for new names. */
+/* TEXT twice: the table for clients, and the table for new names. */
 pl_status home_get_places(home *h, pl_message *answer)
 {
     answer->type = PL_MSG_PLACES_ARE;

@@ -1,5 +1,5 @@
-/* What the home keeps in memory, built from the store at start, and told to the
- * hub: whole on request (STATE_IS), then one EVENT a change. */
+/* Builds the home's memory from the store at start, and tells it to the hub: the whole
+ * on request (STATE_IS), then one EVENT per change. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
@@ -8,8 +8,8 @@ int home_n_tasks(const home_arm *arm)
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
 }
 
-/* Where (path, replica) stands in what a module keeps for each of its own holders.
- * Kept for each path of the arm, it would grow with the square of the paths. */
+/* The index of (path, replica) among a module's own holders. If a module kept an entry
+ * for each path of the arm, memory would grow with the square of the paths. */
 static int place_of(const home_arm *arm, const home_module *m, int index)
 {
     int replicas = pl_topology_n_replicas(arm->topology);
@@ -39,7 +39,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* What a path has contributed to a module that counts arrivals: its versions know. */
+/* What a path has contributed to a module that counts arrivals, read from its versions.
+ */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -71,7 +72,7 @@ static pl_status on_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* As merges noted them. */
+/* Reads the norms, which merges noted in versions. */
 static pl_status load_norms(home *h, home_module *m)
 {
     uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
@@ -82,7 +83,7 @@ static pl_status load_norms(home *h, home_module *m)
         for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
             norm_gate_note(&m->usual, v.contributions[i].norm);
         pl_version_clear(&v);
-        if (status != PL_ERR_NOT_FOUND) /* old versions may have been taken away */
+        if (status != PL_ERR_NOT_FOUND) /* old versions may have been dropped */
             PL_RETURN_IF(status);
     }
     return PL_OK;
@@ -107,7 +108,8 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_holders * sizeof *m->counted);
-    if (home_is_elsewhere(h, m->name, &whose)) /* some of its rows may be here */
+    /* some of its rows may already be here */
+    if (home_is_elsewhere(h, m->name, &whose))
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
@@ -235,7 +237,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     int index = 0;
     PL_RETURN_IF(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
-    if (!m->exists) /* on its way here, or an arm's that is not complete */
+    if (!m->exists) /* it is on its way here, or its arm is not complete */
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
@@ -254,7 +256,7 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* A prefix finds longer names too. */
+/* A prefix also finds longer names. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {
@@ -354,7 +356,7 @@ void home_snapshot(home *h, pl_buf *out)
     home_audit_records(h, out);
 }
 
-/* Events leave with the answers of their group: after the commit. */
+/* Events leave with the answers of their group, after the commit. */
 void home_tell(home *h, pl_message *event)
 {
     if (h->hub.len > 0)

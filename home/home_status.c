@@ -1,9 +1,9 @@
-/* What the home shows: one JSON object for the hub, which shows it to all. */
+/* Makes the home's status: one JSON object for the hub, which shows it to users. */
 #include "home/home_internal.h"
 
 enum { DISK_MS = 5000 };
 
-/* Walking the folder and asking the file system: seldom. */
+/* Measures sizes on disk; seldom, because it walks the folder. */
 static void look_at_disk(home *h, int64_t now_ms)
 {
     char database[PL_PATH_MAX];
@@ -56,7 +56,7 @@ static pl_json *modules_json(const home *h)
     return list;
 }
 
-/* Many modules would not fit into a message beside the rest: then they are left out. */
+/* Above this number modules are left out, because they would not fit into a message. */
 enum { MODULES_SHOWN = 4096 };
 
 void home_status_json(home *h, pl_buf *out)

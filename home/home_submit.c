@@ -26,14 +26,15 @@ static void answer_result(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* Where an update belongs, and what it was made from. */
+/* The module and round of an update, and the version that it was made from. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
     int index; /* of the module */
     double base_norm;
-    int64_t behind;    /* rounds by which an update is late */
-    pl_status trouble; /* of the home itself, which says nothing of the update */
+    int64_t behind; /* number of rounds by which an update is late */
+    /* a failure of the home itself, which says nothing about the update */
+    pl_status trouble;
 } place;
 
 static int task_of(const place *p, const pl_contribution *c)
@@ -41,8 +42,8 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* What contributors of a round share must be shared, or the sum has no meaning; and it
- * must be of as many as are named. */
+/* Values that the contributors of a round share must be equal, or the sum has no
+ * meaning. The sum must be of as many contributors as are named. */
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
@@ -70,8 +71,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Size and norm of a sum stand with each of its contributors. Of two vectors the first
- * is the update. */
+/* Size and norm of a sum are written to each of its contributors. If there are two
+ * vectors, the first one is the update. */
 static pl_status check_bytes(const place *p, pl_submit_message *s, const void *data,
                              uint64_t bytes)
 {
@@ -92,7 +93,7 @@ static pl_status check_bytes(const place *p, pl_submit_message *s, const void *d
     return PL_OK;
 }
 
-/* Length, finiteness and norm of the staged bytes. */
+/* Checks length, finiteness and norm of the staged bytes. */
 static pl_status check_update(home *h, const place *p, pl_submit_message *s)
 {
     const staging_blob *u = staging_find(&h->uploads, &s->update);
@@ -125,7 +126,8 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Mates of noloco read one another's updates, and arrivals count one by one. */
+/* Sums are refused for noloco, whose mates read each other's updates, and for arrivals,
+ * which count one by one. */
 static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -143,7 +145,7 @@ static pl_status check_number(const place *p, const pl_submit_message *s)
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
-        return PL_OK; /* whatever was newest when the path began */
+        return PL_OK; /* its base is the version that was newest when the path began */
     if (s->base_version == want && want <= head)
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
@@ -182,7 +184,7 @@ static pl_status check_round(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* Arrivals are numbered as they come. */
+/* Arrivals get their number in the order in which they come. */
 static void number_arrival(const place *p, pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -192,7 +194,7 @@ static void number_arrival(const place *p, pl_submit_message *s)
     s->contributors[0].phase = s->round;
 }
 
-/* A path's samples tell whether an arrival came before. */
+/* A path's samples tell whether this arrival came before. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -204,7 +206,8 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
-/* Far from all that the module has seen: whoever sent it is broken, or training is. */
+/* Refuses a norm far above all that the module has seen: the sender is broken, or the
+ * training is. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
@@ -229,8 +232,8 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
 }
 
-/* Its round was merged by a quorum without it. What it has not added to there it may
- * add to the round that is open, unless its path is in that one. */
+/* The round was merged by a quorum without this update. It may count in the open round
+ * instead, unless its path already has an update there. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -272,10 +275,11 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
     return false;
 }
 
-/* A worker that had the lease before may have sent something else, or less than all.
- * Whoever repeats the task must know, for it goes on from what it made itself. What the
- * store does not have any more is long merged: nobody goes on from there. Of updates
- * that relays add, the store has the sum's bytes, which are other than any part's. */
+/* Whether the store has different bytes from an earlier holder of the lease, who may
+ * have sent something else, or only a part. The worker that repeats the task must know,
+ * because it goes on from its own result. Updates that are no longer in the store were
+ * merged long ago, and no task starts from them. For updates that relays add, the store
+ * has the bytes of the sum, which differ from those of any part. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     home_update taken = {.module = s->module,
@@ -292,8 +296,9 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     return true;
 }
 
-/* The first rule that matches; the last error is the reason for 3 and 4. Of a sum all
- * or nothing is taken: what cannot be, its relay sends part by part. */
+/* The first rule that matches decides; the last error is the reason for results 3 and
+ * 4. A sum is taken as a whole or not at all; if not, its relay sends it part by part.
+ */
 static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
@@ -324,12 +329,12 @@ static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
         p->trouble = status;
     if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    s->round += p->behind; /* from here on it is one of the round that is open */
+    s->round += p->behind; /* from here on it belongs to the open round */
     s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
 }
 
-/* With a quorum means are always weighted, for late ones weigh less. */
+/* With a quorum means are always weighted, because late updates weigh less. */
 static double weight_of(const place *p, const pl_contribution *c)
 {
     const pl_outer *outer = &p->arm->arm.outer;
@@ -365,8 +370,8 @@ static pl_status accept_update(home *h, const place *p, pl_submit_message *s)
     return PL_OK;
 }
 
-/* A refusal is logged and told; nothing is written. That of a sum is no news: its parts
- * follow. */
+/* Logs a refusal; nothing is written. The refusal of a sum is not logged, because its
+ * parts follow. */
 static void log_refusal(const pl_submit_message *s)
 {
     pl_log(s->n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
@@ -374,8 +379,8 @@ static void log_refusal(const pl_submit_message *s)
            s->contributors[0].worker, s->n, (long long)s->round, pl_last_error());
 }
 
-/* Each contributor's lease must be of the task and of the phase that the update is of;
- * who it is stands there. */
+/* Each contributor's lease must be for the task and the phase of the update. It names
+ * the contributor. */
 static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
                              const pl_submit_message *s, int i)
 {
@@ -450,7 +455,7 @@ static pl_status read_path(pl_reader *r, pl_path_state *state, bool *together)
     return pl_reader_status(r);
 }
 
-/* What the phase added to the path's sums must be what a phase can add. */
+/* What the phase added to the path's sums must be possible in one phase. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
@@ -478,10 +483,11 @@ static bool is_in(const home_arm *arm, int module, int index,
     const home_module *m = &arm->modules[module];
     int64_t round =
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
-    if (round < 0) /* nothing to send */
+    if (round < 0) /* the phase sends no update of this module */
         return true;
-    if (!m->exists) /* another home's: its sender waits for that one, unless it was
-                       sent here */
+    /* another home has it: the sender waits for that home, unless it sent the update
+     * here */
+    if (!m->exists)
         return !together;
     if (m->cursor)
         return *home_samples(arm, m, index) >=
@@ -490,7 +496,7 @@ static bool is_in(const home_arm *arm, int module, int index,
                                            *home_flag(arm, m, round, index));
 }
 
-/* A task is done only when every update of it that belongs here is in. */
+/* A task is done only when all its updates that belong here are in. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {

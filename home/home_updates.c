@@ -8,11 +8,12 @@
 struct home_updates {
     home_round round;
     int at;           /* the contribution that comes next */
-    int contributors; /* of the updates so far */
-    int *stands_for;  /* [n] contributors of the update that this one names first */
+    int contributors; /* number of contributors of the updates so far */
+    /* [n] contributors of the update that this contribution names first */
+    int *stands_for;
     /* the run that is lent: */
     int n;
-    int *indices; /* [n] of its contributions */
+    int *indices; /* [n] contributions of the run */
     pl_blob_read *reads;
     pl_codec_message *messages;
     float *weights;
@@ -27,8 +28,8 @@ static bool same_update(const home_updates *u, int a, int b)
     return pl_hash_equal(&c[a].update, &c[b].update);
 }
 
-/* An update of c contributors stands in the list c times, or 2c times if it is, byte
- * for byte, that of others too: the first of every c stands for it. */
+/* An update of c contributors is listed c times; or 2c times, if another sum has
+ * exactly the same bytes. The first of every c entries stands for it. */
 static bool is_skipped(const home_updates *u)
 {
     int first = u->at, n_before = 0;
@@ -40,7 +41,7 @@ static bool is_skipped(const home_updates *u)
     return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
-/* How many contributors an update stands for is known when it has been read. */
+/* The number of contributors of an update is known only when it has been read. */
 static bool waits_for_run(const home_updates *u)
 {
     for (int i = 0; u->round.homomorphic && i < u->n; i++)
@@ -58,7 +59,7 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* One for each thread, or more if they are small. */
+/* One update per thread, or more if they are small. */
 static size_t choose_run(home_updates *u)
 {
     size_t bytes = 0;
@@ -75,7 +76,8 @@ static size_t choose_run(home_updates *u)
     return bytes;
 }
 
-/* A little more than asked for: compressed ones differ in length. */
+/* Reserves a little more than asked for, because compressed updates differ in length.
+ */
 static pl_status make_room(home_updates *u, size_t bytes)
 {
     if (bytes <= u->room)

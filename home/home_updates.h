@@ -1,10 +1,9 @@
-/* Private to the home: the updates of a round, on their way from the store into its
- * sum.
+/* Private to the home: reads the updates of a round from the store for their sum.
  *
- * A merge needs memory for a run of them, however many contributors there are: one for
- * each thread, or as many small ones as have 16 MiB together (their hashes are computed
- * side by side). They come in the order of the contributions, which is that of the
- * sum. */
+ * Updates are read in runs, so a merge needs memory for one run only, however many
+ * contributors there are. A run has one update per thread, or as many small ones as
+ * have 16 MiB together (their hashes are computed side by side). Updates come in the
+ * order of the contributions, which is the order of the sum. */
 #ifndef PL_HOME_HOME_UPDATES_H
 #define PL_HOME_HOME_UPDATES_H
 #include "codec/codec.h"
@@ -20,13 +19,13 @@ typedef struct home_round {
     const float *weights; /* [n]; not read if homomorphic */
     bool homomorphic;     /* an update may stand for several contributors */
     int n_vectors;        /* of an update; the first is added */
-    size_t ahead_bytes;   /* of a run, unless it has one update for each thread only */
+    size_t ahead_bytes;   /* of a run, unless it has only one update per thread */
 } home_round;
 
 typedef struct home_updates home_updates;
 home_updates *home_updates_create(const home_round *round);
-/* For one thread at a time. ERR_INTERNAL at the end if the updates are not of as many
- * contributors as the round has. */
+/* For one thread at a time. At the end it returns ERR_INTERNAL if the updates do not
+ * stand for as many contributors as the round has. */
 pl_codec_source home_updates_source(home_updates *u);
 void home_updates_destroy(home_updates **u);
 

@@ -1,8 +1,8 @@
-/* Uploads of the home: a submission that names a complete one moves it into the store;
- * others expire. */
+/* Receives uploads. A submission that names a complete upload moves it into the store;
+ * other uploads expire. */
 #include "home/home_internal.h"
 
-/* A worker uploads under a lease, and no more than its task needs. */
+/* A worker uploads under a lease, and not more than its task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
                         pl_message *answer)
 {
@@ -30,8 +30,8 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     staging_blob *b = staging_find(&h->uploads, hash);
     if (b) {
-        /* Hashed once, here: bytes that are not what their name says are in no record,
-         * and the commit drops them. */
+        /* The bytes are hashed only here. If they do not match their name, no record
+         * names them, and the commit drops them. */
         PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
         staging_drop(&h->uploads, hash);
         if (!pl_hash_equal(&stored, hash))

@@ -1,4 +1,5 @@
-/* The relay's loop: what passes through, what is kept, who gets which answer. */
+/* The relay's loop: which messages pass through, which are kept, and who gets which
+ * answer. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "home/relay_internal.h"
@@ -48,7 +49,7 @@ static relay_question *find_content(relay *r, const pl_hash *content)
     return NULL;
 }
 
-/* Valid until the next one. */
+/* The pointer is valid until the next call. */
 static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
                                     uint64_t request)
 {
@@ -73,7 +74,8 @@ static void drop_question(relay *r, relay_question *q)
     r->n_questions--;
 }
 
-/* Whoever asked and has given up, or is another process now, asks again if at all. */
+/* Forgets questions whose asker has given up or restarted; it will ask again if needed.
+ */
 static void forget_old(relay *r)
 {
     int64_t now = pl_now_ms();
@@ -84,8 +86,7 @@ static void forget_old(relay *r)
 }
 
 /* ---- messages ---- */
-/* An asker that has gone, and a home that is away for long: both will be asked again.
- */
+/* If the asker has gone, or the home is away for long, the question will come again. */
 static pl_status answer(relay *r, const pl_peer *peer, const pl_message *m)
 {
     pl_status status = pl_wire_send_to(r->front, peer, m);
@@ -131,8 +132,9 @@ static pl_status answer_result(relay *r, const relay_question *q,
 }
 
 /* ---- updates: kept ---- */
-/* The first piece tells what a blob is; a piece whose first one is not here goes on,
- * and so will then the SUBMIT. The claimed length bounds what adding may take. */
+/* The first piece tells what a blob is. If the first piece is not here, later pieces
+ * pass through, and so will the SUBMIT. The claimed length limits the memory for
+ * adding. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
     uint64_t n = 0;
@@ -187,8 +189,8 @@ static void hold(relay *r, const pl_peer *peer, const pl_message *m,
     relay_groups_add(&r->groups, part);
 }
 
-/* What the relay does not have is the home's to judge: it may have it, or will say that
- * it lacks it, and then the update comes here. */
+/* If the relay does not have the bytes, the home decides: it may have them, or it
+ * answers that it lacks them, and then the update is uploaded here. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
     pl_hash content = content_of(m);
@@ -232,7 +234,7 @@ static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
         return pass(r, peer, m);
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
     q->kept = *m;
-    pl_message_init(m, 0); /* its buffers are the question's now */
+    pl_message_init(m, 0); /* the question owns its buffers now */
     return PL_OK;
 }
 
@@ -250,7 +252,7 @@ static pl_status pass_waiting(relay *r)
     return PL_OK;
 }
 
-/* A worker whose path waits sends no update before it has an answer. */
+/* A worker whose path state waits here sends no update before it has an answer. */
 static bool everybody_waits(const relay *r)
 {
     int n = 0;
@@ -379,7 +381,7 @@ done:
     return status;
 }
 
-/* What is held is let go: whoever sent it asks again, here or elsewhere. */
+/* Drops everything that is held: the senders will ask again, here or elsewhere. */
 static void close_relay(relay *r)
 {
     relay_group *g;

@@ -1,17 +1,17 @@
-/* The relay: stands between workers and a home, or between other relays and either,
- * and adds homomorphic updates on their way, without decoding them. So a link that all
- * would share carries one update of a module and round instead of one a worker.
+/* The relay: a process between workers and a home, which adds homomorphic updates on
+ * their way without decoding them. Relays may stand in a chain. A link that several
+ * workers share then carries one update per module and round, and not one per worker.
  *
- * To a worker it is the home; to the home it is one worker more. Everything but
- * homomorphic updates passes through. It has no disk and promises nothing: it answers a
- * SUBMIT when the home has. Killed at any time it loses nothing, because whoever asked
- * asks again; and an update counts once whichever way it came, because the home takes
- * a sum only if none of its parts is there (docs/PROTOCOL.md 2.10).
+ * To a worker the relay looks like a home; to the home it looks like one more worker.
+ * All other messages pass through. The relay has no disk and promises nothing by
+ * itself: it answers a SUBMIT only when the home has answered. If it is killed nothing
+ * is lost, because workers repeat their questions. An update counts once whichever way
+ * it came, because the home takes a sum only if it has none of its parts
+ * (docs/PROTOCOL.md 2.10).
  *
- * Read in this order: relay_parts, relay (the loop and what passes through),
- * relay_group (what waits for what), relay_uplink (adding and sending, in a thread of
- * its own).
- */
+ * Read in this order: relay_internal, relay (the loop, and messages that pass through),
+ * relay_group (which updates are added), relay_uplink (adding and sending, on a thread
+ * of its own). */
 #ifndef PL_HOME_RELAY_H
 #define PL_HOME_RELAY_H
 #include "base/base.h"
@@ -24,9 +24,9 @@ typedef struct pl_relay_options {
     const char *home; /* address of a home, or of a relay in front of it */
     const char *bind;
     const char *ready_file;      /* gets the bound address, atomically; "" for none */
-    int expect;                  /* how many workers ask here; 0: not known */
-    int wait_ms;                 /* an update waits at most so long for others */
-    int patience_ms;             /* how long the home may be away */
+    int expect;                  /* number of workers that will connect; 0: unknown */
+    int wait_ms;                 /* the longest time that an update waits for others */
+    int patience_ms;             /* how long the home may be unreachable */
     uint64_t staging_bytes;      /* most bytes of updates in memory */
     volatile sig_atomic_t *stop; /* set by a signal */
 } pl_relay_options;

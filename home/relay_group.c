@@ -1,4 +1,5 @@
-/* Which updates are added, and for how long one waits for others. */
+/* Decides which updates are added to one sum, and how long an update waits for others.
+ */
 #include "codec/codec.h"
 #include "home/relay_internal.h"
 
@@ -18,7 +19,7 @@ static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
     return false;
 }
 
-/* Two workers that did the same task may both be here: never in one sum. */
+/* Two workers that did the same task may both be here; they must not be in one sum. */
 static bool fits(const relay_group *g, const pl_submit_message *s)
 {
     if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
@@ -29,8 +30,8 @@ static bool fits(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-/* What cannot be added has a group of its own, which is whole: the home will say what
- * is wrong with it. */
+/* An update that cannot be added has a group of its own, which is whole at once; the
+ * home will report what is wrong with it. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;

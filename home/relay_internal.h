@@ -13,32 +13,35 @@ typedef enum relay_state {
 
 /* Somebody waits for an answer. */
 typedef struct relay_question {
-    uint64_t id; /* its request number here; towards the home, if passed */
+    /* request number here, and towards the home if the question was passed on */
+    uint64_t id;
     relay_state state;
     pl_peer peer;
-    uint64_t request; /* the asker's */
-    pl_hash content;  /* of a held SUBMIT: it may come again on another connection */
-    pl_message kept;  /* of a waiting SUBMIT_PATH */
+    uint64_t request; /* the asker's request number */
+    pl_hash content;  /* of a held SUBMIT, which may come again on another connection */
+    pl_message kept;  /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms;
 } relay_question;
 
-/* An update on its way. */
+/* An update that waits here or is being sent. */
 typedef struct relay_part {
-    uint64_t question;        /* id */
-    pl_submit_message submit; /* as it came */
+    uint64_t question;        /* the id of its question */
+    pl_submit_message submit; /* the submission as it came */
     staging_blob *blob;
-    pl_status status; /* from the uplink: whether there is a result; text: why not */
+    /* set by the uplink: whether there is a result; text: why there is none */
+    pl_status status;
     pl_submit_result result;
     char text[256];
 } relay_part;
 
-/* Updates of one module and round that are added. The loop owns it until it is whole,
- * then the uplink until it comes back with results. */
+/* Updates of one module and round that are added. The loop owns a group until it is
+ * whole; then the uplink owns it until it comes back with results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
     int limit; /* contributors that a sum of this round may have */
     int64_t since_ms;
-    int n_summed; /* parts that the home took as one; 0 or at least 2 */
+    /* number of parts that the home accepted as one sum; 0 or at least 2 */
+    int n_summed;
     relay_part *parts[PL_SUBMISSION_MAX];
     struct relay_group *next;
 } relay_group;
@@ -47,13 +50,13 @@ typedef struct relay_group {
 typedef struct relay_groups {
     relay_group *first;
 } relay_groups;
-/* Takes the part. */
+/* Takes ownership of the part. */
 void relay_groups_add(relay_groups *all, relay_part *part);
-/* One that waits no longer, taken out; NULL if there is none. `everybody_waits`: no
- * asker will send another update before it has an answer. */
+/* Takes out a group that need not wait longer; NULL if there is none.
+ * `everybody_waits`: no worker will send another update before it has an answer. */
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits);
-/* Milliseconds until the oldest has waited long enough, at most `most`. */
+/* Milliseconds until the oldest group has waited long enough; at most `most`. */
 int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 

@@ -1,5 +1,6 @@
-/* The uplink's thread: adds a group's updates, sends the sum, and where that is not
- * taken, each update as it came. It waits for the home, so that the loop need not. */
+/* The uplink's thread: it adds a group's updates and sends the sum. If the home refuses
+ * the sum, it sends each update as it came. It waits for the home, so that the loop
+ * need not wait. */
 #include "net/net.h"
 #include "codec/codec.h"
 #include "home/relay_internal.h"
@@ -29,9 +30,9 @@ static bool comes_apart(const pl_codec_message *sum)
            pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
 }
 
-/* The sum of the parts that can be added to the first, in turn in one of two buffers.
- * Returns how many there are. A sketch that is too full to come apart would be refused
- * by the home after all its bytes: it is tried here. */
+/* Adds the parts that can be added to the first one, alternating between two buffers.
+ * Returns their number. A sketch that is too full to be decoded would be refused by the
+ * home only after all its bytes were sent, so it is decoded here. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -63,7 +64,7 @@ static int joined_order(const void *a, const void *b)
     return pl_submission_order(&x->contributor, &y->contributor);
 }
 
-/* Everything but the contributors is the same in all parts. */
+/* All fields except the contributors are equal in all parts. */
 static void join_submissions(const relay_group *g, const bool *taken,
                              pl_submit_message *out)
 {
@@ -108,7 +109,8 @@ static bool is_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* All or nothing. The failures of a home that is away are those of the parts, too. */
+/* The sum is accepted as a whole or not at all. If the home is away, the failure is
+ * that of all parts. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -152,7 +154,7 @@ static void lift(relay_uplink *u, relay_group *g)
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     pl_status status = PL_OK;
-    /* In an order that is not the one of arrival: equal parts give an equal sum. */
+    /* The order does not depend on arrival, so equal parts give an equal sum. */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
     if (add_parts(g, taken, sums, &sum) > 1)
         status = send_sum(u, g, taken, &sum, &in);

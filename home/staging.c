@@ -1,4 +1,4 @@
-/* Uploads: pieces of blobs that no record names yet. */
+/* Keeps uploads in memory: pieces of blobs that no record names yet (staging.h). */
 #include "home/staging.h"
 #include "net/net.h"
 
@@ -85,7 +85,7 @@ static int oldest_kept(const staging *s)
     return oldest;
 }
 
-/* So that `bytes` more are within `limit`. */
+/* Frees kept blocks so that `bytes` more stay within `limit`. */
 static void make_room(staging *s, uint64_t bytes, uint64_t limit)
 {
     for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
@@ -116,7 +116,7 @@ static void free_all_kept(staging *s)
         free_kept(s, oldest_kept(s));
 }
 
-/* What is kept gives way where the machine has no more. */
+/* If the machine has no more memory, kept blocks are freed. */
 static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
@@ -134,7 +134,7 @@ static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
     return PL_OK;
 }
 
-/* The newest stay. */
+/* Keeps the newest blocks. */
 static void put_block(staging *s, uint8_t *data, uint64_t room)
 {
     int at = 0;

@@ -1,16 +1,18 @@
-/* Private to outer: blobs on their way in, in memory, until somebody names the whole.
+/* Private to home: uploads. Blobs are kept in memory, piece by piece, until a message
+ * names the complete blob.
  *
- * An upload belongs to a lease (its token) or to the job itself (0). `owner` says whose
- * uploads the calls below are about; those of the job are found by all. So nobody can
- * fill, damage or drop the uploads of another lease, and a lease has a share of the
+ * An upload belongs to a lease (its token) or to the job itself (0). `owner` says to
+ * whose uploads the calls below refer; uploads of the job are found by all. So no lease
+ * can fill, damage or drop the uploads of another one, and each has a share of the
  * room.
  *
- * One thread. Whoever takes a blob out owns it, but it goes on counting against the
- * limit until it is given to staging_free.
+ * One thread uses it. A caller that takes a blob out owns it, but the blob counts
+ * against the limit until it is given to staging_free.
  *
- * A few large blocks stay for the next uploads, which are as large as those before: the
- * kernel would clear each anew, and that costs as much as to encrypt half of it. They
- * count against the limit too, and go when there is no room, or nobody used them. */
+ * A few large blocks are kept for the next uploads, which usually have the same size:
+ * the kernel would have to clear new ones, which costs as much as encrypting half of
+ * them. They count against the limit, too, and are freed if room is needed or if they
+ * stay unused. */
 #ifndef PL_HOME_STAGING_H
 #define PL_HOME_STAGING_H
 #include "base/base.h"
@@ -21,18 +23,20 @@ typedef struct staging_blob {
     pl_hash hash;
     uint64_t owner;
     uint8_t *data;
-    uint64_t bytes, room; /* of its block, which counts */
-    bool *pieces;         /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
+    /* room: the size of its block, which counts against the limit */
+    uint64_t bytes, room;
+    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] */
     bool complete;
     int64_t touched_ms;
     struct staging_blob *next;
 } staging_blob;
 
 typedef struct staging {
-    const char *keeper, *key; /* "the home", and what raises its limit: for errors */
-    uint64_t limit, bytes;    /* the latter without kept blocks */
-    uint64_t owner;           /* of the uploads that the next calls are about */
-    uint64_t share;           /* most bytes of this owner's uploads; 0: the limit */
+    /* who keeps it ("the home"), and the key that raises the limit: for errors */
+    const char *keeper, *key;
+    uint64_t limit, bytes; /* the bytes do not include kept blocks */
+    uint64_t owner;        /* to whose uploads the next calls refer */
+    uint64_t share;        /* the most bytes of this owner's uploads; 0: the limit */
     staging_blob *first;
     struct {
         uint8_t *data; /* or NULL */
@@ -41,10 +45,10 @@ typedef struct staging {
     } kept[STAGING_KEPT];
 } staging;
 
-/* Memory of the kept blocks. */
+/* The memory of kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
-/* What PUT_BLOB says; `data` is the message's. */
+/* The fields of PUT_BLOB; `data` belongs to the message. */
 typedef struct staging_piece {
     pl_hash hash;
     uint64_t total, offset;
@@ -53,15 +57,18 @@ typedef struct staging_piece {
 
 /* ERR_PROTO: fields are missing, or the piece does not fit its blob. */
 pl_status staging_read(const pl_message *put_blob, staging_piece *out);
-/* A piece that is there already is dropped. ERR_CONFIG: larger than the limit;
- * ERR_BUSY: no room now; ERR_PROTO: more than the owner's share, or two sizes for one
- * blob. */
+/* A piece that is already there is ignored. ERR_CONFIG: the blob is larger than the
+ * limit. ERR_BUSY: there is no room now. ERR_PROTO: the owner's share is exceeded, or a
+ * blob came with two sizes. */
 pl_status staging_put(staging *s, const staging_piece *piece);
-bool staging_has(const staging *s, const pl_hash *hash);           /* any piece of it */
-staging_blob *staging_find(const staging *s, const pl_hash *hash); /* complete ones */
-staging_blob *staging_take(staging *s, const pl_hash *hash);       /* or NULL */
-void staging_free(staging *s, staging_blob *taken);                /* accepts NULL */
+/* whether any piece of it is there */
+bool staging_has(const staging *s, const pl_hash *hash);
+/* complete ones only */
+staging_blob *staging_find(const staging *s, const pl_hash *hash);
+staging_blob *staging_take(staging *s, const pl_hash *hash); /* or NULL */
+void staging_free(staging *s, staging_blob *taken);          /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
-void staging_expire(staging *s, bool all); /* untouched for long, or all */
+/* drops uploads that were not touched for long, or all */
+void staging_expire(staging *s, bool all);
 
 #endif
