@@ -1,10 +1,9 @@
 /* A client of the homes: blobs, versions, objects, submissions.
  *
- * Blocking calls with retry: a home that is restarting is waited for (up to
- * `patience_ms`), and since every question may be repeated, nothing happens twice.
- * One thread per client. `idle` is called at least every 100 ms while waiting, so
- * that a worker can keep its lease alive; a failure that it returns ends the call.
- */
+ * Its calls block and retry: they wait for a home that restarts (up to `patience_ms`).
+ * Since every question may be repeated, nothing happens twice. One thread per client.
+ * `idle` is called at least every 100 ms while waiting, so that a worker can keep its
+ * lease alive; a failure that it returns ends the call. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
 #include "net/messages.h"
@@ -18,7 +17,8 @@ typedef struct pl_client_options {
     const char *const *homes; /* addresses, in placement order */
     int n_homes;
     const pl_places *places; /* NULL: equal weights */
-    const pl_keypair *keys;  /* to ask with, borrowed; NULL: those of the process */
+    /* key pair to connect with, borrowed; NULL: that of the process */
+    const pl_keypair *keys;
     int patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;
@@ -27,18 +27,18 @@ typedef struct pl_client_options {
 PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
-/* The sealed lease (net/lease.h) that uploads, submissions and meetings go under from
- * now on; len 0: none, which only the job's own processes may do. ERR_PROTO: longer
- * than any lease. */
+/* Sets the sealed lease (net/lease.h) under which uploads, submissions and meetings are
+ * sent from now on. len 0: no lease, which is allowed only for the job's own processes.
+ * ERR_PROTO: it is longer than any lease. */
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
 
-/* Appends the whole blob to out, hash checked. `name` places it: blobs lie with the
- * module, path or object that names them. */
+/* Appends the whole blob to out and checks its hash. `name` says which home has it: a
+ * blob lies with the module, path or object that names it. */
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
-/* Sends the blob to the home of `name` in pieces (a window of them under way). */
+/* Sends the blob to the home of `name`, with several pieces under way at once. */
 PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
                                            const void *data, uint64_t bytes,
                                            pl_hash *blob);
@@ -50,28 +50,29 @@ PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
                                           const char *target);
-/* Version 0 of a module from fp32 parameters; doing it again is fine. */
+/* Makes version 0 of a module from fp32 parameters. It may be called again. */
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
 enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
-    pl_hash params, momentum; /* momentum: none if the store has none any more */
-    pl_hash change, parent;   /* what the parent's parameters lost; none if not kept */
-    double norm;              /* of the update that made it */
+    pl_hash params, momentum; /* momentum: none if the store no longer has it */
+    /* change: the difference to the parent's parameters; none if it is not kept */
+    pl_hash change, parent;
+    double norm; /* of the update that made it */
 } pl_version_facts;
 /* number PL_NEWEST: the head. ERR_NOT_FOUND if there is no such version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
-/* The update that (path, replica) sent in a round: pending, or merged in one of the
- * two newest versions (noloco's mates). ERR_NOT_FOUND if it is not there yet. */
+/* The update that (path, replica) sent in a round: it is pending, or merged in one of
+ * the two newest versions (noloco's mates). ERR_NOT_FOUND if it is not there yet. */
 PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
-/* noloco with a deadline: what becomes of (path, replica) and its mate of this round.
- * The first wish decides, for everybody and for ever; OPEN wishes nothing. ERR_STALE:
- * both have long gone on. */
+/* noloco with a deadline: asks whether (path, replica) and its mate of this round meet.
+ * The first wish decides for ever; OPEN expresses no wish. ERR_STALE: both have long
+ * gone on. */
 PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
                                        int path, int replica, pl_meeting wish,
                                        pl_meeting *decision);
@@ -82,7 +83,7 @@ PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
 typedef struct pl_submission {
     const char *module;
     pl_contribution contribution; /* update hash is filled in by the call */
-    uint64_t base_version;        /* that the update is relative to */
+    uint64_t base_version;        /* the version that the update is relative to */
     pl_hash base;                 /* its params */
     const void *data;
     uint64_t bytes;
@@ -90,18 +91,18 @@ typedef struct pl_submission {
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* The same with a SUBMIT that is made already: a relay's. */
+/* The same with a finished SUBMIT, as a relay has it. */
 PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             pl_message *submit, const void *data,
                                             uint64_t bytes, pl_submit_result *result,
                                             char text[256]);
-/* state->moments is the hash of the moments if the caller knows it, else none. */
+/* state->moments is the hash of the moments if the caller knows it; else none. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);
-/* A whole task: n updates, then the path's state. Where one home has them all, they
- * become durable in one commit; else the state follows when every update is durable.
- * results and texts have n + 1 places, the last for the path. */
+/* Submits a whole task: n updates, then the path's state. If one home has them all,
+ * they become durable in one commit; else the state follows when every update is
+ * durable. results and texts have n + 1 entries; the last is that of the path. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,

@@ -1,5 +1,5 @@
-/* Sealing and opening of leases. A record is opened only after its MAC was found right,
- * so whatever is wrong in it then is the hub's mistake. */
+/* Seals and opens leases. A record is read only after its MAC was found correct, so an
+ * error in it can only be the hub's. */
 #include "net/lease.h"
 
 void pl_lease_secret_create(pl_lease_secret *out)

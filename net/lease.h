@@ -1,8 +1,9 @@
-/* A lease as the hub certifies it: who may send what of one task in one phase.
+/* A lease as the hub certifies it: which worker may send the results of which task and
+ * phase.
  *
- * The hub seals each lease with a key that only it and the homes have, so a worker
- * cannot make, change or lend one. A home acts on a message of a worker only under a
- * sealed lease: it is checked before a byte of an upload is reserved.
+ * The hub seals each lease with a key that only the hub and the homes have, so a worker
+ * cannot make, change or lend one. A home acts on a worker's message only under a
+ * sealed lease, which is checked before any memory is reserved for an upload.
  *
  *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
  *
@@ -23,10 +24,11 @@ typedef struct pl_lease {
     int64_t path, replica, phase;
     uint64_t token; /* fencing token */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key; /* of the worker; zero where connections are not encrypted */
+    pl_pubkey key; /* the worker's; zero if connections are not encrypted */
 } pl_lease;
 
-/* What seals leases; the homes keep it, the hub learns it from the first of them. */
+/* The key that seals leases. The homes keep it, and the hub learns it from the first of
+ * them. */
 typedef struct pl_lease_secret {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_lease_secret;

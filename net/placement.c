@@ -13,8 +13,8 @@ static uint64_t hash_of(int home, const char *name)
     return pl_checksum(key, len < (int)sizeof key ? (size_t)len : sizeof key - 1);
 }
 
-/* -log2(h / 2^64) in units of 2^-30, rounded up: digit by digit, by squaring the
- * mantissa. Never rises with h. */
+/* -log2(h / 2^64) in units of 2^-30, rounded up. It is computed digit by digit, by
+ * squaring the mantissa, and never rises with h. */
 static uint64_t cost_of(uint64_t h)
 {
     enum { DIGITS = 30 };

@@ -4,9 +4,9 @@
  *   home = argmin over i of -log2(u_i) / w_i
  *
  * Home i gets w_i / sum w of the names (Thaler & Ravishankar 1998; weights:
- * Schindelhauer & Schomaker 2005). A home more, or a higher weight, takes its share
- * from all others and moves no other name. The logarithm is of whole numbers, so all
- * machines agree; equal weights choose the highest h_i. */
+ * Schindelhauer & Schomaker 2005). A new home, or a higher weight, takes names from all
+ * other homes in proportion and moves no other name. The logarithm is of whole numbers,
+ * so all machines agree; equal weights choose the highest h_i. */
 #ifndef PL_NET_PLACEMENT_H
 #define PL_NET_PLACEMENT_H
 #include "base/base.h"
@@ -16,20 +16,20 @@ extern "C" {
 
 enum { PL_HOMES_MAX = 16, PL_WEIGHT_MAX = 10000, PL_PLACES_TEXT = 160 };
 
-/* Refs of a home's store: the table, and how it is about to be. */
+/* Refs in a home's store: the table in use, and the next table. */
 #define PLACES_REF      "sys/places"
 #define PLACES_NEXT_REF "sys/places-next"
 
-/* The table. Of two the one with the higher epoch is newer; 0: none was ever made. */
+/* The table. The one with the higher epoch is newer; epoch 0: none was ever made. */
 typedef struct pl_places {
     uint64_t epoch;
     int n;
-    int weights[PL_HOMES_MAX]; /* 0: takes nothing more */
+    int weights[PL_HOMES_MAX]; /* 0: gets no new names */
 } pl_places;
 
 void pl_places_equal(pl_places *out, int n); /* epoch 0, weights 1 */
 int pl_places_home(const pl_places *places, const char *name);
-/* "EPOCH W1 W2 ...": how it is stored and sent. ERR_DATA. */
+/* "EPOCH W1 W2 ...": the form in which it is stored and sent. ERR_DATA. */
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT]);
 PL_MUST_CHECK pl_status pl_places_parse(const char *text, pl_places *out);
 

@@ -1,5 +1,5 @@
-/* Which key may send which message (docs/PROTOCOL.md 1.6): one table for hub, home,
- * relay and worker, for the numbers of messages are the same everywhere. */
+/* Which role of key may send which message (docs/PROTOCOL.md 1.6). Hub, home, relay and
+ * worker share one table, because the numbers of messages are the same everywhere. */
 #ifndef PL_NET_ROLES_H
 #define PL_NET_ROLES_H
 #include "net/messages.h"
@@ -7,9 +7,9 @@
 extern "C" {
 #endif
 
-/* False also for types that are answers, or that nobody knows. */
+/* False also for types that are answers or unknown. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* Of the share that its key has of a server (base/quota.h). */
+/* How much a message takes of its key's share of a server (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
-/* SUBMIT, field by field. A single contributor's fields stand beside the update's; of a
- * sum each contributor has a record of its own, with its own lease. Who a contributor
- * is stands in its lease, which only a home can open. */
+/* Reads and writes SUBMIT, field by field. The fields of a single contributor stand
+ * beside those of the update. In a sum each contributor has a record of its own with
+ * its own lease. A contributor's name stands in its lease, which only a home can open.
+ */
 #include "net/submission.h"
 
 int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
@@ -24,7 +25,7 @@ static void read_contributor(pl_reader *r, pl_contribution *c,
     pl_get_text(r, PL_TAG_CODEC, 0, c->codec, sizeof c->codec);
     const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &lease->len);
     if (lease->len > sizeof lease->bytes)
-        lease->len = 0; /* opens nothing */
+        lease->len = 0; /* such a lease cannot be opened */
     if (lease->len > 0)
         memcpy(lease->bytes, bytes, lease->len);
 }
