@@ -1,8 +1,7 @@
 /* One round of a module: the weighted mean of its messages, and the outer step with it.
  *
- * Pure, and any thread may call it. After an error the state's vectors may be partly
- * written.
- */
+ * The functions are pure and any thread may call them. After an error the state's
+ * vectors may be partly written. */
 #ifndef PL_OUTER_ARITH_H
 #define PL_OUTER_ARITH_H
 #include "codec/codec.h"
@@ -18,17 +17,16 @@ extern "C" {
  *   D = D + (params - origin)             unless origin is NULL
  *   D = factor D
  *
- * W is the sum of the weights of those messages that are not 0 there (as in SparseLoCo,
- * arXiv:2508.15706). Of homomorphic messages the sum is taken as pl_codec_add_all does,
- * without weights.
- */
+ * W is the sum of the weights of those messages whose value is not 0 there (as in
+ * SparseLoCo, arXiv:2508.15706). Homomorphic messages are added by pl_codec_add_all,
+ * without weights. */
 typedef struct pl_arith_merge {
     const pl_outer_step *step;
     pl_outer_state *state;
     size_t n;
     pl_codec_source messages; /* with weights, unless homomorphic */
     bool homomorphic;
-    bool present; /* not if homomorphic */
+    bool present; /* not with homomorphic messages */
     const float *origin;
     float factor;
 } pl_arith_merge;

@@ -1,22 +1,23 @@
-/* What is written down of an audit: a task that a second worker did again.
+/* The record of an audit: a task that a second worker did again.
  *
  * Which tasks are drawn depends on the arm's seed and the task alone. The home of the
  * path makes the row in the commit that ends the phase, and keeps the path's state from
  * before it, which the second worker begins with. The row is closed by a verdict:
  *
- *   agreed      the second made the same
- *   settled     it did not, and a third made what one of them did: the other is odd
- *   undecided   three workers, three results; or the third is like both
- *   void        it could not be done: `reason`
+ *   agreed      the second result equals the first
+ *   settled     it does not, and a third result equals one of them: the other is odd
+ *   undecided   all three results differ; or the third equals both
+ *   void        the task could not be done: `reason`
  *
- * On devices of one kind (equal text) the same means equal bytes. Kinds round
- * otherwise, so across them it means: in no module is the distance (outer/likeness.h)
- * above the hub's tolerance, and in neither moment above twice that, for moments are of
- * the last few steps alone. A lie smaller than that passes there.
+ * On devices of one kind (equal text) results are equal if their bytes are. Devices of
+ * different kinds round differently. Across kinds, results are equal if in every module
+ * the distance (outer/likeness.h) is at most the hub's tolerance, and in both moments
+ * at most twice that, because moments depend on the last few steps only. A smaller lie
+ * is not found there.
  *
- * Until then it is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON in them;
- * open or not they stay. The state before lies as an object of the row's name, until
- * the row is closed.
+ * Without a verdict the row is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON
+ * in them; they are never deleted. The state before the task is an object with the
+ * row's name until the row is closed.
  *
  * A result's digest is hash "audit" over the blob hash of the task's update of each
  * slot that sends in this phase, in their order, and that of the state after it. Its
@@ -47,27 +48,30 @@ typedef enum pl_verdict {
 
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_hash digest; /* none: the first one's is not known yet */
-    /* From each result before it: 0 the same bytes, above it the distance between
-     * kinds; below it other bytes, which nothing excuses. */
+    pl_hash digest; /* none: the digest of the first result is not known yet */
+    /* The distance to each earlier result: 0 the same bytes; above 0 the distance
+     * between kinds of devices; below 0 different bytes on one kind. */
     double apart[PL_AUDIT_RESULTS - 1];
 } pl_audit_result;
 
 typedef struct pl_audit {
     char path[PL_TEXT_MAX]; /* "mix/p01.r0" */
     int64_t phase;
-    pl_hash before, after; /* the path's state; none: there was none */
+    /* the path's state before and after the task; none: it had none */
+    pl_hash before, after;
     pl_verdict verdict;
-    int odd; /* settled: which result */
-    int n;   /* results; the first is what counts in versions */
+    int odd; /* if settled: the index of the odd result */
+    int n;   /* number of results; the first one counts in versions */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
     uint64_t seed; /* of likenesses; 0: only equal kinds can be compared */
-    pl_likeness moments[PL_AUDIT_MOMENTS]; /* of `after`; all zero once it is closed */
-    double tolerance; /* that the verdict stands on; 0: on hashes */
+    /* of the state `after`; all zero once the row is closed */
+    pl_likeness moments[PL_AUDIT_MOMENTS];
+    /* the tolerance on which the verdict rests; 0: it rests on hashes */
+    double tolerance;
 } pl_audit;
 
-/* Whether this task is one of the share (0 to 1). */
+/* Whether this task belongs to the share (0 to 1) that is audited. */
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share);
 const char *pl_verdict_name(pl_verdict verdict);
@@ -75,23 +79,24 @@ const char *pl_verdict_name(pl_verdict verdict);
 /* "audit/PATH/PHASE" */
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
-/* ERR_DATA: it is no such row. */
+/* ERR_DATA: the text is not such a row. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
 
-/* Takes a result in, with `apart` from those before: the first has n = 1. Closes the
- * row where that decides it. Distances up to the tolerance are the same; 0: none are.
- */
+/* Adds a result, with its distances to those before it; the first has n = 1. Closes the
+ * row if the result decides it. Distances up to the tolerance count as equal; tolerance
+ * 0: only equal bytes do. */
 void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
 
-/* What of a task is compared across kinds. Parts are numbered: slot after slot, then
- * the moments behind them. */
+/* The parts of a task that are compared across kinds of devices: one per slot, in
+ * order, then the moments. */
 int pl_audit_parts(const pl_topology *topology);
-/* Of an update as it travels. ERR_UNSUPPORTED: it is a sum of several. ERR_DATA. */
+/* The likeness of an encoded update. ERR_UNSUPPORTED: it is a sum of several. ERR_DATA.
+ */
 PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
                                         uint64_t seed, const void *data, uint64_t bytes,
                                         pl_likeness *out);
-/* Of a path's state as it travels; `bytes` as pl_path_state_bytes. All zero if moments
- * do not travel. */
+/* The likeness of a packed state's moments; `bytes` as pl_path_state_bytes. All zero if
+ * moments do not travel. */
 PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                                          uint64_t seed, const void *data,
                                          uint64_t bytes,

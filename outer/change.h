@@ -1,4 +1,5 @@
-/* How a version travels to whoever has the one before: as an encoded change.
+/* Changes: a version travels to a worker that has the version before as an encoded
+ * difference.
  *
  * The home makes the exact step x -> x' and rounds it: with the residual e of the
  * module (zero at first, kept with the newest version)
@@ -6,11 +7,10 @@
  *   message = encode(x - x' + e)     e' = x - x' + e - decode(message)
  *   version = x - decode(message)
  *
- * So a version is what its message says, for the home and for everybody alike, bit for
- * bit, and what rounding left out is in the next change. Whoever has no version before
- * takes the whole one. Modules of one contributor are not rounded: who trains them
- * knows the next version without asking.
- */
+ * So a version is defined by its message, and the home and all workers have the same
+ * bits. What rounding leaves out is added to the next change. A worker without the
+ * version before fetches the whole version. Modules with one contributor are not
+ * rounded, because their worker can compute the next version by itself. */
 #ifndef PL_OUTER_CHANGE_H
 #define PL_OUTER_CHANGE_H
 #include "outer/arm.h"
@@ -18,8 +18,8 @@
 extern "C" {
 #endif
 
-/* Whether versions can travel so: ERR_CONFIG for codecs other than f32, bf16, i8 and
- * i4, and for methods whose workers do not take versions. */
+/* ERR_CONFIG unless versions can travel in this way: only the codecs f32, bf16, i8 and
+ * i4, and only methods whose workers fetch versions. */
 PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 
 /* Whether versions of this module have a change (key codec.down). */
@@ -32,8 +32,8 @@ PL_MUST_CHECK pl_status pl_change_make(const pl_arm *arm, const pl_topology *top
                                        int module, const float *before, float *params,
                                        float *residual, pl_buf *change, double *norm);
 
-/* params: the version before in, the next one out. ERR_DATA: no message of n values
- * (params are partly changed then). */
+/* params: the version before goes in, the next one comes out. ERR_DATA: the bytes are
+ * not a message of n values (params are partly changed then). */
 PL_MUST_CHECK pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n,
                                         float *params);
 

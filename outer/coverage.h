@@ -1,9 +1,9 @@
-/* Which samples of each path's stream its modules were trained on, from the record of
- * the store: that no phase was lost and none was counted twice.
+/* Reads from the store's record on which samples of each path's stream its modules were
+ * trained, and checks that no phase was lost or counted twice.
  *
- * Phase p of a path has the samples from p S on, S = pl_phase_samples. It must stand in
- * each module that it contributes to exactly once, as a contribution to a version or
- * as a pending one. Phases that the path has not finished may be there or not. */
+ * Phase p of a path has the samples from p S on, S = pl_phase_samples. In each module
+ * to which it contributes it must occur exactly once, as a contribution to a version or
+ * as a pending one. A phase that the path has not finished may occur or not. */
 #ifndef PL_OUTER_COVERAGE_H
 #define PL_OUTER_COVERAGE_H
 #include "outer/arm.h"
@@ -14,15 +14,17 @@ extern "C" {
 
 typedef struct pl_coverage {
     char path[PL_MODULE_NAME_MAX]; /* "mix/p01.r0" */
-    int64_t phases;                /* finished */
+    int64_t phases;                /* finished phases */
     uint64_t samples;              /* of those phases */
     uint64_t n_tokens;             /* trained on, targets */
-    double passes;                 /* of the shard: n_tokens / its targets */
+    double passes;                 /* passes over the shard: n_tokens / its targets */
     uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
-    int64_t n_given_up; /* (phase, module) of rounds that a rollback replaced */
-    int64_t n_left_out; /* of rounds that a quorum merged without them */
-    int64_t n_checked;  /* others of finished phases, which must be there once */
-    int64_t n_lost, n_repeated, n_wrong; /* wrong: other samples than the phase's */
+    int64_t n_given_up; /* (phase, module) pairs in rounds that a rollback replaced */
+    int64_t n_left_out; /* pairs in rounds that a quorum merged without them */
+    /* all other pairs of finished phases, each of which must occur once */
+    int64_t n_checked;
+    /* wrong: the samples are not those of the phase */
+    int64_t n_lost, n_repeated, n_wrong;
     char example[256]; /* the first of these, as a sentence; "" if there is none */
 } pl_coverage;
 

@@ -1,5 +1,6 @@
-/* NoLoCo (arXiv:2506.10911): no home. Holders of a module meet in pairs, another pair
- * every round, and each keeps its own parameters x_i and velocity v_i:
+/* NoLoCo (arXiv:2506.10911): averaging without a home. Holders of a module meet in
+ * pairs, which change every round, and each keeps its own parameters x_i and velocity
+ * v_i:
  *
  *   v_i = alpha v_i - beta mean_G(g) + gamma (mean_G(x) - x_i)
  *   x_i = x_i + v_i
@@ -8,17 +9,16 @@
  * and only values from before the step on the right. (The paper prints the beta term
  * with the opposite sign; its expectation and its code have this one.)
  *
- * gamma = beta makes it v_i = alpha v_i + beta (mean_G(x - g) - x_i): one vector to
- * send instead of two.
+ * With gamma = beta this is v_i = alpha v_i + beta (mean_G(x - g) - x_i), so that one
+ * vector is sent and not two.
  *
- * With rule Nesterov, which is ours, the step is that of outer/step.h for
- * g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)) with mu = alpha and eta = beta;
- * v_i is then the momentum, without eta.
+ * With rule Nesterov, which is ours, the step is that of outer/step.h for g = mean_G(g)
+ * + (gamma/beta) (x_i - mean_G(x)) with mu = alpha and eta = beta; v_i is then the
+ * momentum, without eta.
  *
  * Pair mates compute equal means, since a + b = b + a in floating point too. A holder
  * whose mate does not come takes the step of a group of one, and so does its mate: a
- * step on one side only would move the mean of all holders.
- */
+ * step on one side only would move the mean of all holders. */
 #ifndef PL_OUTER_GOSSIP_H
 #define PL_OUTER_GOSSIP_H
 #include "outer/step_method.h"
@@ -26,15 +26,15 @@
 extern "C" {
 #endif
 
-/* Who meets whom in a round of a module: partner[i] is the index of member i's mate,
- * or i for the one that is left over when their number is odd. Everybody computes it
- * alone: members are ordered by BLAKE2b of (seed, round, module, member) and
- * neighbours pair up, so the order of the list does not matter. The one left over is
- * member number round mod n in the order of (seed, module, member): all take their
+/* Who meets whom in a round of a module: partner[i] is the index of member i's mate, or
+ * i for the member that is left over if their number is odd. Every process computes
+ * this by itself: members are ordered by BLAKE2b of (seed, round, module, member) and
+ * neighbours pair up, so the order of the list does not matter. The member left over is
+ * number round mod n in the order of (seed, module, member), so that all take their
  * turn.
  *
- * members [n_members], all different; partner [n_members].
- * Errors: ERR_ARG if n_members < 1 or a member is listed twice. */
+ * members [n_members], all different; partner [n_members]. Errors: ERR_ARG if n_members
+ * < 1 or a member is listed twice. */
 PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
                                         uint64_t round, int n_members,
                                         const uint64_t *members, int *partner);
@@ -95,12 +95,12 @@ double pl_gossip_coupling(int n_holders);
 pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
                                  pl_gossip_moments now);
 
-/* The factor by which a round shrinks the disagreement's variance in the long run;
- * 1 or more: it does not. */
+/* The factor by which a round shrinks the variance of the disagreement in the long run.
+ * If it is 1 or more, the variance does not shrink. */
 double pl_gossip_rate(const pl_gossip_step *step, double h);
 
-/* The smallest gamma > 0 for which it does not: 2(1-alpha^2) / (1+alpha-2 alpha h) for
- * heavy ball; for Nesterov where the rate is 1. */
+/* The smallest gamma > 0 for which it does not shrink: 2(1-alpha^2) / (1+alpha-2 alpha
+ * h) for heavy ball; for Nesterov the gamma with rate 1. */
 double pl_gossip_limit(pl_rule rule, double alpha, double h);
 
 #ifdef __cplusplus

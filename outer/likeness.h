@@ -1,14 +1,14 @@
-/* How far apart two vectors are, told from a few numbers of each.
+/* The distance of two vectors, estimated from a few numbers of each.
  *
  *   cell[h(i)] = sum_i s(i) x_i        s(i) = +1 or -1, both from (seed, i)
  *
  * (a count sketch: Charikar, Chen, Farach-Colton 2002), h(i) in 0..127. It is linear
- * and keeps inner products in expectation: from the cells alone a cosine c is known
- * within (1 - c^2) / 11 (one deviation), and a factor between two vectors exactly.
- * Whoever knows the seed can make a vector that is far from x with the same cells: draw
- * it when x can change no more.
+ * and keeps inner products in expectation. From the cells alone a cosine c is known
+ * within (1 - c^2) / 11 (one standard deviation), and a factor between two vectors
+ * exactly. A worker that knows the seed could make a vector far from x with the same
+ * cells. Therefore draw the seed when x can no longer change.
  *
- * Pure; equal input gives equal bits on every machine. */
+ * It is pure: equal input gives equal bits on every machine. */
 #ifndef PL_OUTER_LIKENESS_H
 #define PL_OUTER_LIKENESS_H
 #include "base/base.h"
@@ -24,14 +24,14 @@ typedef struct pl_likeness {
     float cells[PL_LIKENESS_CELLS];
 } pl_likeness;
 
-/* Of x [n]; `part` tells vectors of one seed apart. */
+/* Computes the cells of x [n]; `part` separates vectors with the same seed. */
 void pl_likeness_of(uint64_t seed, uint64_t part, const float *x, size_t n,
                     pl_likeness *out);
-/* The larger of 1 - cosine and 1 - shorter / longer: 0 the same, 1 one of them is zero
- * or they have nothing in common, 2 opposite. 0 where both are zero; infinity where a
- * cell is not finite. Not |x - y|: between kinds of devices directions drift apart
- * while a phase trains and lengths do not, so a factor is seen that |x - y| would
- * drown. */
+/* The larger of 1 - cosine and 1 - shorter / longer: 0 if equal, 1 if one is zero or
+ * they are orthogonal, 2 if opposite. 0 if both are zero; infinity if a cell is not
+ * finite. It is not |x - y|: between kinds of devices directions drift apart during a
+ * phase while lengths do not, so that a wrong length shows here which |x - y| would
+ * hide. */
 double pl_likeness_distance(const pl_likeness *x, const pl_likeness *y);
 
 #ifdef __cplusplus

@@ -1,12 +1,11 @@
-/* The door of outer: what turns updates into versions, as arithmetic alone. Nothing
- * here opens a file, a socket or a store for writing.
+/* The door of outer: the pure arithmetic that turns updates into versions. Nothing here
+ * opens a file or a socket, or writes to a store.
  *
  * Read in this order: arm (what is trained), step_method, step, step_overlap and gossip
  * (the outer step of every method), rounds (which versions and updates belong to which
  * phase), change (how a version's change travels), arith (steps over whole modules),
  * audit_row (which tasks are done twice, and how two results are compared), coverage
- * (which samples the record says were trained).
- */
+ * (which samples the record says were trained). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arith.h"
