@@ -4,10 +4,9 @@
  * bytes) and up to three sections: scales, codes, indices, a bitmap or cells. Encoders
  * fill raw sections; the writer checksums and compresses them.
  *
- * A tile is 4096 values, zero beyond the stretch's end: loops over tiles have constant
- * lengths, which the compiler makes vectors of, and cores work out of their first
- * cache.
- */
+ * A tile has 4096 values, which are zero beyond the stretch's end. So loops over tiles
+ * have constant lengths, which the compiler vectorises, and a tile fits into the first
+ * cache. */
 #ifndef PL_CODEC_CODEC_INTERNAL_H
 #define PL_CODEC_CODEC_INTERNAL_H
 #include "codec/codec.h"
@@ -15,9 +14,9 @@
 extern "C" {
 #endif
 
-/* One version of a function for each vector length. They give the same bits: nothing is
- * contracted, and sums run in lanes that the source names. Sanitizers start after the
- * choice of a version has been made, so they get one. */
+/* Compiles a function once per vector length. All versions give the same bits: products
+ * and sums are not contracted, and sums run in lanes that the source names. Sanitizers
+ * start after the version is chosen, so with them there is only one. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
     defined(__OPTIMIZE__)
@@ -27,7 +26,7 @@ extern "C" {
 #define CODEC_WIDE
 #endif
 
-/* What such a function calls must become part of it, to have its vectors. */
+/* Functions that such a function calls must be inlined to use its vectors. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))
 #else
@@ -43,25 +42,28 @@ enum {
     SEGMENT = 1 << 20, /* elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
-    SKETCH_W_MAX = 4096 /* contributors that leave a sketch's values 3 bits */
+    SKETCH_W_MAX =
+        4096 /* more contributors would leave a sketch's values fewer than 3 bits */
 };
 
-/* Numbers on the wire beside those of pl_codec. */
+/* Numbers in messages beside those of pl_codec. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-enum { VARIANT_PLANES = 1 }; /* of f32 and bf16: exponents apart from the rest */
+/* of f32 and bf16: exponents are stored apart from the rest */
+enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
     const uint8_t *data;
-    uint64_t raw_bytes, wire_bytes; /* equal: as is; fewer: one zstd frame */
-    uint64_t checksum;              /* of what is on the wire */
+    /* equal: stored as is; fewer on the wire: one zstd frame */
+    uint64_t raw_bytes, wire_bytes;
+    uint64_t checksum; /* over the bytes on the wire */
 } codec_section;
 
 typedef struct codec_stretch {
-    int codec, variant; /* variant: planes; bits of topk's values */
-    int exponent;       /* homomorphic ones: value = code * 2^exponent */
-    uint32_t cells;     /* sketch16: of a third of a full segment */
+    int codec, variant; /* variant: planes, or bits of topk's values */
+    int exponent;       /* homomorphic stretches: value = code * 2^exponent */
+    uint32_t cells;     /* sketch16: number of cells in a third of a full segment */
     uint64_t first, count;
-    uint64_t kept; /* topk and list16: values present */
+    uint64_t kept; /* topk and list16: number of values present */
     int n_sections;
     codec_section sections[SECTIONS_MAX];
 } codec_stretch;
@@ -75,47 +77,51 @@ typedef struct codec_header {
 
 /* ---- codec_policy.c ---- */
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part);
-/* Values kept of a chunk of `len` elements: k of 4096, rounded up. */
+/* The number of values kept of `len` elements: k of 4096, rounded up. */
 size_t codec_budget(const pl_codec_options *o, size_t len);
-/* Cells of a third of a full segment, for the union of W independent supports. */
+/* The number of cells in a third of a full segment, enough for the union of W
+ * independent selections. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors);
 bool codec_wire_homomorphic(int codec);
 /* The largest code of one contributor, and the exponent of a stretch. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
-/* Cells of a third of the segment with `len` elements. */
+/* The number of cells in a third of a segment with `len` elements. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len);
-uint64_t codec_sketch_cells(uint32_t cells, uint64_t count); /* of all segments */
-/* Bytes of a code when so many messages are in the sum. */
+/* of all segments together */
+uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
+/* Bytes per code if the sum has this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
-/* Raw bytes of a stretch's sections; those of topk's indices are a lower bound. Returns
- * their number. */
+/* The raw bytes of a stretch's sections; those of topk's indices are a lower bound.
+ * Returns the number of sections. */
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX]);
 
 /* ---- codec_message.c ---- */
-/* Writing: begin reserves header and table, then one call a stretch, then end. */
+/* Writing: begin reserves header and table, then there is one call per stretch, then
+ * end. */
 typedef struct codec_writer {
     pl_buf *out;
     size_t start, table_at, table_end;
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` holds raw bytes, in place at the end of `out` if `in_place`. */
+/* `sections[i].data` has the raw bytes; with `in_place` they lie at the end of `out`.
+ */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
 uint32_t codec_table_bytes(int codec, int variant); /* record and section entries */
 
-/* Reading: open checks header and table to the last byte; next walks the stretches. */
+/* Reading: open checks header and table completely; next goes through the stretches. */
 typedef struct codec_reader {
     const uint8_t *data, *table, *body;
     codec_header header;
-    uint64_t next; /* element */
+    uint64_t next; /* the next element */
 } codec_reader;
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
 bool codec_reader_next(codec_reader *r, codec_stretch *s);
-/* Checksum, and decompression behind what is in `scratch` where needed. */
+/* Checks the checksum and, if needed, decompresses to the end of `scratch`. */
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
@@ -133,19 +139,19 @@ typedef struct codec_job {
     bool in_place;
 } codec_job;
 
-/* Values [at, at+TILE) of the stretch, in `tile` or where they lie. */
+/* Values [at, at+TILE) of the stretch; in `tile`, or where they already are. */
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
-/* Keeps what was not sent of values from `at` on. */
+/* Stores what was not sent of the values from `at` on. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE]);
 size_t job_tile_length(const codec_job *job, uint64_t at);
-/* ERR_NUMERIC: `top` is the largest |value| as bits. */
+/* ERR_NUMERIC if a value is not finite; `top` is the largest |value| as bits. */
 pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
-/* Room for raw sections; `exact`: their sizes will not change. Section i gets its
- * address in at[i]. */
+/* Reserves room for raw sections; `exact`: their sizes will not change. at[i] is the
+ * address of section i. */
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* Where decoded values go; those outside of [begin, end) are left out. */
+/* Where decoded values go; values outside of [begin, end) are left out. */
 typedef struct codec_sink {
     float *sum; /* of the whole update, or NULL */
     float weight;
@@ -155,7 +161,7 @@ typedef struct codec_sink {
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
 
-/* What decoders need beside the stretch. */
+/* What decoders need besides the stretch. */
 typedef struct codec_task {
     const codec_header *header;
     const codec_stretch *stretch;
@@ -163,8 +169,8 @@ typedef struct codec_task {
     codec_sink *sink;
 } codec_task;
 
-/* The tiles of the stretch that have a value for the sink: from one to before the
- * other. */
+/* The tiles of the stretch with values for the sink: from task_begin to before
+ * task_end. */
 static inline uint64_t task_begin(const codec_task *task)
 {
     uint64_t first = task->stretch->first, begin = task->sink->begin;
@@ -177,18 +183,18 @@ static inline uint64_t task_end(const codec_task *task)
     return end < s->count ? end : s->count;
 }
 
-/* A message whose bytes were checked, with its sections decompressed: several threads
- * may decode parts of it at once. */
+/* A checked message with decompressed sections. Several threads may decode parts of it
+ * at once. */
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
-    bool splits; /* a part of it takes a part of the time of all */
-    pl_buf raw;  /* what came compressed, one section behind the other */
+    bool splits; /* to decode a part takes a part of the time for all */
+    pl_buf raw;  /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` is zeros, or was opened before: its memory is used again. */
+/* `out` is all zero, or was opened before; then its memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Adds to the sink, whose weight becomes 1 for a homomorphic message. */
+/* Adds to the sink. For a homomorphic message the sink's weight becomes 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -211,7 +217,7 @@ pl_status sketch_decode(const codec_task *task);
  * as bits. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
-/* Codes [at, at+n) of a section with `width` bytes a code; zeros behind them. */
+/* Codes [at, at+n) of a section with `width` bytes per code; zeros after them. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
 float codec_power(int exponent); /* 2^exponent, -126..127 */
@@ -227,7 +233,7 @@ static inline float codec_bits_float(uint32_t bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Without the sign, the order of bits is that of values. */
+/* Without the sign, floats order like their bits. */
 CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 {
     int32_t top = 0;
@@ -239,7 +245,8 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 }
 
 /* ---- codec_select.c ---- */
-/* |value| as bits above `above` are kept, and the first `ties` equal to it. */
+/* Kept are values whose |value| as bits is above `above`, and the first `ties` equal to
+ * it. */
 typedef struct codec_choice {
     uint32_t above;
     size_t ties;
@@ -248,7 +255,8 @@ typedef struct codec_choice {
 pl_status select_stretch(const codec_job *job, codec_choice *out);
 /* The k largest of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
-/* Indices kept of a tile in rising order; zeros never are. Takes from choice->ties. */
+/* The indices that are kept of a tile, in rising order; zeros are never kept. Lowers
+ * choice->ties. */
 size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE]);
 uint32_t select_top(const float a[TILE]); /* the largest |value| as bits */

@@ -1,4 +1,5 @@
-/* Private to the codecs: bitmaps of kept elements, and the codes that go with them. */
+/* Private to the codecs: bitmaps of kept elements, their cells and their codes
+ * (codec_sketch.c has the essay). */
 #ifndef PL_CODEC_CODEC_SKETCH_H
 #define PL_CODEC_CODEC_SKETCH_H
 #include "codec/codec_internal.h"
@@ -6,8 +7,8 @@
 extern "C" {
 #endif
 
-/* The set bits of [first, end) in rising order; first is a multiple of 8, and bits
- * behind end in its byte are zero. */
+/* Walks the set bits of [first, end) in rising order. first is a multiple of 8, and
+ * bits after end in its byte are zero. */
 typedef struct bit_walk {
     const uint8_t *bitmap;
     uint64_t next_byte, end, base, word;
@@ -15,10 +16,11 @@ typedef struct bit_walk {
 void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end);
 bool bit_walk_next(bit_walk *w, uint64_t *index);
 
-/* The cells of an element of the update, one in each third of its segment's. */
+/* The three cells of an element of the update, one in each third of its segment's
+ * cells. */
 typedef struct sketch_cells {
     uint32_t cell[3];
-    uint32_t signs; /* bit j: subtracted from cell j */
+    uint32_t signs; /* bit j: the code is subtracted from cell j */
 } sketch_cells;
 
 static inline uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
@@ -39,18 +41,18 @@ static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
     out->signs = (uint32_t)y & 7;
 }
 
-/* A code as cell j counts it. */
+/* The code with the sign that cell j uses. */
 static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
 }
 
-/* Appends the codes (i16) of a bitmap's elements in order, peeled from cells. ERR_PEEL.
- */
+/* Appends the codes (i16) of the bitmap's elements in order, decoded from the cells.
+ * ERR_PEEL. */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
-/* The same for a stretch that came: sketch or list (`rest` is its second section), with
- * everything about it checked. */
+/* The same for a received stretch, which is a sketch or a list (`rest` is its second
+ * section). Everything about it is checked. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
 
