@@ -6,7 +6,7 @@
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
     pl_codec_walk walk = {.source = m->messages};
-    float *one, weight = 1.0f; /* one: [2, n], a message, and W */
+    float *one, weight = 1.0f; /* one: [2, n], the decoded message and W */
     pl_codec_message message;
     pl_status status = PL_OK;
     double norm = 0;

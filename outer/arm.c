@@ -1,4 +1,5 @@
-/* The record of an arm (docs/PROTOCOL.md section 3.1). */
+/* Encodes, decodes and checks the definition of an arm, and answers questions about it
+ * (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
 
 enum {
@@ -33,7 +34,7 @@ enum {
     TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local; if others are not f32: of
                         residuals, and 3 is i8; of own parameters, and 4 is f24 */
     TAG_DOWN,        /* of versions: codec, entropy; none: f32 */
-    TAG_SHARD = 50,  /* repeated, by path */
+    TAG_SHARD = 50,  /* repeated, in order of the paths */
     TAG_WEIGHT
 };
 
@@ -158,7 +159,8 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_f64(out, TAG_WEIGHT, arm->weights[p]);
 }
 
-/* An int that fits, or the reader fails by asking for a field that is not there. */
+/* Reads an int that fits. If it does not fit, the reader fails, because a field is
+ * asked for that does not exist. */
 static int get_int(pl_reader *r, uint16_t tag, size_t i)
 {
     int64_t value = (int64_t)pl_get_u64(r, tag, i);
@@ -203,7 +205,7 @@ static void decode_spec(pl_reader *r, pl_topology_spec *spec)
     spec->replicas = get_int(r, TAG_REPLICAS, 0);
 }
 
-/* Enumerations are checked before they are believed; the rest is pl_method_check's. */
+/* Values of enumerations are checked here; pl_method_check checks the rest. */
 static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
 {
     int value = get_int(r, tag, i);
@@ -337,7 +339,7 @@ pl_status pl_quorum_check(const pl_outer *outer)
     return PL_OK;
 }
 
-/* What makes the mean over those that send a value mean something else. */
+/* Returns why outer.mean=present cannot be used with these settings, or NULL. */
 static const char *against_present(const pl_outer *outer)
 {
     bool leaves_out = false, rounds = false;
@@ -404,7 +406,7 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
-/* The definition is used only if a topology can be made of it. */
+/* A definition is accepted only if a topology can be made of it. */
 static pl_status check_arm(const pl_arm *arm)
 {
     pl_topology *topology = NULL;
@@ -499,8 +501,8 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
-    if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
-        m.consensus = m.lr; /* one vector travels: gamma is beta */
+    if pl_traits(m.method)->gossips && !arm->outer.own_consensus)
+        m.consensus = m.lr; /* one vector travels, so gamma is beta */
     return m;
 }
 

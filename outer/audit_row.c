@@ -19,11 +19,11 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Left out: what begins with whatever is there at that hour (noloco,
- * delayed-nesterov), what needs a mean that soon goes (eager), moments that never
- * left a worker, and updates of which there may be no record (a quorum). */
-/* Whether tasks of this arm can be done again later: they need nothing that is gone by
- * then, and give the same bytes. */
+/* Left out are methods that begin with whatever is newest (noloco, delayed-nesterov) or
+ * need a mean that is soon dropped (eager), moments that never left a worker, and
+ * updates that may have no record (a quorum). */
+/* Whether tasks of this arm can be done again later: everything that they need still
+ * exists then, and they give the same bytes. */
 static bool covers_arm(const pl_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -55,7 +55,7 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
-/* Whole numbers of 64 bits are no JSON numbers. */
+/* JSON numbers cannot hold whole numbers of 64 bits. */
 static void set_likeness(pl_json *o, const pl_audit *audit)
 {
     char text[2 * sizeof audit->moments + 1] = "", seed[17];
@@ -113,7 +113,7 @@ static bool get_text(const pl_json *o, const char *key, char *out, size_t size)
     return text && pl_copy_text(out, size, text);
 }
 
-/* A hash that is not there is none. */
+/* A missing hash is read as none. */
 static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
 {
     const char *text = pl_json_text(pl_json_get(o, key), NULL);
@@ -121,7 +121,7 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* As a row without likeness has it: equal bytes or others. */
+/* The distance in a row without likeness: bytes are equal or different. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -258,7 +258,7 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     return status;
 }
 
-/* Moment v's numbers, which lie in the state as bf16 or f32. */
+/* Reads moment v, which lies in the state as bf16 or f32. */
 static void read_moment(const pl_arm *arm, const uint8_t *data, size_t n, int v,
                         float *out)
 {

@@ -9,7 +9,7 @@ pl_status pl_change_check(const pl_outer *outer)
     const pl_method_traits *of = pl_traits(outer->method.method);
     if (codec <= PL_CODEC_F32)
         return PL_OK;
-    if (codec > PL_CODEC_I4) /* the others need a round, or leave values out */
+    if (codec > PL_CODEC_I4) /* the other codecs need a round, or leave values out */
         return pl_fail(
             PL_ERR_CONFIG,
             "versions do not travel as %s; codec.down is f32, bf16, i8 or i4",

@@ -10,8 +10,8 @@ typedef struct scan {
     const pl_arm *arm;
     const pl_topology *topology;
     pl_coverage *paths;
-    const char *module; /* its name */
-    int index;          /* and number */
+    const char *module; /* the name */
+    int index;          /* and number of the module that is scanned */
     uint64_t head;      /* its newest version */
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
@@ -25,7 +25,7 @@ static void note(pl_coverage *c, int64_t *counter, const char *module, int64_t p
                  (long long)phase, c->path, what, module);
 }
 
-/* Of the module that is looked at, which only its own contributors have. */
+/* The count of a contributor to the scanned module. */
 static uint16_t *count_of(const scan *s, int path, int replica, int64_t phase)
 {
     int place = pl_topology_path_place(s->topology, s->index, path);
@@ -62,7 +62,7 @@ static pl_status count(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* A version that nobody contributed to: a rollback stands in the round's place, and the
+/* Handles a version without contributions: a rollback took the round's place, and the
  * phases of that round count nowhere. */
 static void give_up(scan *s, int64_t round)
 {
@@ -146,7 +146,7 @@ static pl_status describe_path(pl_store *store, const scan *s, int index)
     memset(c, 0, sizeof *c);
     pl_arm_path_name(s->arm, s->topology, index / replicas, index % replicas, c->path);
     pl_status status = pl_store_get_path(store, c->path, &state);
-    if (status == PL_ERR_NOT_FOUND) /* it has not finished a phase */
+    if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
         return PL_OK;
     PL_RETURN_IF(status);
     double targets = s->arm->weights[index / replicas];

@@ -162,7 +162,7 @@ INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
     *x -= beta * (g + alpha * *v);
 }
 
-/* Symmetric in its arguments, and a itself for a twice. */
+/* Symmetric in its arguments; mean_of(a, a) is a. */
 INLINE float mean_of(float a, float b)
 {
     return 0.5f * (a + b);
@@ -202,7 +202,7 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* What one adds its mate takes away, bit for bit. */
+/* What is added to one mate is taken from the other, bit for bit. */
 INLINE float half_way(float a, float b)
 {
     return 0.5f * (b - a);
@@ -227,7 +227,7 @@ INLINE void meet_views(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* What meet_two does with itself as mate. */
+/* The same as meet_two with the holder itself as mate. */
 INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
                         const float *own, size_t count)
 {
@@ -257,7 +257,7 @@ INLINE void meet_block(const meeting *m, size_t first, size_t count)
         meet_nobody(m, x, v, own, count);
 }
 
-/* Whole blocks have a constant length, of which compilers make vectors. */
+/* Whole blocks have a constant length, so compilers vectorise their loops. */
 static pl_status meet_span(void *context, size_t item, int thread)
 {
     const meeting *m = context;
@@ -279,7 +279,7 @@ static pl_status meet(const pl_gossip_step *step, meeting *m, int n_threads)
     return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
 }
 
-/* gamma = beta: one vector is enough (pl_gossip_apply_one). */
+/* With gamma = beta one vector is enough (pl_gossip_apply_one). */
 static bool needs_one(const pl_gossip_step *step)
 {
     return step->gamma == step->beta;
@@ -445,7 +445,7 @@ double pl_gossip_rate(const pl_gossip_step *step, double h)
 double pl_gossip_limit(pl_rule rule, double alpha, double h)
 {
     if (h <= 0)
-        return INFINITY; /* nobody to disagree with */
+        return INFINITY; /* there is no other holder to disagree with */
     if (rule == PL_RULE_HEAVY_BALL)
         return 2 * (1 - alpha * alpha) / (1 + alpha - 2 * alpha * h);
     double stable = 0, unstable = 8; /* (1+alpha) gamma < 2 without momentum */

@@ -1,4 +1,4 @@
-/* Limits of the coefficients, and the check of settings against them. */
+/* Computes the limits of the coefficients, and checks settings against them. */
 #include "outer/gossip.h"
 #include "outer/step.h"
 
@@ -6,8 +6,9 @@
 
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
-/* All roots inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the same for
- * (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients reversed. */
+/* Whether all roots are inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the
+ * same for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients
+ * reversed. */
 static bool is_stable(double *p, int degree)
 {
     for (int n = degree; n > 0; n--) {
@@ -21,7 +22,8 @@ static bool is_stable(double *p, int degree)
     return true;
 }
 
-/* Is the recursion stable for k = eta lambda? The polynomial stands in the header. */
+/* Whether the recursion is stable for k = eta lambda. The polynomial is in the header.
+ */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
 {
     double p[DEGREE_MAX + 1] = {0};
@@ -135,7 +137,7 @@ static pl_status check_ranges(const pl_method_settings *s)
     return PL_OK;
 }
 
-/* A method that has one rule, asked for the other. */
+/* Refuses another rule for a method that has only one. */
 static pl_status check_rule(const pl_method_settings *s)
 {
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
@@ -165,7 +167,8 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    case PL_METHOD_EAGER: /* of which 1/M is this phase's and the rest one phase old */
+    case PL_METHOD_EAGER: /* 1/M of its mean is from this phase, the rest is one phase
+                             old */
         return check_step(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:
         return check_delayed(s);
