@@ -1,9 +1,11 @@
-/* The door of the codecs: an update becomes a message, and is added from one.
+/* The functions of codec.h: they encode an update as a message, and add a message to a
+ * sum.
  *
- * Encoding goes stretch by stretch and, within one, tile by tile: a tile of the update
- * and of the residual is read once, stays in the first cache while it is quantised, and
- * what was not sent is written back over the residual. Decoding goes the same way into
- * a sink, which adds, measures and refuses what is not finite. */
+ * Encoding goes stretch by stretch, and within a stretch tile by tile. A tile of the
+ * update and of the residual is read once and stays in the first cache while it is
+ * quantised; what was not sent is written back over the residual. Decoding goes the
+ * same way into a sink, which adds, measures, and refuses values that are not finite.
+ */
 #include "codec/codec_internal.h"
 
 #include <math.h>
@@ -30,7 +32,7 @@ size_t job_tile_length(const codec_job *job, uint64_t at)
     return left < TILE ? (size_t)left : TILE;
 }
 
-/* The last tile is filled up with zeros, which stay zeros. */
+/* The last tile is padded with zeros, which stay zeros. */
 static const float *short_tile(const codec_job *job, uint64_t at, size_t n,
                                float tile[TILE])
 {
@@ -58,7 +60,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Without a residual what is not sent is lost. */
+/* Without a residual, what is not sent is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -96,7 +98,8 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
-/* Of each codec on the wire; a list is only ever what a sketch became. */
+/* One entry per codec in messages. A list is only made from a sketch that cannot be
+ * decoded. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);
@@ -129,7 +132,7 @@ static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
     return PL_OK;
 }
 
-/* Beyond SKETCH_W_MAX contributors a code of 16 bits has no room for each. */
+/* With more than SKETCH_W_MAX contributors a code has too few of the 16 bits. */
 static pl_status check_round(const pl_codec_options *o, const pl_codec_round *round)
 {
     int most = UINT16_MAX;
@@ -151,7 +154,7 @@ static pl_status check_round(const pl_codec_options *o, const pl_codec_round *ro
     return PL_OK;
 }
 
-/* Takes the parts from *i on that make one stretch; false at the end. */
+/* Takes the parts from *i on that form one stretch; false at the end. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
                          int n_parts, int *i, codec_stretch *s)
 {
@@ -170,7 +173,7 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
-/* The table's size must be known before the first section is written behind it. */
+/* The table's size must be known before the first section is written after it. */
 static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
                                 int n_parts, const pl_codec_round *round, size_t n)
 {
@@ -228,8 +231,8 @@ done:
 /* ---- values on their way out ---- */
 enum { LANES = 16 };
 
-/* sum += weight * tile, and the sum of squares in lanes that do not depend on how long
- * vectors are. */
+/* sum += weight * tile. The sum of squares uses lanes, so that it does not depend on
+ * the vector length. */
 CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
                                   float *restrict sum)
 {
@@ -245,7 +248,7 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* The end of a stretch, filled up with zeros, which change neither sum. */
+/* The end of a stretch is padded with zeros, which change neither sum. */
 static double add_short(const float *tile, size_t n, float weight, float *sum)
 {
     float values[TILE] = {0}, sums[TILE] = {0};
@@ -281,7 +284,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return sink_squares(sink, begin, squares);
 }
 
-/* For codecs that send few values: what they leave out is not touched. */
+/* For codecs that send few values: other values are not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (index < sink->begin || index >= sink->end)
@@ -293,7 +296,7 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 }
 
 /* ---- messages ---- */
-/* Bytes of the sections that come compressed. */
+/* The bytes of the compressed sections after decompression. */
 static size_t unzipped_bytes(codec_reader reader)
 {
     size_t total = 0;

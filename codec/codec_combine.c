@@ -1,10 +1,10 @@
-/* Sums of homomorphic messages.
+/* Adds homomorphic messages without decoding them.
  *
  *   dense    codes add, in as many bytes as the number of contributors needs
  *   sketch   cells add modulo 2^16, bitmaps join
  *   list     codes add where both have them; a sketch beside a list is peeled first
  *
- * All of it is integers: no order and no tree changes what the sum decodes to. */
+ * All of them are integers, so the decoded sum does not depend on order or tree. */
 #include "codec/codec_sketch.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ typedef struct operand {
     codec_stretch stretch;
     const uint8_t *raw[SECTIONS_MAX];
     pl_buf scratch[SECTIONS_MAX];
-    pl_buf codes; /* of a sketch or list, by order of bits */
+    pl_buf codes; /* of a sketch or list, in the order of the bits */
 } operand;
 
 typedef struct combination {
@@ -39,7 +39,8 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
-/* Kept from stretch to stretch: combining a message allocates a few times in all. */
+/* The memory is kept from stretch to stretch, so that combining a message allocates
+ * only a few times. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -50,7 +51,8 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
 }
 
 /* ---- whether they belong together ---- */
-/* One round means one seed and one scale; else sums would mean nothing. */
+/* Messages of one round have the same seed and scale; otherwise a sum would mean
+ * nothing. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
 {
     if (!a->homomorphic || !b->homomorphic)
@@ -76,7 +78,7 @@ static bool is_sparse(const codec_stretch *s)
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
-/* A list is what a sketch may have become on its way. */
+/* A sketch may have become a list on its way. */
 static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
 {
     bool same = a->codec == b->codec && a->cells == b->cells;
@@ -96,7 +98,7 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
 {
     int32_t outside = 0;
     for (int i = 0; i < TILE; i++) {
-        /* unsigned: hostile codes may overflow, and are then outside */
+        /* unsigned: hostile codes may overflow; they are then outside the limit */
         int32_t both = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
         outside |= (a[i] > limit) | (a[i] < -limit) | (b[i] > limit) | (b[i] < -limit) |
                    (both > limit) | (both < -limit);
@@ -117,7 +119,7 @@ static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out
     memcpy(out, halves, 2 * n);
 }
 
-/* Operands may be of different widths, and the sum of a third. */
+/* Operands may have different widths, and the sum a third one. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -157,7 +159,7 @@ CODEC_WIDE static void add_cells(const uint8_t *restrict a, const uint8_t *restr
     }
 }
 
-/* An element that cancels out keeps its bit: its code is then zero. */
+/* An element that cancels out keeps its bit; its code is zero then. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
     size_t bytes = (size_t)((s->count + 7) / 8);
@@ -178,7 +180,7 @@ static void combine_sketches(combination *c, codec_stretch *s)
 }
 
 /* ---- lists ---- */
-/* The operand's code of an element, if it has one; moves on to its next. */
+/* The operand's code of an element, if it has one; then moves on to its next code. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
 {
     int16_t code;
@@ -189,7 +191,7 @@ static int32_t take_code(const operand *o, uint64_t index, size_t *at)
     return code;
 }
 
-/* Both lists keep within their contributors' limits, and so does the sum. */
+/* Both lists are within the limits of their contributors, and so is the sum. */
 static void add_lists(combination *c, const codec_stretch *s, const uint8_t *bitmap)
 {
     size_t at_a = 0, at_b = 0;
@@ -203,7 +205,7 @@ static void add_lists(combination *c, const codec_stretch *s, const uint8_t *bit
     }
 }
 
-/* Peels what is a sketch, with all checks, since the codes are looked at anyway. */
+/* Decodes sketches with all checks, because the codes are needed in any case. */
 static pl_status combine_lists(combination *c, codec_stretch *s)
 {
     operand *both[2] = {&c->a, &c->b};
@@ -264,7 +266,7 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
     return PL_OK;
 }
 
-/* The count is taken from the first header; the second must have the same. */
+/* The count is taken from the first header; the second must have the same count. */
 static size_t count_of(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;
@@ -295,7 +297,7 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* A message that wants a weight would be added with the wrong one. */
+/* A message that needs a weight would be added without it. */
 static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
@@ -306,7 +308,7 @@ static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
                    "message %d is not homomorphic; add it with its weight", index);
 }
 
-/* The sum of all, in one of the two buffers; all must be homomorphic. */
+/* Adds all messages, alternating between two buffers; all must be homomorphic. */
 static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                              pl_codec_message *out)
 {
@@ -332,7 +334,7 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     }
 }
 
-/* The sum as it is, or message by message where it does not come apart. */
+/* Decodes the sum, or message by message if the sum cannot be decoded. */
 static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
 {
     pl_buf sums[2] = {{0}};

@@ -1,7 +1,7 @@
-/* The message around the stretches: header, table, sections.
+/* Writes and reads the message around the stretches: header, table, sections.
  *
- * The header's checksum covers header and table; each section has its own, over the
- * bytes as they travel. A reader knows from the table, before it looks at a section,
+ * The header's checksum covers header and table; each section has its own checksum over
+ * its bytes as they travel. Before it reads a section, a reader knows from the table
  * how long everything must be. */
 #include "codec/codec_internal.h"
 
@@ -36,14 +36,14 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     append_zeros(out, HEADER_BYTES + header->table_bytes);
 }
 
-/* Mantissas are noise; below 64 bytes a frame saves nothing. */
+/* Mantissas are noise, and below 64 bytes compression saves nothing. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;
     return !mantissas && s->sections[section].raw_bytes >= 64;
 }
 
-/* Appends the section as it travels: a zstd frame if that saves 3 % or more. */
+/* Appends the section, as a zstd frame if that saves 3 % or more. */
 static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
 {
     const codec_section *section = &s->sections[i];
@@ -113,7 +113,7 @@ static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
     return pl_checksum_pieces(pieces, 3);
 }
 
-/* The header is last: only now are the lengths known that it gives. */
+/* The header is written last, because it contains lengths that are known only now. */
 void codec_writer_end(codec_writer *w)
 {
     const codec_header *h = &w->header;
@@ -172,7 +172,7 @@ static pl_status check_lengths(const uint8_t *data, uint64_t bytes,
     return PL_OK;
 }
 
-/* Limits of codes and widths of sums follow from these numbers. */
+/* The limits of codes and the widths of sums follow from these numbers. */
 static pl_status check_round(const codec_header *h)
 {
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
@@ -212,7 +212,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
 }
 
 /* ---- reading the table ---- */
-/* Fields that a codec does not use are zero: a message has one form only. */
+/* Fields that a codec does not use are zero, so a message has exactly one form. */
 static bool record_is_possible(const codec_header *h, const codec_stretch *s)
 {
     bool planes = s->variant == 0 || s->variant == VARIANT_PLANES;
@@ -237,7 +237,7 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
-/* No count in it may lead beyond the module, whose size the reader knows. */
+/* No count in it may exceed the module, whose size the reader knows. */
 static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
 {
     const codec_header *h = &r->header;
@@ -266,8 +266,8 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
     return PL_OK;
 }
 
-/* The raw length follows from the record, but for the gaps of topk's indices: a byte a
- * value and one more for each 255 passed over. */
+/* The raw length follows from the record, except for the gaps of topk's indices: they
+ * take a byte per value and one more per 255 values passed over. */
 static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
                               const uint8_t *at, uint64_t left, codec_section *out)
 {
@@ -288,7 +288,7 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
     return PL_OK;
 }
 
-/* Moves over the record, its entries and, in the body, its sections. */
+/* Moves past the record, its entries and, in the body, its sections. */
 static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -325,7 +325,7 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Walks the table once, so that `next` cannot fail. */
+/* Goes through the table once, so that `next` cannot fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -344,7 +344,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Both ends look at the same bytes again: what opened will be read. */
+/* Opening has checked these bytes already, so this cannot fail. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;

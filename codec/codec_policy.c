@@ -1,12 +1,12 @@
-/* Which codec a tensor gets, and the sizes and scales that follow from options.
+/* Chooses the codec of each tensor, and computes sizes and scales from options.
  *
- * Only + - * / and sqrt on doubles here: sender and home on different machines must
- * come to the same numbers. */
+ * Only + - * / and sqrt on doubles are used here, because sender and home must compute
+ * the same numbers on different machines. */
 #include "codec/codec_internal.h"
 
 #include <math.h>
 
-/* Without the numbers that only stand in messages. */
+/* Without the numbers that occur only in messages. */
 static const char *const codec_names[PL_CODEC_COUNT] = {
     [PL_CODEC_F32] = "f32",
     [PL_CODEC_BF16] = "bf16",
@@ -72,7 +72,7 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     memset(out->codec, codec, sizeof out->codec);
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
     if (codec == PL_CODEC_TOPK)
-        out->beta = 0.95; /* as SparseLoCo */
+        out->beta = 0.95; /* as in SparseLoCo */
     if (tagc)
         set_tagc(out);
     return PL_OK;
@@ -92,7 +92,7 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
     return false;
 }
 
-/* Homomorphic messages round f32 as well, but then another codec is there, too. */
+/* Homomorphic messages round f32, too, but then another codec is used besides. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -109,7 +109,7 @@ bool pl_codec_drops_much(const pl_codec_options *o)
     return pl_codec_is_homomorphic(o);
 }
 
-/* A message is added without decoding as a whole or not at all. */
+/* A message is added without decoding as a whole, or not at all. */
 static pl_status check_roles(const pl_codec_options *o)
 {
     bool homomorphic = pl_codec_is_homomorphic(o);
@@ -150,7 +150,7 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
 }
 
 /* ---- roles ---- */
-/* By the end of the tensor's name, which is a Llama name. */
+/* Decides by the end of the tensor's name, which is a Llama name. */
 static int role_of(const pl_slot *slot, const pl_tensor *tensor)
 {
     static const struct {
@@ -183,7 +183,7 @@ int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts
     return slot->n_tensors;
 }
 
-/* In homomorphic messages f32 travels as integers of 22 bits. */
+/* In homomorphic messages f32 is sent as integers of 22 bits. */
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part)
 {
     bool small = part->count < (size_t)o->small;
@@ -194,7 +194,7 @@ int codec_of_part(const pl_codec_options *o, const pl_codec_part *part)
 }
 
 /* ---- scales of homomorphic codecs ---- */
-/* 2^(E+5) is within [1, 2) root mean squares, times 4 gives E + 7. */
+/* 2^(E+5) is within [1, 2) root mean squares; 127 * 2^E is then 4 to 8 of them. */
 int pl_codec_exponent(double norm, size_t n)
 {
     int exponent = 0;
@@ -221,8 +221,8 @@ static int floor_log2(int32_t x)
     return log;
 }
 
-/* Reach of one contributor: 2^7 steps of 2^E in 8 bits, 2^9 in sketches (the largest
- * values go there), 2^10 for the small tensors, whose scale may be another. */
+/* The range of one contributor: 2^7 steps of 2^E in 8 bits; 2^9 in sketches, which hold
+ * the largest values; 2^10 for the small tensors, whose scale may differ. */
 int codec_stretch_exponent(int codec, const pl_codec_round *round)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -244,8 +244,8 @@ size_t codec_budget(const pl_codec_options *o, size_t len)
     return whole * k + (rest * k + TILE - 1) / TILE;
 }
 
-/* The union of W supports of density d, taken as independent, has density
- * u = 1 - (1-d)^W. */
+/* The union of W selections of density d, assumed independent, has density u = 1 -
+ * (1-d)^W. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
 {
     double outside = 1, density = (double)o->k / TILE;
@@ -255,7 +255,7 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
-/* In proportion to the segment, rounded up: never none. */
+/* In proportion to the segment, rounded up, so it is never 0. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -279,7 +279,8 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
     return count / block + (count % block != 0);
 }
 
-/* With planes the top bytes are a section of their own, the only one worth packing. */
+/* With planes the top bytes are a section of their own; only that one is worth
+ * compressing. */
 static void plane_bytes(const codec_stretch *s, uint64_t width,
                         uint64_t raw[SECTIONS_MAX])
 {
@@ -325,7 +326,7 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
 }
 
 /* ---- the longest message ---- */
-/* Packing never lengthens, so raw sizes bound what travels. */
+/* Compression never lengthens a section, so raw sizes are an upper bound. */
 static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t count,
                               int n_contributors)
 {
@@ -341,7 +342,7 @@ static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t cou
         total += count / 255;
     if (codec != PL_CODEC_SKETCH16)
         return total;
-    /* a list stands in where a sketch does not come apart */
+    /* a list takes the place of a sketch that cannot be decoded */
     uint64_t most = s.kept * (uint64_t)n_contributors;
     uint64_t list = raw[0] + 2 * (most < count ? most : count);
     return list > total ? list : total;

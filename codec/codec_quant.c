@@ -1,10 +1,10 @@
-/* f32, bf16, i8 and i4.
+/* The codecs f32, bf16, i8 and i4.
  *
  *   i8, i4:  s = max|a| / L over a block,  code = round(a / s),  L = 127 or 7
  *
- * The scale of i4 is a bf16, rounded up, so that no code exceeds L. Rounding to
- * nearest even is an addition: a float of size 2^23 has no bits below one, and what is
- * added to 1.5 * 2^23 stands, rounded, in the low bits of the sum. A block whose scale
+ * The scale of i4 is a bf16, rounded up, so that no code exceeds L. Rounding to nearest
+ * even is done by an addition: a float of size 2^23 has no fraction bits, so a value
+ * added to 1.5 * 2^23 is rounded into the low bits of the sum. A block whose scale
  * would be subnormal counts as zero. */
 #include "codec/codec_internal.h"
 
@@ -19,7 +19,7 @@ CODEC_INLINE int32_t round_code(float x)
 }
 
 /* ---- f32 ---- */
-/* The sign goes to the low end, so that the exponent fills the top byte. */
+/* The sign moves to the low end, so that the exponent fills the top byte. */
 CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
                                  uint8_t *restrict high, uint8_t *restrict middle,
                                  uint8_t *restrict low)
@@ -34,7 +34,7 @@ CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
     }
 }
 
-/* Undoes f32_split, whatever the bits: also those of NaN. */
+/* Undoes f32_split for all bits, also those of NaN. */
 CODEC_WIDE static void f32_join(const uint8_t *restrict top,
                                 const uint8_t *restrict high,
                                 const uint8_t *restrict middle,
@@ -62,7 +62,7 @@ static pl_status f32_encode_planes(codec_job *job, uint8_t *const at[SECTIONS_MA
     return PL_OK;
 }
 
-/* f32 sends the residual along: switching to it empties one. */
+/* f32 sends the whole residual, so nothing is left. */
 static void keep_nothing(const codec_job *job)
 {
     if (job->residual)
@@ -89,7 +89,7 @@ pl_status f32_encode(codec_job *job)
     return PL_OK;
 }
 
-/* Joins planes, or copies: sections lie at any address. */
+/* Joins planes, or copies: sections may begin at any address. */
 static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
 {
     const codec_stretch *s = task->stretch;
@@ -127,7 +127,8 @@ CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out
     }
 }
 
-/* As f32_split: eight bits of exponent on top, seven of mantissa and the sign below. */
+/* As f32_split: eight bits of exponent at the top, then seven of mantissa and the sign.
+ */
 CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
                                   uint8_t *restrict top, uint8_t *restrict low)
 {
@@ -225,8 +226,8 @@ CODEC_WIDE static void i8_widen(const int8_t *restrict codes,
             out[b * I8_BLOCK + i] = scales[b] * (float)codes[b * I8_BLOCK + i];
 }
 
-/* The residual is computed from the code, not from the exact quotient: what is kept
- * and what the home decodes add up to what was there. */
+/* The residual is computed from the code and not from the exact quotient, so that the
+ * residual and the decoded value add up to the original value. */
 pl_status i8_encode(codec_job *job)
 {
     float tile[TILE], left[TILE], scales[TILE / I8_BLOCK];

@@ -1,8 +1,8 @@
-/* The messages of a round, one after the other, and their weighted sum.
+/* Reads the messages of a round one after the other, and makes their weighted sum.
  *
- * Several threads make it without a change in any bit: first each opens messages of a
- * run (checksums, decompression), then each adds a slice of the vector, of all messages
- * in their order. */
+ * Several threads make the sum, and the number of threads changes no bit: first each
+ * thread opens some messages of a run (checksums, decompression), then each adds one
+ * slice of the vector over all messages in their order. */
 #include "codec/codec_internal.h"
 
 enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
@@ -10,7 +10,7 @@ enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
 /* ---- one after the other ---- */
 static pl_status next_of_list(void *context, bool anew, pl_codec_run *out)
 {
-    enum { RUN = 8 }; /* opened ones take memory */
+    enum { RUN = 8 }; /* messages opened at once; each takes memory */
     pl_codec_list *list = context;
     list->at = anew ? 0 : list->at;
     out->messages = list->messages + list->at;
@@ -45,7 +45,7 @@ pl_status pl_codec_next(pl_codec_walk *w, pl_codec_message *out, float *weight)
 /* ---- the sum ---- */
 typedef struct adding {
     pl_codec_run run;
-    codec_opened *opened; /* [n_opened], of the run's messages */
+    codec_opened *opened; /* [n_opened] messages of the run */
     int n_opened;
     size_t n, n_slices;
     float *sum;
@@ -89,8 +89,8 @@ int pl_codec_add_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Few values are not worth a thread. One slice if a message would be decoded as a whole
- * for each of them. */
+/* Few values are not worth a thread. There is one slice if each slice would have to
+ * decode a message as a whole. */
 static pl_status add_run(adding *a)
 {
     int n_threads = a->n * (size_t)a->run.n < ALONE ? 1 : pl_codec_add_threads();

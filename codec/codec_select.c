@@ -1,9 +1,9 @@
-/* Which values of a stretch travel: the largest.
+/* Selects the values of a stretch that are sent: the largest.
  *
  *   exact   the k largest of every 4096, ties to the lower index
  *   tagc    25 fixed thresholds, bisected for the first that keeps few enough. (TAGC's
- *           code then takes the one before, which keeps up to twice what was asked for;
- *           a sketch of a planned size cannot.)
+ *           code then takes the threshold before, which keeps up to twice as many; a
+ *           sketch of a planned size has no room for them.)
  *
  * Neither keeps more than k of 4096 on average: where a fixed threshold keeps more, or
  * less than half of that, the exact threshold of the whole stretch takes its place.
@@ -37,7 +37,7 @@ CODEC_WIDE static size_t count_above(const float *a, int32_t threshold)
     return (size_t)count;
 }
 
-/* Bisection on bits: more than k lie above `low`, at most k above `high`. */
+/* Bisects on bits: more than k values lie above `low`, at most k above `high`. */
 codec_choice select_tile(const float a[TILE], size_t k)
 {
     int32_t low = 0, high = (int32_t)select_top(a);
@@ -59,7 +59,7 @@ codec_choice select_tile(const float a[TILE], size_t k)
     return (codec_choice){(uint32_t)high, k - above_high};
 }
 
-/* Whether anything of 16 values is at least `threshold`. */
+/* Marks each group of 16 values in which any is at least `threshold`. */
 CODEC_WIDE static void mark_groups(const float *restrict a, int32_t threshold,
                                    uint8_t *restrict marks)
 {
@@ -109,7 +109,8 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
         5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
         5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
-    int low = 0, high = 24; /* the first that fits lies in low..high, or is the last */
+    /* the first that fits lies in low..high; else the last is taken */
+    int low = 0, high = 24;
     while (low < high) {
         int middle = (low + high) / 2;
         if (count_stretch(job, thresholds[middle]) <= budget)
@@ -120,8 +121,8 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
     return thresholds[low];
 }
 
-/* The budget-th largest |a|, exactly: a histogram of the upper 16 bits, then one of the
- * lower 15 within the bin where it lies. */
+/* Finds the budget-th largest |a| exactly: a histogram of the upper 16 bits, then one
+ * of the lower 15 within the bin that has it. */
 static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
@@ -139,8 +140,8 @@ static void count_bins(const codec_job *job, int upper, uint64_t *bins)
     }
 }
 
-/* The bin that holds the one after `*left` larger ones; takes those off. What bin 0
- * counts is never read. */
+/* Finds the bin with the value that comes after `*left` larger ones, and subtracts
+ * those. The count of bin 0 is never read. */
 static int find_bin(const uint64_t *bins, uint64_t *left)
 {
     int bin = SELECT_BINS - 1;

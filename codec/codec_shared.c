@@ -4,7 +4,7 @@
  *
  * A sum never exceeds 22 bits and a sign, and 2^e is a power of two, so that decoded
  * values are exact in fp32 and adding them is, too: the order cannot matter. What the
- * clamp cuts off stays in the residual. */
+ * clamp removes stays in the residual. */
 #include "codec/codec_internal.h"
 
 #define ROUNDER 12582912.0f /* 1.5 * 2^23, see codec_quant.c */
@@ -44,7 +44,7 @@ CODEC_WIDE static void narrow_tile(const int32_t *restrict q, int8_t *restrict o
         out[i] = (int8_t)q[i];
 }
 
-/* One message fits in 8 bits a code, or takes 32 for the small tensors. */
+/* One message takes 8 bits per code, or 32 for the small tensors. */
 pl_status shared_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
@@ -84,7 +84,7 @@ CODEC_WIDE static void widen16(const int16_t *restrict codes, int32_t *restrict 
         q[i] = codes[i];
 }
 
-/* Sections lie at any address, so codes are copied before they are widened. */
+/* Sections may begin at any address, so codes are copied before they are widened. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE])
 {

@@ -179,8 +179,9 @@ typedef struct peeling {
     uint32_t third, n_cells;
     uint64_t seed, base; /* base: element of the update where the segment starts */
     uint16_t *cells;
-    uint32_t *degrees, *members; /* of a cell: how many elements, XOR of them */
-    uint32_t *ready;             /* cells with one element */
+    /* of each cell: the number of its elements, and the XOR of them */
+    uint32_t *degrees, *members;
+    uint32_t *ready; /* cells with one element */
     size_t n_ready, n_left;
     int16_t *codes; /* [SEGMENT] by element */
 } peeling;
@@ -194,7 +195,7 @@ static void peeling_free(peeling *p)
     pl_free(p->codes);
 }
 
-/* For the largest segment; the others use a part of it. */
+/* Allocates for the largest segment; the others use a part of it. */
 static void peeling_alloc(peeling *p, const codec_stretch *s)
 {
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
@@ -257,8 +258,8 @@ static void peel(peeling *p)
     }
 }
 
-/* ERR_PEEL in words: n_left elements of the segment at value `first` of the stretch, of
- * n_cells cells, did not come out. */
+/* Fails with ERR_PEEL: n_left elements of the segment at value `first` of the stretch,
+ * which has n_cells cells, could not be decoded. */
 static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
                        uint32_t n_cells)
 {
@@ -315,7 +316,7 @@ done:
 }
 
 /* ---- encoding ---- */
-/* Sections of a list, or of the sketch that says the same. */
+/* Sets the sections of a list, or of the sketch with the same content. */
 static void set_sections(codec_stretch *s, const list_out *list, const uint16_t *cells)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -329,7 +330,8 @@ static void set_sections(codec_stretch *s, const list_out *list, const uint16_t 
     s->sections[1].data = cells ? (const uint8_t *)cells : (const uint8_t *)list->codes;
 }
 
-/* Room in the job's scratch: bitmap, list, cells, each from a multiple of 8 on. */
+/* Reserves bitmap, list and cells in the job's scratch memory; each begins at a
+ * multiple of 8. */
 static uint16_t *make_room(codec_job *job, list_out *list)
 {
     const codec_stretch *s = &job->stretch;
@@ -344,8 +346,8 @@ static uint16_t *make_room(codec_job *job, list_out *list)
     return (uint16_t *)(void *)(at + bitmap + codes);
 }
 
-/* What an encoder cannot peel, nobody can: then the list goes, and the sums that hold
- * it are lists as well. */
+/* If the encoder cannot decode its own sketch, no receiver can. Then the list is sent,
+ * and sums that contain it are lists, too. */
 pl_status sketch_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
@@ -365,7 +367,7 @@ pl_status sketch_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* ERR_DATA: bits behind the stretch's end, or not as many as there are codes. */
+/* ERR_DATA: there are bits after the stretch's end, or not as many as codes. */
 static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
                               uint64_t n_codes)
 {

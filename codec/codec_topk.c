@@ -1,18 +1,18 @@
-/* topk: the largest values as gaps and codes.
+/* The codec topk: the largest values, as gaps and codes.
  *
  * An index is sent as the number of values passed over since the last one kept, in
- * bytes: 255 means 255 and more to come. Scales are bf16, for each 4096 values:
+ * bytes; a byte of 255 means that more bytes follow. Scales are bf16, one per 4096
+ * values:
  *
  *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
  *   2 bits   the sign, and which of two magnitudes: the means of those up to the mean
- *            of all kept, and of those above it
- */
+ *            of all kept, and of those above it */
 #include "codec/codec_internal.h"
 
 typedef struct topk_out {
     uint8_t *scales, *gaps, *codes;
     size_t n_gaps, n_kept;
-    uint64_t passed; /* since the last one kept */
+    uint64_t passed; /* values passed over since the last one kept */
 } topk_out;
 
 static void put_gap(topk_out *o, uint64_t gap)
@@ -50,7 +50,8 @@ static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t 
     float scale = pl_bf16_to_float(half), inverse = half ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n_kept; i++) {
         float x = a[kept[i]] * inverse;
-        int8_t code = (int8_t)(x + 12582912.0f - 12582912.0f); /* to nearest even */
+        /* rounds to nearest even */
+        int8_t code = (int8_t)(x + 12582912.0f - 12582912.0f);
         left[kept[i]] = a[kept[i]] - scale * (float)code;
         o->codes[o->n_kept++] = (uint8_t)code;
     }
@@ -59,7 +60,7 @@ static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t 
 }
 
 /* ---- 2 bits ---- */
-/* Means of the magnitudes up to `bound` and above it; an empty class has 0. */
+/* The means of the magnitudes up to `bound` and above it; 0 for an empty class. */
 static void class_means(const float *a, const uint16_t *kept, size_t n_kept,
                         double bound, uint16_t halves[2])
 {
@@ -131,7 +132,7 @@ pl_status topk_encode(codec_job *job)
     uint8_t *at[SECTIONS_MAX];
     topk_out o = {0};
     s->variant = job->options->value_bits;
-    s->kept = codec_budget(job->options, (size_t)s->count); /* at most */
+    s->kept = codec_budget(job->options, (size_t)s->count); /* an upper bound */
     int n = codec_raw_bytes(s, 1, raw);
     raw[1] += s->count / 255;
     job_sections(job, raw, n, false, at);
@@ -149,7 +150,7 @@ pl_status topk_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* 0 when the gaps end too early. */
+/* Returns 0 if the gaps end too early. */
 static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
 {
     size_t used = 0;
@@ -163,7 +164,7 @@ static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
     return 0;
 }
 
-/* Value i of those kept, which has this index. */
+/* The i-th kept value, which has this index. */
 static float get_value(const codec_task *task, uint64_t index, uint64_t i)
 {
     const uint8_t *scales = task->raw[0], *codes = task->raw[2];
@@ -178,7 +179,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Only what was kept is touched: adding costs a fiftieth of a dense update. */
+/* Only kept values are touched: adding costs a fiftieth of a dense update. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
