@@ -1,8 +1,8 @@
-/* The arms of a run: the base model, the mixture, and what it is compared with.
+/* Defines the arms of a run: the base model, the mixture, and the baselines.
  *
  * All share the mixture's slots, so that one layout of parameters serves all; a dense
- * arm is the same slots with one module each. Its only contributor's update is taken
- * as it is (outer learning rate 1, no momentum): plain training, by the same code. */
+ * arm is the same slots with one module each. Its only contributor's update is taken as
+ * it is (outer learning rate 1, no momentum): plain training, by the same code. */
 #include "job/run.h"
 
 #include <math.h>
@@ -43,8 +43,7 @@ static void make_diloco(pl_arm *arm)
     }
 }
 
-/* A phase of streaming ends where a fragment is sent: there are F in one of tau steps.
- */
+/* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
 static void cut_phases(pl_arm *arm)
 {
     int fragments = arm->outer.method.fragments;
@@ -75,8 +74,9 @@ static void common_inner(const pl_run *r, pl_inner *in)
     in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
 }
 
-/* Nothing is merged in a dense arm, so its tasks are only as short as what a death may
- * cost: up to four phases in one, whichever number of them divides all. */
+/* Nothing is merged in a dense arm, so the length of its tasks only limits what is lost
+ * when a worker dies: up to four phases form one task, whichever number of them divides
+ * all. */
 static void lengthen(pl_inner *in)
 {
     int factor = 4;

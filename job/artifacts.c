@@ -1,4 +1,5 @@
-/* What answers from a run's folder need, also while its job runs. */
+/* Opens the parts of a run folder that answer prompts: store, tokenizer, mixture. They
+ * can be read while the job runs. */
 #include "job/run.h"
 
 pl_status store_open_run(const char *dir, pl_store **out)

@@ -75,7 +75,7 @@ typedef struct config {
     bool entropy, dynamic_steps;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
-        momentum_of[PL_CLASS_COUNT]; /* negative: the common one */
+        momentum_of[PL_CLASS_COUNT]; /* negative: the value for all classes counts */
     bool rescale, settle;
     double norm_gate;
 
@@ -95,36 +95,37 @@ typedef struct config {
 
 extern const pl_table config_table;
 
-/* Defaults, then the preset, then the file, then the --set pairs, in this order of
- * rising strength. `file` may be NULL. Checks that it adds up. ERR_CONFIG. */
+/* Builds a configuration from the defaults, the preset, the file and the --set pairs,
+ * in this order of rising strength, and checks it. `file` may be NULL. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 /* Sets shape, topology and training settings to those of the preset that c->preset
  * names (config_preset.c). Does nothing if it is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
-/* Lays the file (or NULL) and the --set pairs over what is there. ERR_CONFIG. */
+/* Lays the file (or NULL) and the --set pairs over the present values. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
                                    int n_sets);
-/* Derived values, and paths by another name of the same file, become those of `own`:
- * after config_lay over a copy of it, what still differs was really asked for. */
+/* Gives derived values, and paths that name the same file differently, the values of
+ * `own`. Used after config_lay over a copy of `own`: what differs then was really asked
+ * for. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
-/* For a file that people edit: keys that follow from others (head_size from width and
- * heads) get their 0 back, so that they still do after a change. */
+/* For a file that users edit: keys that follow from others (head_size from width and
+ * heads) get their 0 back, so that they still follow after a change. */
 void config_leave_derived(config *c);
 /* Whether the key of KEY=VALUE may differ between the starts of one run. */
 bool config_pair_is_local(const char *pair);
 
-/* What follows from it. */
+/* Values that follow from the configuration. */
 pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
-/* ERR_CONFIG: what no outer method or codec can do (config_outer.c). */
+/* ERR_CONFIG: no outer method or codec can do this (config_outer.c). */
 pl_status config_outer(const config *c, pl_outer *out);
 /* Whether the processes of the job speak CURVE: net.encrypt, or an address that other
  * machines reach. */
 bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
-/* Sequences of one pass: train.micro_batch, at most train.batch. */
+/* Sequences per pass: train.micro_batch, at most train.batch. */
 int config_pass(const config *c);
 /* Arms that a run may train beside the mixture. */
 enum { CONFIG_BASELINES = 4 };

@@ -1,4 +1,5 @@
-/* Outer method and codec from their keys. */
+/* Turns the keys of the outer method and of the codec into the settings that they stand
+ * for, and checks that they go together. */
 #include "job/config.h"
 
 #include <math.h>
@@ -69,7 +70,7 @@ static void read_classes(const config *c, pl_outer *out)
     }
 }
 
-/* What is said of one class holds for the modules that are in it. */
+/* Settings of one class must be valid for the modules that are in it. */
 static pl_status check_classes(const pl_outer *out)
 {
     for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
@@ -97,7 +98,8 @@ static pl_status set_role(const char *name, pl_codec_options *out, int first, in
     return PL_OK;
 }
 
-/* Beside what is large, what has been left out for long would round to zero. */
+/* In a block with large values, small values that wait in the residual would round to
+ * zero. */
 static pl_status check_residual(const pl_outer *out)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
@@ -112,7 +114,7 @@ static pl_status check_residual(const pl_outer *out)
     return PL_OK;
 }
 
-/* A mate's offer is whole: nothing of it may be left for later. */
+/* A mate's offer is complete, so no part of it may be left for later. */
 static pl_status check_gossip_codec(const pl_outer *out)
 {
     bool partial = pl_codec_is_homomorphic(&out->codec);

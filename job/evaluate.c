@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Rows of one arm stand beside each other. */
+/* Rows of one arm stand next to each other. */
 static const struct {
     const char *arm, *name, *title, *brief;
 } kinds[ROW_COUNT] = {
@@ -14,7 +14,7 @@ static const struct {
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
     [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
-                   "dense-eq"}, /* name_rows adds how many times */
+                   "dense-eq"}, /* name_rows appends the factor */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 static void name_rows(evaluation *e, int trainings)
@@ -51,7 +51,7 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
 
 /* ---- what was spent ---- */
 typedef struct spent {
-    uint64_t tokens, longest; /* of all trainings, of the one that had most */
+    uint64_t tokens, longest; /* of all trainings; of the longest one */
     double seconds;
     int n;
     int64_t least_phase;

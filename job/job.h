@@ -1,9 +1,9 @@
-/* The door of job: what `pathloom train` does, and what others ask of its run folder.
+/* The door of job: the stages of `pathloom train`, and the functions by which other
+ * verbs use its run folder.
  *
  * Read in this order: config (the keys), run (the folder), run_plan (memory and disk),
  * run_processes (hub, homes, workers), stages (data, base model, routing, arms),
- * progress, evaluate, report, artifacts (what a finished run answers with).
- */
+ * progress, evaluate, report, artifacts (the parts of a run that answer prompts). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/config.h"

@@ -1,5 +1,5 @@
-/* How far the arms are: one block that redraws itself on a terminal, one line every
- * ten seconds elsewhere. */
+/* Shows how far the arms are: one block that redraws itself on a terminal, and one line
+ * every ten seconds elsewhere. */
 #include "job/run.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static void measure(progress *p, const pl_json *status)
         p->total += number(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += number(pl_json_at(paths, k), "step");
-        bool audits = false; /* somebody will do some of its tasks again */
+        bool audits = false; /* some of its tasks will be audited */
         pl_json_bool(pl_json_get(a, "audits_wait"), &audits);
         if (number(a, "tasks_done") >= number(a, "tasks") && !audits)
             complete++;
@@ -79,14 +79,14 @@ static void measure(progress *p, const pl_json *status)
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
-/* Seconds; negative as long as nothing can be said. */
+/* Seconds left; negative while that is not known. */
 static double eta(const progress *p)
 {
     double rate = (p->done - p->first_done) / (pl_now() - p->started);
     return rate > 0 ? (p->total - p->done) / rate : -1;
 }
 
-/* A path's name without its replica where there is only one. */
+/* A path's name, without its replica if there is only one. */
 static void put_path(const pl_json *paths, size_t i, pl_buf *out)
 {
     const char *name = text(pl_json_at(paths, i), "path");
@@ -147,7 +147,7 @@ static void head_line(const progress *p, pl_buf *out)
 
 /* ---- the block on a terminal ---- */
 
-/* 80x24 where the terminal does not tell. */
+/* 80x24 if the terminal does not tell its size. */
 static void measure_terminal(progress *p)
 {
     struct winsize size;
@@ -198,7 +198,7 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
-/* Not a terminal: the head, each arm's progress, and who works. */
+/* For output that is not a terminal: the head, each arm's progress, and the workers. */
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};
@@ -238,7 +238,7 @@ static void draw(progress *p, const pl_json *status, bool last)
         draw_line(p, status);
 }
 
-/* Whether cursor movement is understood. */
+/* Whether the terminal understands cursor movement. */
 static bool is_terminal(void)
 {
     const char *term = getenv("TERM");

@@ -1,4 +1,4 @@
-/* The evaluation as a table, as JSON, and samples of text. */
+/* Prints the evaluation as a table, writes it as JSON, and prints samples of text. */
 #include "job/evaluate.h"
 #include "serve/serve.h"
 
@@ -168,7 +168,7 @@ static void print_row(const evaluation *e, int kind)
         pl_human_count((double)w->tokens_total, total), w->flops, seconds);
 }
 
-/* Columns of the rows that the run has, rows of the domains that were scored. */
+/* Columns are the run's rows; lines are the domains that were scored. */
 static void print_domains(const pl_run *r, const evaluation *e)
 {
     uint32_t n = pl_tokens_n_domains(r->valid);
@@ -193,7 +193,7 @@ static void print_domains(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* Says what the numbers say, also when the mixture loses. */
+/* Says in words what the numbers mean, also if the mixture loses. */
 static void print_verdict(const evaluation *e)
 {
     const char *gap = "\n";
@@ -321,7 +321,7 @@ static int find_document(const evaluation *e, int path)
 
 enum { PROMPT = 24 };
 
-/* The beginning of a held-out document of the path; from nothing if it has none. */
+/* The beginning of a held-out document of the path; empty if it has none. */
 static int fill_prompt(const sampling *s, const evaluation *e, int path,
                        int32_t prompt[PROMPT], const char **label)
 {

@@ -1,11 +1,12 @@
-/* Which path each training document goes to: the router of a run, the shards that it
- * makes, and what they are like. */
+/* Assigns training documents to paths: fits the router of a run, deals the shards, and
+ * reports what they are like. */
 #include "job/routing.h"
 #include "eval/eval.h"
 
 #include <math.h>
 
-/* More features than this lie in a file, and a fit works in as much. */
+/* If the features take more memory than this, they lie in a file, and the fit uses only
+ * this much. */
 enum { ROUTER_BYTES = 1 << 30 };
 
 static uint64_t features_bytes(const routing *g)
@@ -238,7 +239,7 @@ static void say_unbalanced(const pl_run *r, const routing *g)
             1 + c->balance, tokens);
 }
 
-/* A corpus of one domain gives nothing to compare with. */
+/* A corpus of one domain has nothing to compare with. */
 static void say_router(const pl_run *r, const routing *g, const pl_judgement *own,
                        const pl_judgement *eight)
 {

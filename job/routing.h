@@ -1,4 +1,4 @@
-/* Private to cli: the router of a run, fitted, judged and reported. */
+/* Private to job: fits, judges and reports the router of a run. */
 #ifndef PL_JOB_ROUTING_H
 #define PL_JOB_ROUTING_H
 #include "job/run.h"

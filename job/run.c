@@ -40,7 +40,7 @@ void say_json(pl_json *json)
     pl_json_destroy(&json);
 }
 
-/* Which folder is the run's is known before the rest of its configuration. */
+/* The run's folder is found before the rest of its configuration is known. */
 static pl_status find_folder(const run_request *q, pl_run *r)
 {
     config c;
@@ -51,7 +51,7 @@ static pl_status find_folder(const run_request *q, pl_run *r)
     return PL_OK;
 }
 
-/* Something was trained in it. */
+/* Whether something was trained in it. */
 static bool has_begun(const pl_run *r)
 {
     char saved[PL_PATH_MAX], store[PL_PATH_MAX];
@@ -68,8 +68,8 @@ static pl_status load_saved(const pl_run *r, config *out)
     return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
 }
 
-/* Of a run that has not begun: a command that only names it, or changes only local
- * keys, takes the configuration that is there. */
+/* Whether a run that has not begun takes its saved configuration: the command only
+ * names the run, or changes only local keys. */
 static bool takes_saved(const run_request *q, const char *saved)
 {
     if (q->file || !pl_path_exists(saved))
@@ -98,8 +98,8 @@ static pl_status compare(const pl_run *r, const config *own)
     return status;
 }
 
-/* What the command says is laid over what the run was made with, so that it need not be
- * said again; the first thing that is not the same is refused by its name. */
+/* The command's values are laid over the run's own configuration, so that they need not
+ * be repeated. The first key that differs is refused by its name. */
 static pl_status configure_begun(const run_request *q, pl_run *r)
 {
     config own;
@@ -156,9 +156,9 @@ static pl_status lock_run(pl_run *r)
     return status;
 }
 
-/* The folder, and whether something was trained in it. Before that a configuration
- * binds nobody: a mistake in the first command is corrected by the second. Another
- * command may have begun the run until the folder is locked: compared again. */
+/* Enters the folder and finds out whether something was trained in it. Until then no
+ * configuration is binding: the second command may correct the first. Another command
+ * may begin the run before the folder is locked, so this is checked again. */
 static pl_status enter_folder(pl_run *r)
 {
     config own;
@@ -238,7 +238,7 @@ pl_status run_look(const char *dir, pl_run *r)
     return make_topology(r);
 }
 
-/* Folders that this command made and left empty vanish with it. */
+/* Removes folders that this command made and left empty. */
 static void leave_folder(const pl_run *r)
 {
     char data[PL_PATH_MAX];

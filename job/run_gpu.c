@@ -1,8 +1,8 @@
-/* What the workers of this machine take of its GPU, and whether they fit. */
+/* Computes what the workers of this machine take of its GPU, and whether they fit. */
 #include "job/run.h"
 
-/* A process's CUDA context, with cuBLAS's code: about so much; never more than what of
- * the GPU was in use when this process had its own. */
+/* An estimate of a process's CUDA context with cuBLAS's code. It is lowered to the GPU
+ * memory that was in use when this process had its own context. */
 enum { CONTEXT_BYTES = 512 << 20 };
 
 void run_gpu_plan(const pl_run *r, pl_model_plan *out)

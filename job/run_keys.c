@@ -1,6 +1,6 @@
 /* The keys of a run, in RUN/keys: one pair for each kind of process on this machine,
- * and the list of all who may connect. Made once, when other machines are to be
- * reached. */
+ * and the list of all keys that may connect. They are made once, when other machines
+ * are to be reached. */
 #include "job/run.h"
 
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ bool run_has_keys(const char *dir)
     return pl_path_exists(run_key_list(dir, path));
 }
 
-/* Two processes may be the first at once: whoever comes second takes what is there. */
+/* Two processes may be the first at once; the second takes the existing pair. */
 static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
 {
     pl_keypair pair;
@@ -60,8 +60,8 @@ static bool is_needed(const pl_key_entry *e)
            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
 }
 
-/* `key revoke` and `key allow --expires` refuse the job's own keys; releases before did
- * not. */
+/* `key revoke` and `key allow --expires` refuse the job's own keys, but the file may
+ * have been edited. */
 static pl_status check_own(const char *dir)
 {
     char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
@@ -85,7 +85,7 @@ static pl_status check_own(const char *dir)
     return status;
 }
 
-/* The list comes last: who finds it finds the keys. */
+/* The list is written last: a process that finds it finds the keys, too. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];

@@ -1,9 +1,9 @@
-/* What the run will need, before it starts. */
+/* Plans the memory and disk space that the run will need, before it starts. */
 #include "job/run.h"
 
 #include <unistd.h>
 
-/* What a path keeps from phase to phase. */
+/* The vectors that a path keeps from phase to phase. */
 static pl_path_layout layout_of(const pl_outer *outer)
 {
     pl_arm arm = {.outer = *outer};
@@ -16,8 +16,8 @@ static uint64_t n_tasks(const pl_run *r)
                       pl_topology_n_replicas(r->topology));
 }
 
-/* noloco: of each task that was a worker's, the last two rounds are offered to mates.
- * Tasks seldom change their worker. */
+/* noloco: a worker offers the last two rounds of each of its tasks to mates. Tasks
+ * seldom change their worker. */
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
@@ -28,8 +28,8 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
 /* Code and data of the program and its libraries, in every process. */
 enum { PROCESS_BYTES = 38 << 20 };
 
-/* Messages of one transfer that are on their way at a time: a quarter of it, at least
- * two of a MiB, at most eight (outer/client_blob.c). */
+/* Messages of one transfer that are on their way at once: a quarter of it, at least two
+ * of 1 MiB, at most eight (net/client_blob.c). */
 static uint64_t transfer_bytes(uint64_t bytes)
 {
     enum { LEAST = 2 << 20, MOST = 8 << 20 };
@@ -66,15 +66,15 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     uint64_t model =
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
     if (r->n_gpus > 0)
-        model = 0; /* the GPU's: run_gpu_check holds it against that */
+        model = 0; /* it is in the GPU's memory, which run_gpu_check checks */
     return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +
            pl_worker_cache_bytes(&arm, r->topology, most) +
            (local < most ? local : most) + transfer_bytes(state * path);
 }
 
-/* Updates that a home has in memory while it merges a module of so many bytes: one for
- * each thread, or as many small ones as outer/home_updates.h reads at once. What they
- * take when they are decompressed comes on top, at most a quarter of them in f32. */
+/* Updates that a home has in memory while it merges a module of `module` bytes: one per
+ * thread, or as many small ones as home/home_updates.h reads at once. Decompressed
+ * sections come on top, at most a quarter of them in f32. */
 static uint64_t updates_bytes(const pl_run *r, uint64_t module)
 {
     uint64_t all = n_tasks(r) * module;
@@ -84,8 +84,8 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
-/* A home merges one module at a time (its vectors, and updates), and has uploads of
- * every path that is sent to it, which come in messages. Its database keeps what was
+/* A home merges one module at a time (its vectors and its updates), and has uploads of
+ * every path that sends to it, which come in messages. Its database keeps what was
  * written last, and the allocator keeps freed blocks, more in longer jobs (measured: 10
  * MiB after 8 phases of the default job, 40 after 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
@@ -98,7 +98,8 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     }
     uint64_t state = (uint64_t)layout_of(outer).n_vectors;
     uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
-    /* Of workers elsewhere nobody knows how many come; a path has one at a time. */
+    /* The number of workers on other machines is not known; each path has at most one
+     * at a time. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
@@ -118,9 +119,9 @@ static uint64_t prepare_bytes(const config *c)
     return READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
 }
 
-/* The launcher prepares the text, then computes routing features, then scores held-out
- * text: for each processor a model for inference on about 2048 tokens, and the losses
- * of every path. */
+/* The launcher first prepares the text, then computes routing features, then scores
+ * held-out text. Scoring takes one model for inference on about 2048 tokens per
+ * processor, and the losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 44 << 20, PATH_LOSSES_BYTES = 4 << 20 };
@@ -138,7 +139,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
 }
 
-/* What a home keeps free for its commits, and what its database takes in advance. */
+/* Space that a home keeps free for its commits, and that its database takes in advance.
+ */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
 /* Every version is kept; pending updates and moments come on top. */
@@ -168,7 +170,7 @@ static pl_status refuse(const char *what, uint64_t need, uint64_t have,
                    pl_human_bytes((double)have, b), remedy);
 }
 
-/* At most: windows at the ends of documents are not full. */
+/* An upper bound: windows at the ends of documents are not full. */
 static void say_tokens(const pl_run *r)
 {
     const config *c = &r->cfg;

@@ -1,5 +1,5 @@
-/* The processes of a job on this machine: homes, one hub, the workers, and relays
- * between home and workers if there are any. */
+/* Starts and stops the processes of a job on this machine: homes, one hub, the workers,
+ * and relays between home and workers if there are any. */
 #include "job/run.h"
 
 enum {
@@ -9,15 +9,16 @@ enum {
     ATTACH_MS = 60000
 };
 
-/* Hub and home that were started by hand may be, whatever the configuration says. */
+/* A hub and a home that were started by hand may be encrypted, whatever the
+ * configuration says. */
 static bool is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
 }
 
-/* PL_ADDRESS_PRIVATE becomes RUN/proc/ipc/NAME.sock. An encrypted job is meant for
- * several machines, or its keys tell users of one machine apart: loopback takes its
- * place. */
+/* Turns PL_ADDRESS_PRIVATE into RUN/proc/ipc/NAME.sock. An encrypted job takes
+ * loopback, because it is meant for several machines, or its keys separate the users of
+ * one machine. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
                    char out[PL_ADDRESS_MAX])
 {
@@ -43,8 +44,8 @@ char *run_job_file(const char *dir, char out[PL_PATH_MAX])
     return pl_join(out, dir, "proc/job.yaml");
 }
 
-/* What the processes of this sitting go by: the run's configuration with the local keys
- * of this command. */
+/* Writes the settings for the processes of this start: the run's configuration with the
+ * local keys of this command. */
 static pl_status write_job_file(const pl_run *r)
 {
     char path[PL_PATH_MAX];
@@ -64,15 +65,15 @@ int run_count_relays(const config *c)
     return (int)c->relays < workers ? (int)c->relays : workers;
 }
 
-/* Worker i asks relay i modulo their number. */
+/* Worker i connects to relay i modulo their number. */
 int run_workers_behind(const config *c, int relay)
 {
     const int n = run_count_relays(c);
     return n == 0 ? 0 : (run_local_workers(c, 0) - relay + n - 1) / n;
 }
 
-/* `name` is that of its log and its socket; index 0: the only one of its role. `asked`
- * is where it listens; NULL: nowhere. */
+/* `name` names its log and its socket; index 0: there is only one of its role. `asked`
+ * is the address to listen at; NULL: it does not listen. */
 static pl_status start(pl_run *r, const char *role, const char *name, int index,
                        const char *asked, const char *ready)
 {
@@ -84,7 +85,7 @@ static pl_status start(pl_run *r, const char *role, const char *name, int index,
         argv[n++] = "--index";
         argv[n++] = number;
     }
-    if (asked) { /* said, because a restart asks for the address that others know */
+    if (asked) { /* needed, because a restart must use the address that others know */
         run_listen_at(r->dir, asked, name, is_encrypted(r), address);
         argv[n++] = "--listen";
         argv[n++] = address;
@@ -131,7 +132,8 @@ static pl_status start_worker(pl_run *r, int index)
     return start(r, "worker", name, index + 1, NULL, NULL);
 }
 
-/* While a home is waited for: it may have ended for good, or Ctrl+C was pressed. */
+/* Called while this waits for a home: the home may have ended for good, or Ctrl+C was
+ * pressed. */
 static pl_status on_wait(void *context)
 {
     const pl_run *r = context;
@@ -165,7 +167,7 @@ static bool takes_any_port(const char *address)
     return pl_ends_with(address, "*");
 }
 
-/* A port in use is found before minutes of work. */
+/* Finds a port in use now and not after minutes of work. */
 static pl_status check_address(const char *key, const char *address)
 {
     pl_status status = pl_wire_check_free(address);
@@ -230,7 +232,8 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Homes that were ever given anything: those that a table names, if there is one. */
+/* Counts the homes that were ever given anything: those in the table, if there is one.
+ */
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
@@ -240,8 +243,8 @@ static pl_status count_placed(pl_store *first, int *n)
     return PL_OK;
 }
 
-/* All homes run before anything is committed: a part that is missing beside one with
- * commits was lost, and an empty one in its place would hide that. */
+/* All homes must run before anything is committed: if a part is missing beside one with
+ * commits, it was lost, and an empty part in its place would hide that. */
 static pl_status check_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
@@ -275,7 +278,7 @@ static pl_status check_parts(const char *folder, const pl_parts *parts)
                    pl_store_part(folder, missing, part), (unsigned long long)commits);
 }
 
-/* What was added since is no other configuration. */
+/* Homes that were added later are not a different configuration. */
 static pl_status count_homes(pl_run *r, pl_parts *parts)
 {
     char path[PL_PATH_MAX];
@@ -285,7 +288,7 @@ static pl_status count_homes(pl_run *r, pl_parts *parts)
     return PL_OK;
 }
 
-/* What was killed half-way. */
+/* Completes changes of the store that were interrupted. */
 static pl_status end_changes(const pl_run *r)
 {
     char path[PL_PATH_MAX];
@@ -314,10 +317,10 @@ static pl_status check_store(pl_run *r)
                        n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
                        n_parts > 0 ? n_parts : 1, r->n_homes);
     if (n_parts > 0)
-        return PL_OK; /* each was opened */
+        return PL_OK; /* the next opening has completed it */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
-    /* A home that died while it made the store: the next one goes on. */
+    /* A home that died while it made the store; the next home completes that. */
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -360,8 +363,7 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
                    dir, dir);
 }
 
-/* Waits for the address in RUN/FILE, which a process that is being started will write.
- */
+/* Waits for the address in RUN/FILE, which a process writes when it has started. */
 static pl_status await_process(const pl_run *r, const char *file, int64_t until_ms,
                                bool *said, char out[PL_ADDRESS_MAX])
 {
@@ -381,7 +383,8 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Started by hand or by the machine, they outlive this command. */
+/* Uses processes that were started by hand or by the machine, and that outlive this
+ * command. */
 static pl_status attach(pl_run *r)
 {
     char file[64];
@@ -446,7 +449,7 @@ pl_status run_start_homes(pl_run *r)
     return make_client(r);
 }
 
-/* What died and starts again says where it listens soon. */
+/* A process that died and starts again will soon write its address. */
 pl_status run_find_homes(pl_run *r)
 {
     enum { SOON_MS = 5000 };
@@ -458,7 +461,7 @@ pl_status run_find_homes(pl_run *r)
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
         if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
-            r->n_homes = i; /* asked for, and not there yet */
+            r->n_homes = i; /* it was asked for and does not run yet */
         else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
             return pl_fail(
                 PL_ERR_NOT_FOUND,
@@ -467,7 +470,7 @@ pl_status run_find_homes(pl_run *r)
     }
     PL_RETURN_IF(make_client(r));
     if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
-        return run_hub_address(r->dir, r->hub_address); /* its words */
+        return run_hub_address(r->dir, r->hub_address); /* for its error sentence */
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
@@ -485,7 +488,8 @@ pl_status run_tell_homes(pl_run *r)
     return status;
 }
 
-/* The hub hears of it now, and from the run folder when it is started again. */
+/* Tells the hub about the home now; after a restart the hub reads it from the run
+ * folder. */
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
@@ -526,8 +530,9 @@ void run_stop(pl_run *r, bool drain)
     r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
                            .home = pl_launcher_peak_bytes(r->launcher, "home"),
                            .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
-    /* However long a task takes: a second Ctrl+C need not wait for it. After a failure
-     * nobody may be left who takes the result. */
+    /* Draining waits for tasks of any length; a second Ctrl+C ends it. After a failure
+     * no process may be left to receive the result, so workers get only a short time.
+     */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
     pl_launcher_stop(r->launcher, "hub", 5000);
@@ -567,7 +572,7 @@ pl_status run_watch(pl_run *r, const run_request *q)
     return pl_wire_connect(address, &r->hub);
 }
 
-/* A job that was killed leaves its hub's address; its lock went with it. */
+/* A job that was killed leaves its hub's address behind, but not its lock. */
 pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;

@@ -1,5 +1,5 @@
-/* The stages of `train`: data, base model, routing, arms. Each looks first whether its
- * product is there, so that the same command goes on where the last one stopped. */
+/* The stages of `train`: data, base model, routing, arms. Each first checks whether its
+ * product exists, so that the same command goes on where the last one stopped. */
 #include "job/routing.h"
 #include "eval/eval.h"
 #include "serve/serve.h"
@@ -100,7 +100,8 @@ static pl_status arm_exists(pl_run *r, const char *name, bool *exists)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* Version 0 of every module, then the definition: the hub sees a whole arm or none. */
+/* Makes version 0 of every module, then the definition, so that the hub sees a whole
+ * arm or none. */
 static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              const float *params)
 {
@@ -127,7 +128,7 @@ static pl_status alloc_params(const pl_run *r, float **out)
                         "a path's parameters", (void **)out);
 }
 
-/* Random numbers, or a model of others. */
+/* Makes random parameters, or reads an imported model. */
 static pl_status first_params(const pl_run *r, const pl_topology *t, float *params)
 {
     pl_import *model = NULL;

@@ -501,7 +501,7 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
-    if pl_traits(m.method)->gossips && !arm->outer.own_consensus)
+    if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
         m.consensus = m.lr; /* one vector travels, so gamma is beta */
     return m;
 }
