@@ -1,18 +1,17 @@
 /* The door of eval: how well held-out text is predicted.
  *
- * A document is cut into windows of `context` targets exactly like the sampler cuts
- * it for training (window w covers the tokens w*T+1 .. of the document) and scored
- * window by window. Only tokens at index >= prefix of their document count, since the
- * tokens before them chose the path. Sums are token-weighted, in double, in document
- * order: perplexity = exp(sum of nats / counted targets).
+ * A document is cut into windows of `context` targets exactly like the sampler cuts it
+ * for training (window w covers the tokens w*T+1 .. of the document) and scored window
+ * by window. Only tokens at index >= prefix of their document count, since the tokens
+ * before them chose the path. Sums are token-weighted, in double, in document order:
+ * perplexity = exp(sum of nats / counted targets).
  *
  * scorer: one topology's parameters on documents. Routed perplexity scores each
  * document with the parameters of its path; routes score every document with every path
  * and compare ways to choose.
  *
- * Only numbers come out: the verbs print. Read in this order: scorer, perplexity,
- * routes.
- */
+ * These functions only compute; the verbs print. Read in this order: scorer,
+ * perplexity, routes. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
@@ -26,9 +25,9 @@ typedef struct pl_scorer_options {
     const pl_topology *topology; /* borrowed until destroy */
     const char *backend;         /* as of pl_backend_options */
     const char *precision;
-    int n_threads; /* one model each; 1 where the backend is a GPU */
-    int context;   /* T, targets a window; 0: the shape's context */
-    int batch;     /* windows a call; 0: as many as give about 2048 tokens */
+    int n_threads; /* one model per thread; 1 if the backend is a GPU */
+    int context;   /* T, targets per window; 0: the shape's context */
+    int batch;     /* windows per call; 0: enough for about 2048 tokens */
     int prefix;    /* tokens at the start of a document that do not count */
 } pl_scorer_options;
 
@@ -46,20 +45,20 @@ const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
 /* pl_topology_path_params floats; they are copied. */
 PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 
-/* scores[i] is that of document docs[i]; one without a counted target gets zeros.
- * Batches are filled in the order of docs, so that the result depends on the options
- * and the list but not on n_threads. ERR_DATA for a token outside the vocabulary;
+/* scores[i] is that of document docs[i]; a document without a counted target gets
+ * zeros. Batches are filled in the order of docs, so the result depends on the options
+ * and the list, but not on n_threads. ERR_DATA for a token outside the vocabulary;
  * ERR_ARG if nothing was loaded or a document does not exist. */
 PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
                                            const uint32_t *docs, size_t n,
                                            pl_score *scores);
 
-/* The loss in nats of every target of the documents, one document behind the other, the
- * prefix included: losses [sum of pl_doc_targets]. The same order and errors. */
+/* The loss in nats of every target of the documents, one document after the other, with
+ * the prefix: losses [sum of pl_doc_targets]. Same order and errors as above. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);
 
-/* Tokens of a document that follow another: all but the first. */
+/* The number of tokens of a document that follow another token: all but the first. */
 static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
 {
     return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
@@ -75,7 +74,7 @@ PL_MUST_CHECK pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *toke
                                         size_t n, pl_path_params_fn params,
                                         void *context, pl_score *scores);
 
-/* ERR_ARG where a document's path is not one of n_paths. */
+/* ERR_ARG if a document's path is not one of n_paths. */
 PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths);
 
 /* ---- routes ---- */
@@ -125,9 +124,9 @@ PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes
 /* Sums in order. perplexity is NaN when nothing was counted. */
 pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
-/* Standard error over documents of nats per counted target, or, with `than`, of the
- * difference between two models on the same documents. A ratio of sums: documents weigh
- * by their targets. NaN for fewer than two documents. */
+/* The standard error over documents of nats per counted target or, with `than`, of the
+ * difference between two models on the same documents. It is that of a ratio of sums:
+ * documents weigh by their targets. NaN for fewer than two documents. */
 double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 
 /* by_domain [pl_tokens_n_domains]: sums of the documents of each. */
@@ -140,10 +139,10 @@ PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
                                          int prefix, const pl_tokenizer *tokenizer,
                                          uint64_t *bytes);
 
-/* Chooses whole documents, evenly strided over the list, that have together at most
- * max_targets counted targets (0: no limit), but at least one. Keeps the chosen at
- * the front of `docs`, in order, and returns how many. Documents without a counted
- * target are left out. */
+/* Chooses whole documents at even distances from the list, with at most max_targets
+ * counted targets in all (0: no limit), but at least one document. Moves the chosen
+ * ones to the front of `docs`, in order, and returns their number. Documents without a
+ * counted target are left out. */
 size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targets,
                          uint32_t *docs, size_t n);
 

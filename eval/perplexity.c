@@ -1,5 +1,5 @@
-/* Sums of scores, their errors, and perplexity of documents that are each scored by the
- * path they were routed to. */
+/* Adds scores, computes their errors, and the perplexity of documents that are each
+ * scored by the path to which they were routed. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -54,7 +54,8 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
 
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
 {
-    uint64_t first = prefix > 1 ? (uint64_t)prefix : 1; /* the first token predicts */
+    /* the first token only predicts */
+    uint64_t first = prefix > 1 ? (uint64_t)prefix : 1;
     uint64_t n_tokens = pl_tokens_doc(tokens, doc)->n_tokens;
     return n_tokens > first ? n_tokens - first : 0;
 }

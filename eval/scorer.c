@@ -1,4 +1,5 @@
-/* The scorer: windows in document order, fixed batches, one model a thread. */
+/* Scores documents: it cuts them into windows in document order, fills batches of a
+ * fixed size, and runs one model per thread. */
 #include "eval/eval.h"
 #include <string.h>
 
@@ -124,11 +125,12 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 /* ---- windows ---- */
 
 typedef struct window {
-    size_t row;     /* place of its document in the list */
-    uint64_t first; /* of its tokens in the file */
-    uint64_t place; /* of its first target among those of all documents of the list */
-    uint32_t n;     /* targets */
-    uint32_t skip;  /* of them at the start that do not count */
+    size_t row;     /* index of its document in the list */
+    uint64_t first; /* index of its first token in the file */
+    /* index of its first target among the targets of all listed documents */
+    uint64_t place;
+    uint32_t n;    /* targets */
+    uint32_t skip; /* number of first targets that do not count */
 } window;
 
 typedef struct pass {
@@ -137,8 +139,9 @@ typedef struct pass {
     int prefix;
     window *windows;
     size_t n_windows;
-    double *nats;  /* [n_windows] */
-    float *losses; /* of each target, at its window's place; NULL: only the sums */
+    double *nats; /* [n_windows] */
+    /* of each target, at its window's place; NULL: only sums are wanted */
+    float *losses;
 } pass;
 
 /* Appends the windows of a document that have a counted target, or, without room to
