@@ -1,4 +1,5 @@
-/* Documents that no router can part; private to router. */
+/* Private to router: groups of documents with equal features, which no router can
+ * separate. */
 #ifndef PL_ROUTER_ALIKE_H
 #define PL_ROUTER_ALIKE_H
 #include "base/base.h"
@@ -6,9 +7,10 @@
 extern "C" {
 #endif
 
-/* Writes order [n]: rows of equal bytes stand beside each other, the lower first. */
+/* Writes order [n] so that rows with equal bytes stand next to each other, the lower
+ * index first. */
 void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *order);
-/* One past the last of the group that begins at order[i]. */
+/* The index after the last member of the group that begins at order[i]. */
 size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
                         const size_t *order, size_t i);
 

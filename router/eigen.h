@@ -1,4 +1,4 @@
-/* Eigenvectors of small symmetric matrices; private to router. */
+/* Private to router: eigenvectors of small symmetric matrices. */
 #ifndef PL_ROUTER_EIGEN_H
 #define PL_ROUTER_EIGEN_H
 #include "base/base.h"
@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/* Eigenvalues of a [n, n], falling, and the unit vector of the i-th as row i of
- * vectors [n, n]. Overwrites a. O(n^3) a sweep, a handful of sweeps. */
+/* The eigenvalues of a [n, n], falling, and the i-th unit eigenvector as row i of
+ * vectors [n, n]. Overwrites a. Each sweep is O(n^3), and a few sweeps suffice. */
 void eigen_symmetric(double *a, size_t n, double *values, double *vectors);
 
 #ifdef __cplusplus

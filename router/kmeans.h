@@ -1,4 +1,4 @@
-/* Lloyd's k-means with k-means++ seeding; private to router. */
+/* Private to router: Lloyd's k-means with k-means++ seeding. */
 #ifndef PL_ROUTER_KMEANS_H
 #define PL_ROUTER_KMEANS_H
 #include "base/base.h"
@@ -7,30 +7,30 @@ extern "C" {
 #endif
 
 typedef struct kmeans_job {
-    const float *points; /* [n, stride], of which columns 0..dim-1 are used */
+    const float *points; /* [n, stride]; columns 0..dim-1 are used */
     size_t n, stride;
     int dim, k; /* 1 <= k <= n */
     int restarts, iterations;
     uint64_t seed;
-    int level; /* keys the random numbers beside the seed */
+    int level; /* part of the key of the random numbers, beside the seed */
     int n_threads;
 } kmeans_job;
 
-/* Sum of (a[d]-b[d])^2 in double over eight lanes: a fixed order whatever the
- * width of the machine's vectors. */
+/* Sum of (a[d]-b[d])^2 in double over eight lanes: the order is fixed, whatever the
+ * length of the machine's vectors. */
 double square_distance(const float *a, const float *b, int dim);
 
 /* Writes the best of `restarts` solutions to centroids [k, dim]: the one with the
- * least sum of squared distances, the first of equals. The bytes depend on nothing
- * but the job without n_threads. Errors: ERR_ARG, ERR_NOMEM. */
+ * smallest sum of squared distances, or the first of equal ones. The bytes depend only
+ * on the job, and not on n_threads. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
 /* label [n]: the nearest of centroids [k, dim]. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centroids,
                                       int *label);
 
-/* Moves centroids [k, dim] to the means of the points with their label; one without
- * points stays. Errors: ERR_ARG, ERR_NOMEM. */
+/* Moves centroids [k, dim] to the means of the points with their label; a centroid
+ * without points stays. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_move(const kmeans_job *job, const int *label,
                                     float *centroids);
 

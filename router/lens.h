@@ -1,9 +1,8 @@
-/* How the router looks at a feature before it measures distances; private to router.
+/* Private to router: the transform of features before distances are measured.
  *
  *   y[d] = (x[d] - mean[d]) * scale[d]
  *   z    = rows y   (whitened components, sharpened or not)   or   z = y
- *   z    = z / |z|  (if unit)
- */
+ *   z    = z / |z|  (if unit) */
 #ifndef PL_ROUTER_LENS_H
 #define PL_ROUTER_LENS_H
 #include "base/base.h"
@@ -12,7 +11,7 @@ extern "C" {
 #endif
 
 typedef struct lens {
-    int dim, rank; /* of x and of z; equal without rows */
+    int dim, rank; /* of x and of z; they are equal if there are no rows */
     bool unit;
     float *mean, *scale; /* [dim] */
     float *rows;         /* [rank, dim] or NULL */
@@ -21,7 +20,7 @@ typedef struct lens {
 typedef struct lens_options {
     bool standardize; /* scale = 1/deviation, else 1 */
     bool unit;
-    int rounds; /* of sharpening the rows; 0: principal components */
+    int rounds; /* rounds of sharpening the rows; 0: plain principal components */
     uint64_t seed;
     int n_threads;
 } lens_options;
@@ -29,12 +28,12 @@ typedef struct lens_options {
 PL_MUST_CHECK pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
 void lens_clear(lens *l);
 
-/* Learns from features [n, dim] what an allocated lens holds. The bytes do not depend
- * on n_threads. ERR_NOMEM. */
+/* Fits an allocated transform to features [n, dim]. The bytes do not depend on
+ * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status lens_fit(lens *l, const float *features, size_t n,
                                  const lens_options *options);
 
-/* scratch [dim], z [rank]. */
+/* Transforms x; scratch [dim], z [rank]. */
 void lens_look(const lens *l, const float *x, float *scratch, float *z);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Principal components of centred data; private to router. */
+/* Private to router: principal components of centred data. */
 #ifndef PL_ROUTER_PCA_H
 #define PL_ROUTER_PCA_H
 #include "base/base.h"

@@ -1,17 +1,16 @@
 /* The door of router: which path a document takes.
  *
- * feature: mean over the first `prefix` tokens of the last block's hidden state of
- * the base model. k-means gives one centroid a path; product k-means splits the
- * feature into L parts and clusters each with K_l centroids, so that the path is the
- * tuple of labels. A router is a small immutable object (bytes) in the store.
+ * feature: mean over the first `prefix` tokens of the last block's hidden state of the
+ * base model. k-means gives one centroid per path; product k-means splits the feature
+ * into L parts and clusters each with K_l centroids, so that the path is the tuple of
+ * labels. A router is a small immutable object (bytes) in the store.
  *
- * Between feature and distance stands a lens (standardise, whiten, sharpen, unit
- * length): raw hidden states have a few loud directions that say little about what a
- * document is.
+ * Features are transformed before distances are measured (lens: standardise, whiten,
+ * sharpen, unit length), because raw hidden states have a few directions with large
+ * variance that say little about a document.
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (arrange,
- * balance), router_code, judge (purity, NMI), features, shards.
- */
+ * balance), router_code, judge (purity, NMI), features, shards. */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
@@ -25,28 +24,33 @@ typedef enum pl_router_kind { PL_ROUTER_KMEANS, PL_ROUTER_PRODUCT } pl_router_ki
 typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
-    int n_levels; /* levels and experts of each: the parts of a product; plain k-means
-                     gives clusters that are alike paths that share modules */
+    /* levels, and experts of each: they divide the feature for product k-means; under
+     * plain k-means similar clusters become paths that share modules */
+    int n_levels;
     int experts[PL_LEVELS_MAX];
-    int restarts, iterations; /* k-means++ restarts, Lloyd iterations at most */
-    double balance;        /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
-                              times the mean (capacity-limited assignment while fitting) */
-    const double *weights; /* [n] tokens of each document, which balance compares;
-                              borrowed; NULL: 1 each */
-    bool standardize;      /* divide each feature by its deviation first */
-    int components; /* then keep this many principal components, each with variance 1;
-                       0: all features as they are */
-    int sharpen;    /* rounds of turning the components towards what tells clusters
-                       apart (unsupervised discriminant analysis), among 64 of them
-                       or `components` if more; 0: none */
-    bool unit;      /* then scale to length 1 */
+    /* k-means++ restarts; at most this many Lloyd iterations */
+    int restarts, iterations;
+    double balance; /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
+                       times the mean (capacity-limited assignment while fitting) */
+    /* [n] tokens of each document, which balance counts; borrowed; NULL: 1 each */
+    const double *weights;
+    bool standardize; /* divide each feature by its deviation first */
+    /* then keep this many principal components, each with variance 1; 0: keep all
+     * features */
+    int components;
+    /* rounds in which the components are turned towards the directions that separate
+     * clusters (unsupervised discriminant analysis), chosen among 64 of them, or
+     * `components` if that is more; 0: none */
+    int sharpen;
+    bool unit; /* then scale to length 1 */
     uint64_t seed;
     int n_threads;
-    uint64_t memory; /* bytes for a fit to work in: with more documents than these hold
-                        it sees evenly strided ones, one per path at least; 0: all */
+    /* bytes of memory for a fit: if the documents need more, it uses documents at even
+     * distances, at least one per path; 0: no limit */
+    uint64_t memory;
 } pl_router_options;
 
-/* How many documents that is: every so many-th, 1 for all of them. */
+/* The distance: every so many-th document is used; 1: all of them. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;
@@ -64,8 +68,8 @@ void pl_router_route(const pl_router *router, const float *feature, int top,
 void pl_router_encode(const pl_router *router, pl_buf *out);
 PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router **out);
 
-/* Features of every document's first `prefix` tokens (BOS included, shorter ones
- * whole), [n_docs, width]; with `windows` above 1 the mean over so many windows of
+/* Features of every document's first `prefix` tokens (with BOS; shorter documents
+ * whole), [n_docs, width]. With `windows` above 1, the mean over that many windows of
  * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result
  * does not depend on n_threads. `params` are a path's fp32 parameters of the base
  * model. */
@@ -75,7 +79,7 @@ typedef struct pl_feature_job {
     const char *precision; /* backend precision, "auto" */
     const char *backend;
     int prefix, n_threads;
-    int windows; /* at most; 0 and 1: the first alone */
+    int windows; /* at most this many; 0 and 1: only the first window */
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
@@ -85,9 +89,9 @@ PL_MUST_CHECK pl_status pl_router_feature_of(pl_model *base, int prefix,
                                              const int32_t *tokens, int n,
                                              float *feature);
 
-/* Documents of each path: list p is docs[first[p] .. first[p+1]), in rising order.
- * With overlap n > 1 a document stands in its n nearest shards. A path left without
- * documents gets the documents nearest to its centroid (reported in n_repaired). */
+/* Documents of each path: list p is docs[first[p] .. first[p+1]), in rising order. With
+ * overlap n > 1 a document is in its n nearest shards. A path without documents gets
+ * the documents nearest to its centroid (counted in n_repaired). */
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;
@@ -99,8 +103,8 @@ PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *fea
                                        size_t n_docs, int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);
 
-/* The heaviest group of documents with equal features [n, dim], which every router
- * keeps on one path; the largest of equals. Often it is one document. Weights [n] as
+/* The heaviest group of documents with equal features [n, dim], which every router puts
+ * on one path; the largest of equal ones. Often it is a single document. Weights [n] as
  * in pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;

@@ -1,4 +1,4 @@
-/* What a router is made of; private to router. */
+/* Private to router: the parts of a router. */
 #ifndef PL_ROUTER_ROUTER_INTERNAL_H
 #define PL_ROUTER_ROUTER_INTERNAL_H
 #include "router/lens.h"
@@ -26,7 +26,8 @@ struct pl_router {
 
 enum { ROUTER_PATHS_MAX = 1 << 16, ROUTER_DIM_MAX = 1 << 16 };
 
-/* Part l of the z of `rank` columns begins here; part L ends there. */
+/* The first column of part l of z, which has `rank` columns; for l = L, the end of the
+ * last part. */
 static inline int router_part(const pl_router *router, int level)
 {
     return (int)((int64_t)level * router->lens.rank / router->n_levels);
@@ -38,22 +39,22 @@ static inline int router_part_size(const pl_router *router, int level)
 
 int router_n_centroids(const pl_router *router); /* over all levels */
 
-/* distances [n_centroids] of z to every centroid, level after level. */
+/* distances [n_centroids] from z to every centroid, level after level. */
 void router_distances(const pl_router *router, const float *z, double *distances);
 
-/* Cost of every path from those; `bias` may be NULL. Label l of a path is
- * router_label. */
+/* The cost of every path from these distances; `bias` may be NULL. router_label gives
+ * label l of a path. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs);
 int router_label(const pl_router *router, int path, int level);
 
-/* The least cost; the lower of equals. */
+/* The path with the least cost; the lower of equal ones. */
 int router_cheapest(const double *costs, int n_paths);
 
-/* The `top` least costs, rising, the lower of equals first; overwrites costs. */
+/* The `top` least costs, rising, the lower of equal ones first; overwrites costs. */
 void router_rank(double *costs, int n_paths, int top, int *paths);
 
-/* The costs of a feature, prices included, [n_paths] inside scratch. */
+/* The costs of a feature with prices, [n_paths], inside scratch. */
 size_t router_scratch_doubles(const pl_router *router);
 double *router_weigh(const pl_router *router, const float *feature, double *scratch);
 

@@ -1,4 +1,4 @@
-/* Turning whitened points so that clusters stand apart; private to router. */
+/* Private to router: turns whitened points so that clusters are well separated. */
 #ifndef PL_ROUTER_SHARPEN_H
 #define PL_ROUTER_SHARPEN_H
 #include "base/base.h"
@@ -16,9 +16,9 @@ typedef struct sharpen_job {
     int n_threads;
 } sharpen_job;
 
-/* Writes rows [rank, dim]: the view in which the points' clusters are tightest for
- * their distance, the best direction first. Deterministic for any n_threads.
- * ERR_NOMEM. */
+/* Writes rows [rank, dim]: the projection in which the points' clusters are tightest
+ * relative to their distance, the best direction first. The same bytes for any
+ * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
 
 #ifdef __cplusplus
