@@ -27,29 +27,30 @@ typedef struct pl_document {
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
     uint64_t n_empty, n_replaced_bytes,
-        n_skipped_files; /* binary files are skipped in folders */
-    uint64_t n_cuts;     /* borders between the documents of a cut text file */
-    pl_hash whole;       /* of that file's text as one document, if n_cuts > 0 */
+        n_skipped_files; /* in folders binary files are skipped */
+    uint64_t n_cuts;     /* cuts between the documents of a single text file */
+    /* if n_cuts > 0: the hash of the file's whole text as one document */
+    pl_hash whole;
 } pl_read_stats;
 
 typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
 
-/* A text file is one document; *.jsonl gives one a line ("text", optional
- * "domain"); a folder is walked in name order (hidden files skipped, domain = name
- * of the first folder below); gz, zst, xz, bz2 are opened on the way; "-" is
- * stdin (JSON lines if the first byte is '{'). Parquet is refused with the command
- * that converts it. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO.
- * A single text file (or stdin) of more than cut_bytes is cut into documents of at most
- * so many, at paragraphs where it can be; 0: never. Memory holds one piece. */
+/* A text file is one document. *.jsonl gives one document per line ("text", optional
+ * "domain"). A folder is walked in order of names (hidden files are skipped; domain =
+ * name of the first folder below). gz, zst, xz and bz2 are decompressed. "-" is stdin
+ * (JSON lines if the first byte is '{'). Parquet is refused, with the command that
+ * converts it. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. A single text
+ * file (or stdin) with more than cut_bytes is cut into documents of at most this
+ * length, at paragraphs if possible; 0: never. One piece at a time is in memory. */
 PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
 
-/* World-readable text below /usr (C headers, man pages, changelogs, licences,
- * CMake, Perl, Python), up to max_bytes, spread evenly over the domains, in a
- * fixed order for a given machine. Never a home directory. `describe` gets one
- * line a domain for the user. ERR_NOT_FOUND with the apt line if there are less
- * than 3 domains or 2 MB. */
+/* World-readable text below /usr (C headers, man pages, changelogs, licences, CMake,
+ * Perl, Python), up to max_bytes, spread evenly over the domains, in a fixed order on a
+ * given machine. Home directories are never read. `describe` gets one line per domain
+ * for the user. ERR_NOT_FOUND, with a line for apt, if there are fewer than 3 domains
+ * or less than 2 MB. */
 PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn,
                                             void *context, pl_buf *describe);
 
@@ -85,14 +86,14 @@ typedef struct pl_token_doc {
 } pl_token_doc;
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
-/* Of a file that was opened and verified: ERR_DAMAGED once any token that was read
- * since lay in a page that had changed. To be asked before a result is kept. */
+/* For a file that was opened and verified: ERR_DAMAGED if a token that was read since
+ * lay in a page that has changed. Call it before a result is kept. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* The same over bytes in memory, borrowed until close (a shard from the store). */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
-/* Nobody reads them for a while: they need no memory until somebody does. */
+/* Lets the tokens leave memory until they are read again. */
 void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
@@ -101,8 +102,8 @@ const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc);
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out);
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
 const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
-/* A token file of these documents, in the given order, appended to out. A document
- * may be named several times. */
+/* Appends to out a token file of these documents, in the given order. A document may be
+ * listed several times. */
 PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
                                          size_t n, pl_buf *out);
 
@@ -122,7 +123,7 @@ typedef struct pl_sampler_options {
 } pl_sampler_options;
 /* Windows with a target in a document of n_tokens; both it and context at least 1. */
 uint64_t pl_document_windows(uint32_t n_tokens, int context, int skip_prefix);
-/* Borrows tokens. ERR_DATA if there is no window with a target. */
+/* Borrows tokens. ERR_DATA if no window has a target. */
 PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           const pl_sampler_options *options,
                                           pl_sampler **out);
@@ -139,16 +140,18 @@ typedef struct pl_prepare_options {
     const char *valid;     /* path, or "" to split by document hash */
     double valid_share;    /* of documents, by hash, when `valid` is "" */
     const char *tokenizer; /* a model to load, or "" to train one */
-    int vocab;             /* of the tokenizer to train; the most of one to load */
-    uint64_t cut_bytes;    /* a single text file becomes documents of at most so many;
-                              0: one document */
-    uint64_t n_paths;      /* fewer training documents are refused */
+    int vocab;             /* of the tokenizer to train; the largest for one to load */
+    /* a single text file is cut into documents of at most this length; 0: one document
+     */
+    uint64_t cut_bytes;
+    uint64_t n_paths; /* with fewer training documents it fails */
     int n_threads;
     uint64_t max_bytes; /* of training text; 0: all */
     uint64_t seed;
-    int min_document_tokens; /* shorter ones are left out of valid (they have no target
-                                after the prefix) */
-    void (*progress)(void *context, const char *line); /* one finished fact a line */
+    /* shorter documents are left out of valid (they have no target after the prefix) */
+    int min_document_tokens;
+    /* gets one finished fact per line */
+    void (*progress)(void *context, const char *line);
     void *progress_context;
     const volatile sig_atomic_t *stop; /* NULL, or not 0: end with ERR_CANCELLED */
 } pl_prepare_options;
@@ -159,14 +162,15 @@ typedef struct pl_prepare_result {
     pl_hash train_hash, valid_hash, tokenizer_hash;
 } pl_prepare_result;
 
-/* Idempotent: an existing complete folder made with the same options (data.json)
- * is verified and used. Each product is written beside and renamed. ERR_DATA: empty
- * corpus, one document, nothing left for validation: one sentence with the remedy. */
+/* It may be called again: a complete folder that was made with the same options
+ * (data.json) is verified and used. Each product is written beside its place and
+ * renamed. ERR_DATA: the corpus is empty, has one document, or leaves nothing for
+ * validation; the sentence has the remedy. */
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 
-/* Whether tokenizer.model in a prepared folder has the hash that data.json lists: with
- * another tokenizer every token of a trained model means another text. ERR_DAMAGED. */
+/* Whether tokenizer.model in a prepared folder has the hash in data.json: with another
+ * tokenizer every token of a trained model would mean another text. ERR_DAMAGED. */
 PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
 
 #ifdef __cplusplus

@@ -1,6 +1,5 @@
-/* data.json: what a data folder was made from and what it holds
- * (docs/PROTOCOL.md section 5). Written last: its presence means completeness.
- */
+/* data.json: from what a data folder was made, and what it contains (docs/PROTOCOL.md
+ * section 5). It is written last, so a folder that has it is complete. */
 #ifndef PL_CORPUS_DATA_MANIFEST_H
 #define PL_CORPUS_DATA_MANIFEST_H
 #include "corpus/corpus.h"

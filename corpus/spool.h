@@ -1,7 +1,6 @@
-/* Documents on their way to tokens: their text in a scratch file, an index in
- * memory. A corpus may be larger than memory and come from a pipe; the tokenizer
- * needs to see all of it before the first document can be encoded.
- */
+/* Holds documents until they are encoded: their text in a scratch file, an index in
+ * memory. A corpus may be larger than memory and come from a pipe, and the tokenizer
+ * must see all of it before the first document can be encoded. */
 #ifndef PL_CORPUS_SPOOL_H
 #define PL_CORPUS_SPOOL_H
 #include "corpus/corpus.h"
@@ -17,20 +16,21 @@ typedef struct spool_doc {
 
 typedef struct document_spool document_spool;
 
-/* The scratch file lies in `folder` and vanishes with the spool. ERR_IO. */
+/* The scratch file lies in `folder` and is deleted with the spool. ERR_IO. */
 PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
 void spool_destroy(document_spool **spool); /* accepts NULL */
 
 /* The first 8 bytes of the document's identity. */
 uint64_t spool_hash(const pl_document *document);
-uint64_t spool_identity(const pl_hash *identity); /* the same of its hash */
+uint64_t spool_identity(const pl_hash *identity); /* the same, from its hash */
 bool spool_has(const document_spool *spool, uint64_t hash);
 
-/* Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; none is "unknown". */
+/* Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; a document without one gets
+ * "unknown". */
 PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
                                   uint64_t hash, bool held_out);
 
-/* Ends adding; from here on the texts can be read. */
+/* Ends adding. From now on the texts can be read. */
 PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
 
 size_t spool_n_docs(const document_spool *spool);

@@ -1,6 +1,5 @@
-/* A byte stream from a file, whatever compressed it (libarchive behind one file):
- * gzip, zstd, xz and bzip2 are recognised by content.
- */
+/* A byte stream from a file that may be compressed (the only header over libarchive):
+ * gzip, zstd, xz and bzip2 are recognised by content. */
 #ifndef PL_CORPUS_TEXT_STREAM_H
 #define PL_CORPUS_TEXT_STREAM_H
 #include "corpus/corpus.h"
@@ -8,12 +7,12 @@
 typedef struct text_stream text_stream;
 
 /* "-" is standard input. ERR_NOT_FOUND, ERR_NOPERM, ERR_IO; ERR_DATA if the name
- * promises a compression that the content does not have. */
+ * suggests a compression that the content does not have. */
 PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
 void text_stream_close(text_stream **stream); /* accepts NULL */
 
-/* Appends at least one byte and at most `max`; sets *end, appending nothing, at
- * the end. ERR_DATA for a truncated or broken stream, naming the file. */
+/* Appends at least one byte and at most `max`. At the end it appends nothing and sets
+ * *end. ERR_DATA for a truncated or broken stream, with the file's name. */
 PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
                                          bool *end);
 

@@ -1,6 +1,5 @@
-/* Between the C part of the tokenizer (what to train on, where to cut) and the
- * C++ part (SentencePiece behind one file).
- */
+/* Private to corpus: connects the C part of the tokenizer (what to train on, where to
+ * cut) with the C++ part, which alone includes SentencePiece. */
 #ifndef PL_CORPUS_TOKENIZER_H
 #define PL_CORPUS_TOKENIZER_H
 #include "corpus/corpus.h"
@@ -13,10 +12,10 @@ typedef struct text_block {
     size_t len;
 } text_block;
 
-/* Length of the next block of at most `max` (>= 4) bytes: up to the last newline,
- * else blank, else whole character. No piece of a model of ours crosses the first
- * two kinds of cut (newlines are symbols of their own, a blank opens a piece), so
- * that blocks give the same tokens as the whole text. */
+/* Length of the next block of at most `max` (>= 4) bytes: it ends at the last newline,
+ * else at the last blank, else at the last whole character. No piece of a tokenizer of
+ * ours crosses a newline (a symbol of its own) or the blank before a word, so blocks
+ * give the same tokens as the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
 /* Trains on the blocks, in order, and appends the model. ERR_DATA. */

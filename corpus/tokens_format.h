@@ -15,7 +15,7 @@ enum {
 };
 #define TOKENS_COUNT_MAX ((uint64_t)1 << 48)
 
-/* What the header says, and where that puts the blocks. */
+/* The fields of the header, and the positions of the blocks that follow from them. */
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;

@@ -1,6 +1,5 @@
-/* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above
- * U+10FFFF. NUL counts as bad too: the tokenizer's texts are free of it.
- */
+/* UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. NUL
+ * is not valid here, either, because the tokenizer's texts must not contain it. */
 #ifndef PL_CORPUS_UTF8_H
 #define PL_CORPUS_UTF8_H
 #include "corpus/corpus.h"
@@ -8,7 +7,7 @@
 /* Length of the longest valid beginning; len if all is valid. */
 size_t utf8_valid_len(const char *text, size_t len);
 
-/* Appends the text with every bad byte replaced by U+FFFD; returns how many. */
+/* Appends the text with U+FFFD in place of every bad byte; returns their number. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 
 /* The largest cut <= at that does not split a character (text is valid, at < len). */
