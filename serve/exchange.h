@@ -1,19 +1,19 @@
-/* Exchange: one path as files that others load, and their models as ours.
+/* Exchange: exports one path as files that other programs load, and imports their
+ * models.
  *
  * A path is a Llama decoder with Llama's names and Llama's order of rotary pairs, so
- * safetensors take its parameters as they are; GGUF has the rows of q and k in another
+ * safetensors take its parameters unchanged; GGUF has the rows of q and k in another
  * order (weights.h).
  *
  *   folder  model.safetensors, config.json, generation_config.json, tokenizer.model,
  *           tokenizer.json, tokenizer_config.json, special_tokens_map.json
  *   file    GGUF version 3, architecture llama, with the tokenizer inside
  *
- * The same parameters, options and notes give the same bytes. Everything that is read
- * is hostile: every length, offset, shape and type is checked before it is used.
+ * The same parameters, options and notes give the same bytes. Files that are read are
+ * not trusted: every length, offset, shape and type is checked before it is used.
  *
  * Read in this order: safetensors, weights, llama_config, import; piece_list,
- * tokenizer_files, gguf, sink, export.
- */
+ * tokenizer_files, gguf, sink, export. */
 #ifndef PL_SERVE_EXCHANGE_H
 #define PL_SERVE_EXCHANGE_H
 #include "modules/modules.h"
@@ -30,44 +30,45 @@ typedef enum pl_weight_type {
     PL_WEIGHT_COUNT
 } pl_weight_type;
 const char *pl_weight_type_name(pl_weight_type type); /* "f32", "q8_0" */
-/* ERR_USAGE names the known ones. */
+/* The sentence of ERR_USAGE lists the known ones. */
 PL_MUST_CHECK pl_status pl_weight_type_parse(const char *text, pl_weight_type *out);
 
-/* Where parameters come from: goes into the metadata as it is. */
+/* A note on where parameters come from; it is copied into the metadata. */
 typedef struct pl_note {
     const char *key, *value; /* "pathloom.arm", "mix" */
 } pl_note;
 
 typedef struct pl_export {
-    const char *name; /* of the model, for people */
+    const char *name; /* name of the model, for readers */
     const pl_topology *topology;
-    const float *params;         /* of one path */
-    const void *tokenizer_model; /* SentencePiece, as in the run's data folder */
+    const float *params; /* of one path */
+    /* a SentencePiece model, as in the run's data folder */
+    const void *tokenizer_model;
     size_t tokenizer_bytes;
     pl_weight_type type;
     const pl_note *notes;
     int n_notes;
 } pl_export;
 
-/* Makes the folder, and each file durably or not at all. A tokenizer that is not BPE
- * over unchanged text, which others would misread, is only kept, as
- * sentencepiece.model. ERR_UNSUPPORTED for q8_0; ERR_NUMERIC for a parameter that the
- * type cannot hold, with its tensor; ERR_IO. */
+/* Makes the folder; each file is written durably or not at all. A tokenizer that is not
+ * BPE over unchanged text, which other programs would misread, is only copied, as
+ * sentencepiece.model. ERR_UNSUPPORTED for q8_0. ERR_NUMERIC names the tensor with a
+ * parameter that the type cannot hold. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
-/* ERR_UNSUPPORTED also for a tokenizer that is not BPE. Rows that 32 does not divide
- * are f16 in a q8_0 file. */
+/* As above; ERR_UNSUPPORTED also for a tokenizer that is not BPE. In a q8_0 file, rows
+ * whose length is not a multiple of 32 are f16. */
 PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
 /* `path`: a folder with config.json and model.safetensors or its shards, or one
- * .safetensors file with config.json beside it. After OK all tensors are there, once,
- * with the right shapes. The one sentence of a refusal names the field, its value, and
- * what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
+ * .safetensors file with config.json beside it. After OK all tensors are there exactly
+ * once, with the right shapes. If the model is refused, the sentence names the field,
+ * its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);
-int pl_import_n_files(const pl_import *import); /* of safetensors */
+int pl_import_n_files(const pl_import *import); /* number of safetensors files */
 /* The SentencePiece model of the folder; "" if there is none. */
 const char *pl_import_tokenizer(const pl_import *import);
 

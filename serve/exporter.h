@@ -1,4 +1,4 @@
-/* /metrics over HTTP, in threads of its own, beside the hub. */
+/* Serves /metrics over HTTP in the hub's process, on threads of its own. */
 #ifndef PL_SERVE_EXPORTER_H
 #define PL_SERVE_EXPORTER_H
 #include "base/base.h"
@@ -7,14 +7,15 @@ extern "C" {
 #endif
 
 typedef struct pl_exporter pl_exporter;
-/* IPv4:PORT; port 0 where PORT is `*`. False: not of this form. */
+/* Parses IPv4:PORT; port is 0 if PORT is `*`. False if the text has another form. */
 struct sockaddr_in;
 bool pl_http_address(const char *listen, struct sockaddr_in *out);
 
-/* ERR_CONFIG: not the form of what pl_exporter_open takes. */
+/* ERR_CONFIG if pl_exporter_open would not accept the text. */
 PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
-/* `listen`: HOST:PORT, HOST a number. `hub` asks the hub for its status: it is called
- * in the exporter's thread, one request at a time. ERR_BUSY: the port is in use. */
+/* `listen`: HOST:PORT, where HOST is a number. `hub` asks the hub for its status; it is
+ * called on the exporter's thread, one request at a time. ERR_BUSY: the port is in use.
+ */
 PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
                                          pl_status (*hub)(void *context,
                                                           pl_json **status),

@@ -1,19 +1,18 @@
-/* GGUF version 3, written: keys and tensor descriptions, then the tensors.
+/* Writes GGUF version 3: keys and tensor descriptions, then the tensors.
  *
  *   "GGUF" | version u32 | n_tensors u64 | n_keys u64
  *   key*     name | type u32 | value
  *   tensor*  name | n_dims u32 | dims u64*, fastest first | type u32 | offset u64
  *   zeros to 32 | data of each tensor, each padded to 32
  *
- * A text is its length u64 and its bytes. All little-endian.
- */
+ * A text is its length (u64) and its bytes. All numbers are little-endian. */
 #ifndef PL_SERVE_GGUF_H
 #define PL_SERVE_GGUF_H
 #include "serve/exchange.h"
 
 enum { GGUF_ALIGNMENT = 32 };
 
-/* Of the format; a list has its own. */
+/* Kinds of values, with the numbers of the format; a list has a number of its own. */
 typedef enum gguf_kind {
     GGUF_U32 = 4,
     GGUF_I32 = 5,
@@ -32,17 +31,18 @@ void gguf_put_u32(gguf_head *h, const char *key, uint32_t value);
 void gguf_put_f32(gguf_head *h, const char *key, double value);
 void gguf_put_bool(gguf_head *h, const char *key, bool value);
 void gguf_put_text(gguf_head *h, const char *key, const char *value);
-/* The next `n` values of the kind follow: gguf_add_... without a key. */
+/* Begins a list: the next `n` values of this kind belong to it; add them with
+ * gguf_add_... without a key. */
 void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n);
 void gguf_add_text(gguf_head *h, const char *text, size_t len);
 void gguf_add_f32(gguf_head *h, float value);
 void gguf_add_i32(gguf_head *h, int32_t value);
 
-/* In the order in which the data will follow. */
+/* Call it in the order in which the data will follow. */
 void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
                      pl_weight_type type);
 
-/* Appends all that goes before the data, padded. */
+/* Appends everything that comes before the data, padded. */
 void gguf_head_encode(const gguf_head *h, pl_buf *out);
 void gguf_head_destroy(gguf_head *h);
 

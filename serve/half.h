@@ -25,7 +25,7 @@ static inline float half_to_float(uint16_t half)
     return value;
 }
 
-/* From 65520 on it is infinity. */
+/* Values of 65520 and more become infinity. */
 static inline uint16_t half_from_float(float value)
 {
     uint32_t bits, size;

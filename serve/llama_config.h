@@ -1,10 +1,10 @@
-/* config.json of LlamaForCausalLM <-> our shape. */
+/* Converts between config.json of LlamaForCausalLM and our shape. */
 #ifndef PL_SERVE_LLAMA_CONFIG_H
 #define PL_SERVE_LLAMA_CONFIG_H
 #include "serve/exchange.h"
 
-/* ERR_UNSUPPORTED for what our model does not have, with field, value and remedy;
- * ERR_DATA for a field that is missing or makes no sense. `what` names the file. */
+/* ERR_UNSUPPORTED names a field that our model does not support, its value and the
+ * remedy; ERR_DATA: a field is missing or not valid. `what` names the file. */
 PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
                                           size_t len, pl_shape *out);
 

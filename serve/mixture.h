@@ -1,4 +1,4 @@
-/* A trained mixture as its run keeps it: what answers from it need. */
+/* A trained mixture, read from its run: everything that is needed to answer prompts. */
 #ifndef PL_SERVE_MIXTURE_H
 #define PL_SERVE_MIXTURE_H
 #include "corpus/corpus.h"
@@ -8,14 +8,14 @@
 extern "C" {
 #endif
 
-/* With what its paths were chosen when it was trained. */
+/* The rule by which paths were chosen when it was trained. */
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16]; /* router.answer: "auto", "router" or "likelihood" */
-    int prefix;    /* first tokens of a text, which choose its path */
+    int prefix;    /* number of first tokens of a text that choose its path */
 } pl_answer_settings;
 
-/* Borrows nothing; pl_mixture_close accepts one that is all 0. */
+/* Borrows nothing. pl_mixture_close accepts one that is all zero. */
 typedef struct pl_mixture {
     char dir[PL_PATH_MAX]; /* of the run */
     pl_store *store;
@@ -26,20 +26,20 @@ typedef struct pl_mixture {
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
-/* "auto" answers by likelihood up to so many paths. */
+/* "auto" answers by likelihood up to this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
-/* Whether a run of n_paths paths answers by the path under which a prompt is likeliest
- * (true) or by the router's (false). */
+/* Whether a run of n_paths paths answers by likelihood (true: the path under which a
+ * prompt is likeliest) or by the router (false). */
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* The object's bytes, appended. ERR_NOT_FOUND. */
+/* Appends the object's bytes. ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out);
-/* The arm of this name, to be cleared also after a failure. ERR_NOT_FOUND. */
+/* Reads the arm of this name; clear it also after a failure. ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
                                     pl_topology **topology);
-/* Parameters of a path at a version (UINT64_MAX: the head of each module).
- * ERR_NOT_FOUND if it was collected. */
+/* Reads the parameters of a path at a version (UINT64_MAX: the head of each module).
+ * ERR_NOT_FOUND if they were collected. */
 PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
                                      const pl_topology *t, int path, uint64_t version,
                                      float *params);
@@ -48,8 +48,8 @@ typedef struct pl_path_module {
     uint64_t number;
     pl_hash params;
 } pl_path_module;
-/* As pl_read_path, with a version for each slot, and which they were: versions and
- * modules [n_slots]. */
+/* As pl_read_path, with a version for each slot; versions and modules [n_slots] get
+ * what was read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              const uint64_t *versions, float *params,

@@ -1,5 +1,5 @@
-/* Which path answers a prompt. generate, serve and export ask here, so
- * that equal prompts get equal paths.
+/* Chooses the path that answers a prompt. generate, serve and export use it, so equal
+ * prompts get equal paths.
  *
  * By the router: a cluster of the base model's features of the first router.prefix
  * tokens. By likelihood: every path reads these tokens in a scoring model, a model for
@@ -28,17 +28,19 @@ PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,
                                                       int n_models);
-/* For a command that asks once: as router.answer says, with a single scoring model. */
+/* For a command that asks once: chooses as router.answer says, with a single scoring
+ * model. */
 PL_MUST_CHECK pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
                                                const pl_topology *topology);
-/* Bytes of memory that a scoring model for each path takes. */
+/* The memory of one scoring model per path. */
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology);
 
-/* The newest parameters are read from the store again, by the next calls of these: */
+/* The newest parameters will be read from the store again by the next calls of the
+ * functions below. */
 void pl_path_chooser_reload(pl_path_chooser *c);
 /* Whether pl_path_chooser_choose reads no parameters from the store. */
 bool pl_path_chooser_is_ready(const pl_path_chooser *c);
-/* Reads the parameters of one path, so that a server can do other things between. */
+/* Reads the parameters of one path, so that a server can do other work in between. */
 PL_MUST_CHECK pl_status pl_path_chooser_read_one(pl_path_chooser *c);
 
 typedef struct pl_path_choice {
@@ -47,7 +49,7 @@ typedef struct pl_path_choice {
     double margin_nats; /* the second best path's nats minus this path's */
     const double *nats; /* [n_paths], valid until the chooser's next call */
 } pl_path_choice;
-/* tokens[0] is BOS. A prompt without any other token goes by the router. */
+/* tokens[0] is BOS. The router decides for a prompt without any other token. */
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);

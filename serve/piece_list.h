@@ -1,14 +1,13 @@
-/* What other formats need to know of a SentencePiece model: its pieces with scores and
+/* Reads from a SentencePiece model what other formats need: its pieces with scores and
  * kinds, and how text is prepared.
  *
- * The model is a protobuf message of which these fields count (number: what):
+ * The model is a protobuf message. These fields are read (number: meaning):
  *
  *   model       1: piece (repeated)  2: trainer  3: normaliser
  *   piece       1: text  2: score, f32  3: kind
  *   trainer     3: algorithm, 2 is BPE  35: byte fallback
  *   normaliser  2: table of characters  3: blank before the text
- *               4: blanks are thinned out  5: blanks become U+2581
- */
+ *               4: repeated blanks are removed  5: blanks become U+2581 */
 #ifndef PL_SERVE_PIECE_LIST_H
 #define PL_SERVE_PIECE_LIST_H
 #include "base/base.h"
@@ -33,7 +32,7 @@ typedef struct piece_list {
     token_piece *pieces;
     size_t n;
     bool bpe, byte_fallback, blank_first;
-    bool exact; /* text is not changed but for blanks to U+2581 */
+    bool exact; /* text is not changed except that blanks become U+2581 */
 } piece_list;
 
 /* Borrows the bytes until clear. ERR_DAMAGED. */

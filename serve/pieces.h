@@ -1,8 +1,8 @@
-/* Pieces: token bytes in, final text out; private to serve.
+/* Private to serve: turns the bytes of tokens into text.
  *
  * Bytes are held back while they may still become a longer character or a stop text.
  * Bytes that can never be UTF-8 become U+FFFD, one for each ill-formed start, so that
- * every piece is valid whatever the model says. */
+ * every piece is valid UTF-8 whatever the model outputs. */
 #ifndef PL_SERVE_PIECES_H
 #define PL_SERVE_PIECES_H
 #include "serve/serve.h"
@@ -17,7 +17,7 @@ typedef struct pieces {
     int n_stop;
     pl_piece_fn emit;
     void *context;
-} pieces; /* all zero but for stop, n_stop, emit and context at the start */
+} pieces; /* all zero at the start, except stop, n_stop, emit and context */
 
 /* Adds bytes and emits what is final. `stopped` is set when a stop text appeared: the
  * text before it has been emitted and nothing more may be added. */

@@ -1,12 +1,11 @@
-/* safetensors: named tensors in one file.
+/* Reads safetensors: named tensors in one file.
  *
  *   N u64 | header, N bytes of JSON | data
  *
  * The header is an object: for each tensor its `dtype`, `shape` and `data_offsets`
  * [begin, end) in the data, and under "__metadata__" texts. Little-endian, row-major.
- * The tensors cover the data without gaps or overlaps: that is what other readers
- * insist on, and what keeps a file from holding anything that nobody sees.
- */
+ * The tensors must cover the data without gaps or overlaps: other readers require that,
+ * and it prevents hidden contents. */
 #ifndef PL_SERVE_SAFETENSORS_H
 #define PL_SERVE_SAFETENSORS_H
 #include "base/base.h"
@@ -34,9 +33,10 @@ void safetensors_close(safetensors **file); /* accepts NULL */
 
 const char *safetensors_name(const safetensors *file);
 size_t safetensors_count(const safetensors *file);
-/* In order of their names. */
+/* In order of the names. */
 const st_tensor *safetensors_at(const safetensors *file, size_t i);
-const st_tensor *safetensors_find(const safetensors *file, const char *name); /* NULL */
+/* NULL if there is none */
+const st_tensor *safetensors_find(const safetensors *file, const char *name);
 
 /* F32, F16 and BF16 as floats; ERR_UNSUPPORTED for another dtype. */
 PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,

@@ -1,8 +1,8 @@
-/* Sequence: one request while its tokens are chosen; private to serve.
+/* Private to serve: one request while its tokens are chosen.
  *
- * Whoever has a decoder feeds it, gives the logits to sequence_take, and feeds the
- * token that it names, until `ended`. What comes out depends on the prompt, the options
- * and the logits alone. */
+ * The owner of a decoder feeds it, gives the logits to sequence_take, and feeds the
+ * token that it names, until `ended`. The result depends only on the prompt, the
+ * options and the logits. */
 #ifndef PL_SERVE_SEQUENCE_H
 #define PL_SERVE_SEQUENCE_H
 #include "serve/pieces.h"
@@ -17,18 +17,19 @@ typedef struct sequence {
     pieces pieces;
     int32_t token; /* to be fed next */
     bool ended;
-    pl_generate_result result; /* its seconds are left to the caller */
+    pl_generate_result result; /* the caller fills in its seconds */
 } sequence;
 
 /* Checks everything that does not depend on logits; `context` and `vocab` are the
- * model's. ERR_USAGE, ERR_CONFIG as of pl_generate. Close also after a failure. */
+ * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. Close it also after a failure.
+ */
 PL_MUST_CHECK pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer,
                                       int vocab, int context, int n_prompt,
                                       const pl_generate_options *options,
                                       pl_piece_fn emit, void *emit_context);
 void sequence_close(sequence *s);
 
-/* Chooses the token after `logits`, which change, and emits its text. `room` is how
+/* Chooses the token from `logits`, which it changes, and emits its text. `room` is how
  * many more tokens the decoder takes. */
 PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
                                       int room);

@@ -2,22 +2,20 @@
  *
  * choose:   logits -> the next token (temperature, top-k, top-p; keyed random numbers)
  * pieces:   the bytes of tokens -> valid UTF-8, whole characters, up to a stop text
- * generate: prompt -> prefill -> choose -> emit, until the end
- * batch:    the same for several requests at once, which come and go
- * completion: a request as JSON (OpenAI's /v1/completions), and its answers
- * likelihood: how well each path predicts a prompt -> the path that answers
+ * generate: prompt -> prefill -> choose -> emit, until the end batch:    the same for
+ * several requests at once, which may join and leave completion: a request as JSON
+ * (OpenAI's /v1/completions), and its answers likelihood: how well each path predicts a
+ * prompt -> the path that answers
  *
  * Read in this order: choose, pieces, sequence, generate, batch, completion,
  * likelihood.
  *
- * exchange: a path as files that others load, and the other way round
- * mixture:  a trained mixture read from its store
- * path_chooser: which path answers a prompt
- * server:   the paths of a mixture behind HTTP; exporter: a hub's figures behind HTTP
+ * exchange: a path as files that other programs load, and their models as ours mixture:
+ * a trained mixture read from its store path_chooser: which path answers a prompt
+ * server:   the paths of a mixture over HTTP; exporter: a hub's metrics over HTTP
  *
  * The same model, prompt and options give the same text: randomness is keyed by the
- * seed and the token's position, never by time or by what else is being served.
- */
+ * seed and the token's position, never by time or by what else is being served. */
 #ifndef PL_SERVE_SERVE_H
 #define PL_SERVE_SERVE_H
 #include "corpus/corpus.h"
@@ -45,21 +43,21 @@ typedef struct pl_chooser pl_chooser;
 PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
 void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
 
-/* The token for place `index` of the sequence, a pure function of the arguments.
- * Equal logits rank by the lower token. Errors: ERR_USAGE for an option out of range
- * (named), ERR_NUMERIC for a logit that is NaN or +inf, or when all are -inf. */
+/* The token at position `index` of the sequence, a pure function of the arguments. Of
+ * equal logits the lower token comes first. Errors: ERR_USAGE names an option out of
+ * range; ERR_NUMERIC for a logit that is NaN or +inf, or if all are -inf. */
 PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                                         const pl_choice *choice, uint64_t index,
                                         int32_t *token);
 
 /* ---- generate ---- */
-/* Gets each piece of text as soon as it is final: valid UTF-8, whole characters,
- * never a part of a stop text. Anything but OK ends the generation with it. */
+/* Gets each piece of text as soon as it is final: valid UTF-8, whole characters, never
+ * a part of a stop text. If it returns an error, generation ends with that error. */
 typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
 
 enum { PL_STOP_MAX = 4 };
 typedef struct pl_generate_options {
-    int max_tokens; /* to choose, at least 1; the context may end it before */
+    int max_tokens; /* to choose, at least 1; the end of the context may come first */
     pl_choice choice;
     const char *stop[PL_STOP_MAX]; /* texts that end the generation; NULL: none */
 } pl_generate_options;
@@ -76,7 +74,7 @@ typedef struct pl_generate_result {
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
 
-/* What generates: lent until the call returns. */
+/* What pl_generate uses; borrowed until the call returns. */
 typedef struct pl_generator {
     pl_decoder *decoder; /* of the path that serves the prompt */
     const pl_tokenizer *tokenizer;
@@ -95,48 +93,49 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share the steps of one path. They join at any time, leave when they
- * end, and get what pl_generate would give each of them (model.h says where to the
- * byte). One thread. */
+/* Requests that share the steps of one path. They may join at any time, leave when they
+ * end, and get what pl_generate would give each of them (model.h says when to the
+ * byte). For one thread. */
 typedef struct pl_batch pl_batch;
 typedef struct pl_batch_request {
-    const int32_t *prompt; /* lent until join returns */
+    const int32_t *prompt; /* borrowed until join returns */
     int n_prompt;
-    const pl_generate_options *options; /* its stop texts: until done */
+    const pl_generate_options *options; /* its stop texts are borrowed until `done` */
     pl_piece_fn emit;
-    /* Called once for each request that joined: how it ended, and with what error.
+    /* Called once for each request that joined, with its result and status;
      * pl_last_error is its sentence. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    /* Asked before each piece of the prompt; may be NULL. Anything but OK ends it. */
+    /* Called before each piece of the prompt; may be NULL. An error ends the request.
+     */
     pl_status (*wanted)(void *context);
-    void *context; /* of all */
+    void *context; /* for all of these functions */
 } pl_batch_request;
 /* Borrows model and tokenizer until destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
                                         int vocab, int context, int n_slots,
                                         pl_batch **out);
-/* Requests that are in it end with ERR_CANCELLED. Accepts NULL. */
+/* Requests in the batch end with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
-int pl_batch_room(const pl_batch *batch); /* requests that may join */
-/* Takes a place. Errors are those of pl_generate's arguments, and ERR_BUSY without
- * room: the request has not joined then, and `done` is not called. */
+int pl_batch_room(const pl_batch *batch); /* how many requests may join */
+/* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY without
+ * room; then the request has not joined, and `done` is not called. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
-/* A piece of the prompts that are not read yet, and one token more for each request
- * whose prompt is. An error of one (of its prompt, its emit, its logits) ends that one;
- * an error that is returned is the model's, and has ended all. */
+/* Reads a piece of each unfinished prompt, and chooses one token for each other
+ * request. An error of one request (of its prompt, its emit, its logits) ends that one.
+ * An error that is returned is the model's, and has ended all. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
 /* How badly a path predicts a text: the sum of -log p over tokens 1..n-1, each given
- * the ones before it. tokens[0] is PL_TOKEN_BOS; the model's context is at least n-1.
- * The sum is taken in double, in rising order. ERR_ARG if n < 2, and the errors of
+ * the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context is at least n-1.
+ * The sum is in double, in rising order. ERR_ARG if n < 2, and the errors of
  * pl_model_losses. */
 PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
                                            int n, double *nats);
-/* The path with the fewest nats; the lower path of two that are equal. A path whose
- * nats are NaN or infinite is never chosen. `margin_nats` is what the second best path
- * has more, INFINITY if there is none. ERR_NUMERIC if no path's nats are finite. */
+/* The path with the fewest nats; the lower of two equal ones. A path whose nats are NaN
+ * or infinite is never chosen. `margin_nats` is how many more nats the second best path
+ * has; INFINITY if there is none. ERR_NUMERIC if no path's nats are finite. */
 PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
                                              double *margin_nats);
 
@@ -148,8 +147,8 @@ typedef struct pl_completion {
     bool stream;
     pl_generate_options options;
 } pl_completion;
-/* A body of /v1/completions. ERR_USAGE with one sentence that names the key. Clear also
- * after a failure. */
+/* Parses a body of /v1/completions. ERR_USAGE with one sentence that names the key.
+ * Clear it also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
@@ -160,7 +159,7 @@ typedef struct pl_completion_answer {
     const char *model; /* the path that answers */
     const char *text;
     size_t text_len;
-    bool ended; /* then `result` counts */
+    bool ended; /* true: `result` is set */
     pl_generate_result result;
 } pl_completion_answer;
 /* Appends the object: a whole answer, or one chunk of a stream. */

@@ -1,16 +1,17 @@
-/* Private to the server: what its two sides hand each other (server.h). */
+/* Private to the server: jobs, events and counters that its two sides exchange
+ * (server.h). */
 #ifndef PL_SERVE_SERVER_INTERNAL_H
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Both sides touch these, and `left`, `in_line`, `of_address` and `owners` of a
- * job, by atomic operations. */
+/* Both sides access these, and `left`, `in_line`, `of_address` and `owners` of a job,
+ * by atomic operations. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
     int waiting, active, loaded, open; /* open: exchanges at the front */
 } server_counters;
 
-/* What a job tells the front. */
+/* What the engine tells the front about a job. */
 typedef struct server_event {
     pl_buf text; /* a piece, or the sentence of an error */
     bool ended;
