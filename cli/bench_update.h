@@ -1,4 +1,4 @@
-/* Private to cli: an update to measure codecs with. */
+/* Private to cli: an update with which codecs are measured. */
 #ifndef PL_CLI_BENCH_UPDATE_H
 #define PL_CLI_BENCH_UPDATE_H
 #include "cli/cli.h"
@@ -12,13 +12,14 @@ typedef struct bench_update {
     char source[160];
 } bench_update;
 
-/* Of path 0 of a run's mixture: what it sent in the last merged phase if the store has
- * kept it, else the difference of the last two versions. ERR_NOT_FOUND if nothing was
- * merged. */
+/* The update of path 0 of a run's mixture: what it sent in the last merged phase if the
+ * store has kept that, else the difference of the last two versions. ERR_NOT_FOUND if
+ * nothing was merged. */
 pl_status bench_update_read(const char *folder, bench_update *out);
-/* Trains the laptop preset on drawn text for some steps; its last 20 are the update. */
+/* Trains the laptop preset on random text for some steps; the last 20 steps make the
+ * update. */
 pl_status bench_update_train(bench_update *out);
-/* How a module of the update is encoded; `norm` is that of the whole update. */
+/* How a module of the update is encoded; `norm` is the norm of the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct bench_module {
     const pl_slot *slot; /* its values begin at slot->offset */

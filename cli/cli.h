@@ -1,4 +1,4 @@
-/* Private to cli: the verbs, and what they share. */
+/* Private to cli: the verbs, and the functions that they share. */
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
 #include "cli/options.h"
@@ -18,15 +18,16 @@ extern const size_t cli_n_verbs;
 
 /* Prints "pathloom: SENTENCE" and returns the status's exit code. */
 int cli_fail(pl_status status);
-/* From here on an exception that nobody catches ends the process as `tell` does: it
+/* From now on an exception that is not caught ends the process as `tell` does: it
  * prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
-/* Of train, when a signal has stopped it. */
+/* The exit code of train when a signal has stopped it. */
 enum { CLI_EXIT_STOPPED = 130 };
-/* The flag that SIGTERM, SIGUSR1 and, unless it was ignored, SIGHUP (and SIGINT, if
- * asked) set to 1, a second one to 2; a second SIGINT ends the process at once. */
+/* A flag that signals raise: the first SIGTERM, SIGUSR1, SIGHUP (unless it was ignored)
+ * and, if asked, SIGINT sets it to 1, a second one to 2. A second SIGINT ends the
+ * process at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
-/* From here on the first SIGINT ends the process: nothing is left to drain. */
+/* From now on the first SIGINT ends the process, because nothing is left to finish. */
 void cli_stop_at_once(void);
 #ifdef __cplusplus
 }

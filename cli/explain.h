@@ -9,7 +9,7 @@ extern "C" {
 typedef struct explanation {
     const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
     const char *meaning;         /* sentences */
-    const char *causes, *remedy; /* "" where there is nothing to remedy */
+    const char *causes, *remedy; /* "" if nothing has to be remedied */
 } explanation;
 
 extern const explanation explanations[];

@@ -1,5 +1,6 @@
-/* Private to cli: options of a verb, said once. One table gives the parser, --help, the
- * manual page and the shell completion; an option that the table lacks is refused. */
+/* Private to cli: the options of a verb, declared once. One table gives the parser,
+ * --help, the manual page and the shell completion; an option that is not in the table
+ * is refused. */
 #ifndef PL_CLI_OPTIONS_H
 #define PL_CLI_OPTIONS_H
 #include "job/job.h"
@@ -13,9 +14,9 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_LIST,  /* cli_list; may be given several times */
-    CLI_INT,   /* int, from least to most */
-    CLI_INT64, /* int64_t, from least to most */
-    CLI_REAL,  /* double, from least to most */
+    CLI_INT,   /* int, between least and most */
+    CLI_INT64, /* int64_t, between least and most */
+    CLI_REAL,  /* double, between least and most */
     CLI_SET    /* cli_settings: KEY=VALUE, or the value of `key` */
 } cli_kind;
 
@@ -29,7 +30,8 @@ enum { CLI_PAIRS_MAX = 128, CLI_MADE_MAX = 16 };
 typedef struct cli_settings {
     const char *pairs[CLI_PAIRS_MAX];
     int n;
-    char made[CLI_MADE_MAX][PL_KEY_TEXT_MAX + 32]; /* of options that stand for a key */
+    /* pairs made from options that stand for a key */
+    char made[CLI_MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_made;
 } cli_settings;
 
@@ -37,15 +39,16 @@ typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_kind kind;
     size_t offset;     /* in the struct that cli_read fills */
-    const char *value; /* what the help calls its argument; NULL: it has none */
+    const char *value; /* the name of its argument in the help; NULL: it has none */
     const char *help;
     double least, most; /* of numbers */
-    const char *key;    /* CLI_SET: the key that it sets; NULL: it names its key itself.
-                           A flag sets it to true. */
+    /* CLI_SET: the key that it sets; NULL: its argument names the key. A flag sets the
+     * key to true. */
+    const char *key;
 } cli_option;
 #define CLI_COUNT(options) (sizeof(options) / sizeof *(options))
 
-/* Rows of a table. `value` NULL: the option takes none. */
+/* Rows of a table. `value` NULL: the option has no argument. */
 #define CLI_OPTION(text, how, type, field, argument, explained)                        \
     {                                                                                  \
         .name = text, .kind = how, .offset = offsetof(type, field), .value = argument, \
@@ -56,7 +59,7 @@ typedef struct cli_option {
         .name = text, .kind = how, .offset = offsetof(type, field), .value = argument, \
         .least = from, .most = to, .help = explained                                   \
     }
-/* Stands for --set setting=VALUE. */
+/* An option that stands for --set setting=VALUE. */
 #define CLI_KEY(text, type, field, argument, setting, explained)                       \
     {                                                                                  \
         .name = text, .kind = CLI_SET, .offset = offsetof(type, field),                \
@@ -72,7 +75,7 @@ typedef struct cli_option {
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
-/* Words that no option takes. */
+/* The most words that may stand beside the options. */
 enum { CLI_WORDS_MAX = 8 };
 typedef struct cli_words {
     const char *at[CLI_WORDS_MAX];
@@ -84,20 +87,21 @@ typedef struct cli_verb {
     const char *help;         /* one line */
     const cli_option *options;
     size_t n_options;
-    const char *notes;                      /* after the options; NULL: nothing */
-    int most_words;                         /* that may stand beside the options */
-    bool is_process;                        /* of a fleet: not in the short help */
-    bool computes;                          /* trains or generates (main.c) */
-    int (*run)(int argc, char **argv);      /* argv[0] is the verb; returns a
-                                               process exit code */
-    void (*explain)(int argc, char **argv); /* instead of options and notes */
+    const char *notes; /* printed after the options; NULL: nothing */
+    int most_words;    /* how many words may stand beside the options */
+    bool is_process;   /* a process of a fleet; it is not in the short help */
+    bool computes;     /* it trains or generates (main.c) */
+    int (*run)(int argc, char **argv); /* argv[0] is the verb; returns a
+                                          process exit code */
+    /* prints help in place of options and notes */
+    void (*explain)(int argc, char **argv);
 } cli_verb;
 
-/* Fills the fields of `into` that the options name; the rest is left as it was.
+/* Fills the fields of `into` that options name, and leaves the others as they are.
  * `words` may be NULL if the verb takes none. ERR_USAGE in one sentence. */
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
-/* Adds "key=value". ERR_USAGE: too many, or too long. */
+/* Adds "key=value". ERR_USAGE: there are too many, or it is too long. */
 PL_MUST_CHECK pl_status cli_add_setting(cli_settings *s, const char *key,
                                         const char *value);
 
@@ -106,7 +110,7 @@ void cli_print_option(const cli_option *o);
 void cli_print_wrapped(const char *text);
 void cli_print_verb(const cli_verb *verb);
 void cli_man_option(const cli_option *o);
-void cli_man_text(const char *text); /* a line, escaped */
+void cli_man_text(const char *text); /* prints a line, escaped */
 void cli_print_manual(const cli_verb *verb);
 void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n);
 void cli_print_completion(const cli_verb *const *verbs, size_t n);

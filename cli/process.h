@@ -1,31 +1,33 @@
-/* Private to cli: how a process of a fleet finds out what it is to do.
+/* Private to cli: where a process of a fleet gets its settings.
  *
- * Its configuration is that of its run: RUN/proc/job.yaml, which the `pathloom train`
- * that runs there wrote, else RUN/run.yaml, else the defaults. Options are laid over
- * it. So a process that was started by hand, by systemd or by `train` does the same. */
+ * Its configuration is that of its run: RUN/proc/job.yaml, written by the `pathloom
+ * train` that runs there, else RUN/run.yaml, else the defaults. Options override it. So
+ * a process behaves the same whether it was started by hand, by systemd or by `train`.
+ */
 #ifndef PL_CLI_PROCESS_H
 #define PL_CLI_PROCESS_H
 #include "cli/cli.h"
 
 typedef struct process {
     const char *run, *store, *ready, *hub, *name, *cache;
-    const char *key, *keys; /* files; NULL: not encrypted */
+    const char *key, *keys; /* key files; NULL: not encrypted */
     const char *offer, *token_file;
-    int index; /* of several processes of this role in the run, from 1; 0: the only one,
-                  or nobody has counted */
+    /* of several processes of this role in the run, from 1; 0: there is only one, or it
+     * is unknown */
+    int index;
     cli_list homes;
     cli_settings settings;
     int64_t device, expect, wait_ms, grace_s;
     bool log_json, verbose, only_enrol;
-    /* found out */
+    /* set by process_configure: */
     config cfg;
     char bind[PL_ADDRESS_MAX];
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
         called[PL_KEY_NAME_MAX];
-    char settled_by[PL_PATH_MAX]; /* the file that `cfg` came from; "": none */
+    char settled_by[PL_PATH_MAX]; /* the file from which `cfg` came; "": none */
 } process;
 
-/* Options of all roles, and of those that listen. */
+/* Options of all roles, and options of roles that listen. */
 #define PROCESS_OPTIONS                                                                \
     CLI_OPTION("run", CLI_TEXT, process, run, "RUN",                                   \
                "folder of the run: its configuration, keys and addresses"),            \
@@ -49,7 +51,8 @@ typedef struct process {
                    "gets the address as soon as it listens")
 #define INDEX_OPTION(text)                                                             \
     CLI_NUMBER("index", CLI_INT, process, index, "I", 1, 4096, text)
-/* What a worker computes with; joined ones have no run that could say it. */
+/* Options for what a worker computes with. A joined worker has no run that could set
+ * them. */
 #define COMPUTE_OPTIONS                                                                \
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
             "auto, ref, cpu or cuda (that of the run, or auto)"),                      \
@@ -75,23 +78,26 @@ typedef struct process {
                    "after TERM or USR1 it may finish its tasks for so long, then it "  \
                    "gives them back; 0: to the end (0)")
 
-/* Of --run, else the defaults, with the options laid over it. ERR_CONFIG names the
- * file, ERR_USAGE the option. */
+/* Reads the configuration of --run, else the defaults, and lays the options over it.
+ * ERR_CONFIG names the file, ERR_USAGE the option. */
 PL_MUST_CHECK pl_status process_configure(process *p);
-/* Reads the options, finds what run and machine imply for this role, opens the log and
- * shows the key. */
+/* Reads the options, finds the settings that follow from run and machine for this role,
+ * opens the log, and loads the key. */
 PL_MUST_CHECK pl_status process_open(const cli_verb *verb, int argc, char **argv,
                                      process *p);
 /* Whether an option set this key. */
 bool process_sets(const process *p, const char *key);
-/* The name of a worker that was given none: the machine's and the key's beginning. */
+/* Names a worker that was given no name: by the machine's name and the beginning of its
+ * key. */
 void process_name(process *p);
-/* FOLDER/pathloom, made, where the environment has FOLDER, or HOME. ERR_USAGE. */
+/* Makes and returns FOLDER/pathloom, if the environment has FOLDER, or HOME. ERR_USAGE.
+ */
 pl_status process_user_folder(const char *variable, const char *below_home,
                               char out[PL_PATH_MAX]);
 void process_open_log(const process *p, const char *role);
 pl_status process_work(const process *p);
-/* The end of a process stands in its log, where the launcher looks for it. */
+/* Writes the process's end to its log, where the launcher looks for it. Returns the
+ * exit code. */
 int process_ended(pl_status status);
 
 #endif

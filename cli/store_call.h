@@ -1,8 +1,9 @@
 /* Private to cli: the verbs below `pathloom store`, their words and options.
  *
- * One table row a verb and one a option generate the parser, the help, the manual page
- * and the completion. A verb prints to standard output, one line of JSON an item with
- * --json, and returns a status; its sentence and exit code are the caller's. */
+ * One table row per verb and one per option generate the parser, the help, the manual
+ * page and the completion. A verb prints to standard output (with --json, one line of
+ * JSON per item) and returns a status; the caller prints its sentence and sets the exit
+ * code. */
 #ifndef PL_CLI_STORE_CALL_H
 #define PL_CLI_STORE_CALL_H
 #include "cli/cli.h"
@@ -46,7 +47,7 @@ enum { STORE_WORDS_MAX = 4 };
 typedef struct store_call {
     const struct store_verb *verb;
     char folder[PL_PATH_MAX];           /* of the store */
-    const char *words[STORE_WORDS_MAX]; /* after the verb; NULL where there is none */
+    const char *words[STORE_WORDS_MAX]; /* after the verb; NULL if not given */
     int n_words;
     const char *values[STORE_OPT_COUNT]; /* NULL: not given; "" for a flag */
     bool json;
@@ -55,11 +56,12 @@ typedef struct store_call {
 
 typedef struct store_verb {
     const char *name, *words, *help; /* "diff", "A B", one line */
-    const char *about;               /* more, for its own help and the manual page */
+    const char *about; /* more text for its own help and the manual page */
     int min_words, max_words;
     unsigned takes; /* 1 << store_option, beside run, store and json */
-    bool reads;     /* the store is opened before `run`, for reading */
-    pl_status (*run)(store_call *call); /* NULL: a command of its own, too */
+    bool reads;     /* the store is opened for reading before `run` */
+    /* NULL: the verb has a function of its own for this */
+    pl_status (*run)(store_call *call);
 } store_verb;
 extern const store_verb store_verbs[];
 extern const size_t n_store_verbs;
@@ -73,29 +75,30 @@ void store_print_completion(void);
  */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out);
-/* For writing: ERR_BUSY says how to go on while a job runs. */
+/* Opens the store for writing. ERR_BUSY says how to go on while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* A client of the homes that have the store open. */
+/* Makes a client of the homes that have the store open. */
 pl_status store_ask_homes(const store_call *call, pl_client **out);
-/* A home that starts has the store before its address is known, and one that ends has
- * it a moment longer. Waits a little; false if `status` is no ERR_BUSY, or 5 s after
- * `begun_ms` (pl_now_ms). */
+/* A home that starts locks the store before its address is known, and a home that ends
+ * holds it a moment longer. Waits a little; false if `status` is not ERR_BUSY, or later
+ * than 5 s after `begun_ms` (pl_now_ms). */
 bool store_try_again(pl_status status, int64_t begun_ms);
-/* The reader shows what all homes of the store had at one moment. If that made a job's
- * homes stand still, *held_ms says for how long; else it is -1. */
+/* Makes the reader show what all homes of the store had at one moment. If a job's homes
+ * had to stand still for that, *held_ms says for how long; else it is -1. */
 pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms);
-/* ERR_BUSY, in the words of the verb. */
+/* Returns ERR_BUSY with a sentence for this verb. */
 pl_status store_is_held(const store_call *call);
 pl_status store_check_folder(const store_call *call);
-/* Where homes look for what is new, by the table that home 1 has; n 0: the store is in
- * one piece. */
+/* The table by which homes place new names, read from home 1; n 0: the store is in one
+ * piece. */
 pl_status store_placement(const char *folder, pl_places *out);
-/* ERR_USAGE where the other folder is the store, lies in it, or has it. */
+/* ERR_USAGE if the other folder is the store, lies in it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
-/* ERR_USAGE for one part of a store in parts: what it needs may lie in others. */
+/* ERR_USAGE for one part of a store in parts, because what is needed may lie in other
+ * parts. */
 pl_status store_refuse_part(const char *folder);
 
-/* Tags, as `ls --tags` and `tag` list them. */
+/* Prints tags, for `ls --tags` and `tag`. */
 pl_status look_at_tags(store_call *call);
 
 pl_status store_ls(store_call *call);

@@ -1,6 +1,6 @@
-/* How `pathloom store` shows versions, paths, objects and refs: text for people, one
- * line of JSON an item for programs. JSON holds nothing that depends on the time of
- * asking, so that two calls on an unchanged store print the same bytes. */
+/* Prints versions, paths, objects and refs for `pathloom store`: text for people, or
+ * one line of JSON per item for programs. The JSON contains nothing that depends on the
+ * time of the call, so two calls on an unchanged store print the same bytes. */
 #ifndef PL_CLI_STORE_PRINT_H
 #define PL_CLI_STORE_PRINT_H
 #include "store/store.h"
@@ -11,7 +11,7 @@ const char *print_brief(const pl_hash *hash, char text[PL_HASH_TEXT]);
 void print_set_hash(pl_json *object, const char *key, const pl_hash *hash);
 void print_set_count(pl_json *object, const char *key, uint64_t value);
 
-/* One line of `store ls`; `width` is that of the name's column. */
+/* One line of `store ls`; `width` is the width of the name's column. */
 void print_head(const pl_version *version, uint64_t bytes, int width);
 void print_head_json(const pl_version *version, uint64_t bytes);
 void print_path(const pl_path_state *path, int width);
@@ -27,7 +27,7 @@ void print_tag_json(const pl_snapshot *tag);
 
 /* An entry of `store log`. */
 void print_version(const pl_version *version);
-/* All of it; `bytes` of the parameters, `momentum_bytes` 0 if there is none. */
+/* All fields; `bytes` of the parameters; `momentum_bytes` is 0 if there is none. */
 void print_version_full(const pl_version *version, uint64_t bytes,
                         uint64_t momentum_bytes);
 void print_version_json(const pl_version *version, uint64_t bytes,
