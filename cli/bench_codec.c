@@ -1,9 +1,9 @@
-/* pathloom bench codec: what each codec makes of a real update, on one core.
+/* pathloom bench codec: measures each codec on a real update, on one core.
  *
- * Speed is in bytes of the fp32 update a second, best of some passes: the machine's
- * other work only ever adds time. A codec encodes with a residual where
- * training keeps one (codec.feedback auto), or where the row says so. The error is
- * that of one message alone, without what the residual makes up for later. */
+ * Speed is in bytes of the fp32 update per second, the best of several passes, because
+ * other work on the machine only ever adds time. A codec encodes with a residual where
+ * training keeps one (codec.feedback auto), or where the row says so. The error is that
+ * of one message alone, without what the residual makes up for later. */
 #include "cli/bench.h"
 #include "cli/bench_update.h"
 #include "codec/codec.h"
@@ -55,7 +55,7 @@ typedef struct pass {
     uint64_t bytes;
 } pass;
 
-/* One module there and back. */
+/* Encodes and decodes one module. */
 static pl_status pass_slot(measurement *m, const row *r, const pl_codec_options *o,
                            int slot, pass *p)
 {
@@ -88,7 +88,7 @@ static double relative_error(const measurement *m)
     return m->norm > 0 ? sqrt(error) / m->norm : 0;
 }
 
-/* The first pass starts without a residual: its bytes and its error are reported. */
+/* The first pass starts without a residual; its bytes and its error are reported. */
 static pl_status measure_row(measurement *m, row *r)
 {
     pl_codec_options o;

@@ -1,4 +1,4 @@
-/* Several processes that train at once: what a machine does as a whole.
+/* Measures what a machine does as a whole: several processes train at once.
  *
  * Each child is forked before this process has opened a backend, since the threads of
  * OpenMP do not survive a fork, and reports the seconds of its best step by a pipe. */
@@ -17,8 +17,8 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Holds the calling process to `n` of its processors, from the first-th on, wrapping;
- * where the kernel refuses, the measurement is merely less steady. */
+/* Binds the calling process to `n` of its processors, from the first-th on, wrapping.
+ * If the kernel refuses, the measurement is only less steady. */
 static void hold(int first, int n)
 {
     cpu_set_t all, mine;

@@ -1,17 +1,16 @@
-/* pathloom bench step and bench ops: what a training step costs and where it goes.
+/* pathloom bench step and bench ops: measure a training step and its operations.
  *
  * Each figure stands beside the limit measured in the same run: a step beside its own
- * matrix products alone, an operation beside the best product or the best stream. With
- * --processes a machine is measured instead of a process: that many single-threaded
- * ones, each held to a processor, against one with as many threads. */
+ * matrix products, an operation beside the best product or the best stream. With
+ * --processes the whole machine is measured: that many single-threaded processes, each
+ * bound to a processor, against one process with as many threads. */
 #include "cli/bench_engine.h"
 
 #include <math.h>
 
 /* ---- which models ---- */
 
-/* A single path, which no router chooses: what a run asks of levels and prefixes is
- * none of a measurement's business. */
+/* A model with a single path, because a measurement needs no levels and no router. */
 static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
 {
     config *c = pl_alloc(sizeof *c);
@@ -27,8 +26,8 @@ static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
     return status;
 }
 
-/* Those of --model and --set, else all that a CPU can do (of operations one: their
- * table is long); `own` holds the one. */
+/* The models of --model and --set, else all that a CPU can do (for operations one
+ * model, because their table is long). `own` holds the user's own model. */
 static pl_status choose(const bench_engine_options *o, bench_model *own,
                         const bench_model **first, int *n)
 {

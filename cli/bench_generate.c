@@ -1,23 +1,23 @@
-/* pathloom bench generate: how fast a path reads a prompt and writes tokens.
+/* pathloom bench generate: measures how fast a path reads a prompt and writes tokens.
  *
- * A token by itself needs every weight once, so its limit is the rate at which weights
- * come from memory. That rate is measured in the same run, by threads that only read:
- * once a round, between what is judged by it. Figures are the best of the rounds,
- * because other work on a machine only ever adds time. Weights of which a cache holds a
- * large part do not come from memory: of them no share is said. On a GPU it is that
- * memory's rate. */
+ * A single token needs every weight once, so its limit is the rate at which weights
+ * come from memory. That rate is measured in the same run, once per round, by threads
+ * that only read. Figures are the best of the rounds, because other work on a machine
+ * only ever adds time. If a cache holds a large part of the weights, they do not come
+ * from memory, and no share of the limit is printed. On a GPU the limit is the rate of
+ * its own memory. */
 #include "cli/bench_engine.h"
 
 #include <math.h>
 
 enum {
-    READ_BYTES = 256 << 20, /* at least, and CACHES times what the last cache holds */
+    READ_BYTES = 256 << 20, /* at least this, and CACHES times the last cache */
     CACHES = 4,
     READ_ITEM = 1 << 20,
     BATCHES_MAX = 3,
-    STEPS = 24,    /* of decoding in a round; their mean counts */
+    STEPS = 24,    /* of decoding per round; their mean counts */
     PROMPT = 192,  /* tokens, or half of the context */
-    TOKEN_STEP = 7 /* the tokens fed are no text: only their number counts */
+    TOKEN_STEP = 7 /* the tokens are not text: only their number matters */
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
 
@@ -94,8 +94,8 @@ static void close_precision(bench *b)
     pl_backend_close(&b->backend);
 }
 
-/* Bytes that one token reads: all matrices but the embedding, of which it reads a row
- * (tied, it is read as the classifier). */
+/* Bytes that one token reads: all matrices except the embedding, of which it reads one
+ * row (a tied embedding is read as the classifier). */
 static double weight_bytes(const bench *b)
 {
     const pl_shape *s = &b->shape;
@@ -109,8 +109,8 @@ static double weight_bytes(const bench *b)
 
 /* ---- measuring ---- */
 
-/* 0 where the system does not say. sysconf answers with the sum of all caches of a
- * virtual machine's host. */
+/* 0 if the system does not tell. sysconf would give the sum of all caches of a virtual
+ * machine's host. */
 static size_t last_cache_bytes(void)
 {
     long kib = 0;
@@ -144,7 +144,7 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Several times for one wait, which would count otherwise. */
+/* Reads several times before it waits, because the wait would count. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -213,7 +213,7 @@ static pl_status measure(bench *b)
 
 /* ---- telling ---- */
 
-/* Weights that come from memory, by and large: most of them are in no cache. */
+/* Whether the weights come from memory: most of them are in no cache. */
 static bool is_from_memory(const bench *b)
 {
     return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();
@@ -275,7 +275,7 @@ static pl_status run_precisions(bench *b, pl_json *list)
             tell(b);
         close_precision(b);
         if (status == PL_ERR_UNSUPPORTED && !b->q->precision)
-            continue; /* this backend has it not */
+            continue; /* this backend does not support it */
         PL_RETURN_IF(status);
     }
     return PL_OK;

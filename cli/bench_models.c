@@ -16,7 +16,7 @@ static const bench_model models[] = {
 #undef SHAPE
 enum { N_MODELS = sizeof models / sizeof *models };
 
-/* For a GPU: of these one is measured only where it is asked for. */
+/* Models for a GPU, which are measured only if one is named. */
 static const struct {
     const char *name, *preset;
     int batch, rounds, decode_rounds;

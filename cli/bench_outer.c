@@ -1,10 +1,10 @@
-/* pathloom bench outer: each method's step against what the memory allows.
+/* pathloom bench outer: measures each method's step against the rate of the memory.
  *
- * A step does little arithmetic on much memory, so its limit is the rate at which
- * bytes pass. How fast that is depends on the mix of reads and writes; hence each row
- * has beside it a pass that reads and rewrites the same bytes and does next to nothing
- * with them. Everything is the best of a few rounds, in which rows take turns, because
- * other work on a machine only ever adds time. */
+ * A step does little arithmetic on much memory, so its limit is the rate at which bytes
+ * pass. That rate depends on the mix of reads and writes. Therefore each row has beside
+ * it a pass that reads and rewrites the same bytes and does almost nothing with them.
+ * Everything is the best of a few rounds, in which rows take turns, because other work
+ * on a machine only ever adds time. */
 #include "cli/bench.h"
 #include "outer/outer.h"
 
@@ -21,7 +21,7 @@ typedef struct bench {
     float *x, *m, *carry, *own; /* carry and own: also what a gossip pair exchanges */
     uint16_t *updates;          /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
-    uint16_t sink[N / CHUNK]; /* what is read must be used */
+    uint16_t sink[N / CHUNK]; /* the sum of what was read must be used */
     int n_threads;
 } bench;
 
@@ -30,11 +30,11 @@ typedef struct row {
     pl_method method;
     int n_updates;
     int n_reads, n_rewrites; /* streams of 2 bytes; vectors of 4, read and written */
-    double seconds, memory_seconds; /* written here */
+    double seconds, memory_seconds; /* results */
 } row;
 
-/* A float that is read counts as two reads; co2 reads updates twice, since |g| stands
- * in the penalty of every element. */
+/* A float that is read counts as two reads. co2 reads updates twice, because |g| is
+ * part of the penalty of every element. */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},

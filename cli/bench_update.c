@@ -1,4 +1,5 @@
-/* Updates as training makes them: from a run, or from a few steps right here. */
+/* Gets a real update for measurements: from a run, or from a few training steps here.
+ */
 #include "cli/bench_update.h"
 
 void bench_update_free(bench_update *update)
@@ -14,7 +15,7 @@ static pl_status alloc_floats(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* The last version that all modules of path 0 have. */
+/* The newest version that all modules of path 0 have. */
 static pl_status last_version(pl_store *store, const pl_arm *arm, const pl_topology *t,
                               uint64_t *out)
 {
@@ -35,7 +36,7 @@ static pl_status last_version(pl_store *store, const pl_arm *arm, const pl_topol
     return PL_OK;
 }
 
-/* What path 0 sent for a module, in place of the difference, if it was kept. */
+/* Reads what path 0 sent for a module, in place of the difference, if it was kept. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
 {
@@ -120,8 +121,8 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Words of a language that can be learnt: few are frequent, most are rare, and what
- * follows depends on what came before. */
+/* Words of a language that can be learnt: few are frequent, most are rare, and the next
+ * word depends on those before it. */
 static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
 {
     for (int b = 0; b < BATCH; b++) {

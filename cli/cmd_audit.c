@@ -1,5 +1,6 @@
-/* pathloom audit: which tasks were done twice and what came of it, who is fenced, and
- * what a worker has contributed to, with the commands that go back before that. */
+/* pathloom audit: prints which tasks were done twice and with which verdict, which
+ * workers are fenced, and to which versions a worker contributed, with the commands
+ * that go back before them. */
 #include "cli/cli.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -37,7 +38,7 @@ static void print_row(const pl_audit *a)
         say("          %s", a->reason);
 }
 
-/* What agreed is counted only: there may be thousands. */
+/* Results that agreed are only counted, because there may be thousands. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;
@@ -122,7 +123,8 @@ static void print_module(const audit_call *call, const char *module)
     }
 }
 
-/* One step back for the whole arm: its modules were trained together. */
+/* Goes back one version for the whole arm, because its modules were trained together.
+ */
 static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)

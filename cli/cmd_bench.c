@@ -1,5 +1,5 @@
-/* pathloom bench: how fast parts of it are on this machine. Each subject has options of
- * its own. */
+/* pathloom bench: measures how fast its parts are on this machine. Each subject has
+ * options of its own. */
 #include "cli/bench.h"
 
 /* ---- a training step, and its operations ---- */

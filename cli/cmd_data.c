@@ -1,4 +1,5 @@
-/* pathloom data coverage: which samples the paths were trained on, from the record. */
+/* pathloom data coverage: prints on which samples the paths were trained, from the
+ * store's record. */
 #include "cli/cli.h"
 #include "codec/codec.h"
 #include "outer/outer.h"

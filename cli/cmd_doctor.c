@@ -1,5 +1,5 @@
-/* pathloom doctor: looks at this machine, a run and the way to a hub; each line says
- * ok, warn or fail, and what to do. */
+/* pathloom doctor: checks this machine, a run, and the way to a hub. Each line says ok,
+ * warn or fail, and what to do. */
 #include "cli/doctor.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* pathloom eval: held-out perplexity of a run, also while it trains. */
+/* pathloom eval: computes the held-out perplexity of a run, also while it trains. */
 #include "cli/cli.h"
 
 static pl_status eval_run(pl_run *r, bool json)
@@ -37,7 +37,8 @@ static pl_status apply_settings(pl_run *r, const cli_settings *s)
     return PL_OK;
 }
 
-/* Hashed and checked: damaged text would give a number like any other. */
+/* The text is hashed and checked, because damaged text would give a plausible number.
+ */
 static pl_status open_valid(pl_run *r)
 {
     char path[PL_PATH_MAX];

@@ -1,4 +1,4 @@
-/* pathloom explain WORD: what a status, an exit code, an event or a key of the
+/* pathloom explain WORD: prints what a status, an exit code, an event or a key of the
  * configuration means. */
 #include "cli/explain.h"
 #include "cli/cli.h"

@@ -1,4 +1,4 @@
-/* pathloom export: one path as a Hugging Face folder or as a GGUF file. */
+/* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 #include "cli/store_names.h"
@@ -57,7 +57,7 @@ static pl_status parse(int argc, char **argv, request *q)
 }
 
 /* ---- what is exported ---- */
-enum { NOTES_MAX = 8 }; /* beside one a module */
+enum { NOTES_MAX = 8 }; /* besides one per module */
 
 typedef struct note_text {
     char key[PL_MODULE_NAME_MAX + 32], value[PL_HASH_TEXT + 32];
@@ -128,7 +128,8 @@ static void add_note(job *j, const char *key, const char *value)
     j->notes[j->n_notes++] = (pl_note){text->key, text->value};
 }
 
-/* "pathloom.module.L1.E0": "4 HASH", a note a module, besides what made them. */
+/* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what made
+ * them. */
 static void take_notes(job *j, const char *path)
 {
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
@@ -148,8 +149,8 @@ static void take_notes(job *j, const char *path)
 }
 
 /* ---- where to ---- */
-/* A folder of one path is --out itself; several get a folder each inside. A GGUF file
- * has a name of its own, unless --out is one. */
+/* For one path the folder is --out itself; several paths get one folder each inside it.
+ * A GGUF file is named after its path, unless --out is a file. */
 static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
 {
     char name[2 * PL_NAME_MAX];

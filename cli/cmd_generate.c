@@ -1,4 +1,5 @@
-/* pathloom generate: the prompt's first tokens pick the path, one path runs. */
+/* pathloom generate: writes text. The prompt's first tokens choose a path, and that
+ * path runs. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -76,7 +77,9 @@ typedef struct session {
     pl_path_chooser *chooser;
     pl_path_choice choice;
     pl_buf tokens, text;
-    bool echoed; /* the prompt stands before the text, once that is sure to come */
+    /* whether the prompt was printed before the text, which happens once text is sure
+     * to come */
+    bool echoed;
 } session;
 
 static void close_session(session *s)
@@ -108,7 +111,7 @@ static const int32_t *tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-/* One scoring model: a prompt asks each path once. */
+/* Uses one scoring model, because a prompt asks each path only once. */
 static pl_status find_path(session *s)
 {
     const pl_topology *t = s->mix.topology;

@@ -1,9 +1,9 @@
-/* pathloom homes: which home has what, and how it moves, while a job runs or is
+/* pathloom homes: shows which home has what, and moves it, while a job runs or is
  * stopped.
  *
- * Beside a running job this is one more client of its homes. Of a stopped one it starts
- * the homes itself, alone, and stops them at the end; either way it may be killed, and
- * the next call goes on. `list` of a stopped job only reads its store, and `remove`
+ * If the job runs, this is one more client of its homes. If it is stopped, this command
+ * starts the homes alone and stops them at the end. In both cases it may be killed, and
+ * the next call goes on. `list` on a stopped job only reads its store, and `remove`
  * opens all of it for writing. */
 #include "cli/cli.h"
 
@@ -11,11 +11,11 @@ enum { HOME_WAIT_MS = 60000 };
 
 typedef struct homes_call {
     const char *verb, *words[2], *dir;
-    int n_words, lock; /* of the one mover */
+    int n_words, lock; /* lock: held by the only process that may move names */
     int64_t weight;
     bool json;
     pl_run r;
-    pl_places places; /* what is wanted */
+    pl_places places; /* the placement that is wanted */
     pl_move_report report;
 } homes_call;
 
@@ -49,7 +49,7 @@ static pl_status parse(int argc, char **argv, homes_call *h)
     return PL_OK;
 }
 
-/* Homes are numbered from 1 where people see them. */
+/* Users count homes from 1. */
 static pl_status read_home(const homes_call *h, const char *text, int *out)
 {
     int64_t number = 0;
@@ -63,8 +63,8 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
 }
 
 /* ---- the way to the homes ---- */
-/* Two changes at once would each write a table that lacks the other's. RUN/log outlives
- * the job, and nobody else locks it. */
+/* Two movers at once would each write a table without the other's change. RUN/log
+ * exists longer than the job, and no other process locks it. */
 static pl_status lock_movers(homes_call *h)
 {
     char logs[PL_PATH_MAX];
@@ -78,7 +78,7 @@ static pl_status lock_movers(homes_call *h)
     return status;
 }
 
-/* *running: somebody has the homes; else this command has the run. */
+/* *running: a job has the homes; else this command locks the run. */
 static pl_status look_at_run(homes_call *h, bool *running)
 {
     PL_RETURN_IF(run_look(h->dir, &h->r));
@@ -98,8 +98,8 @@ static pl_status open_homes(homes_call *h)
     return running ? run_find_homes(&h->r) : run_start_homes(&h->r);
 }
 
-/* The weights that are to be changed: those of a change that was given up count. Homes
- * that no table knows yet have none. */
+/* Reads the weights that will be changed, also those of an interrupted change. Homes
+ * that are in no table yet have weight 0. */
 static pl_status read_places(homes_call *h)
 {
     pl_places table, next;
@@ -109,7 +109,7 @@ static pl_status read_places(homes_call *h)
     if (h->places.n == 0)
         pl_places_equal(&h->places, n);
     if (h->places.n < n)
-        h->places.n = n; /* of weight 0 */
+        h->places.n = n; /* with weight 0 */
     return PL_OK;
 }
 
@@ -155,7 +155,7 @@ static pl_status settle(homes_call *h)
     return PL_OK;
 }
 
-/* The launcher of the job sees the part, and starts its home. */
+/* The job's launcher sees the part and starts its home. */
 static pl_status await_home(homes_call *h, int index)
 {
     enum { LOOK_MS = 50 };
@@ -177,7 +177,7 @@ static pl_status await_home(homes_call *h, int index)
     return run_tell_homes(&h->r);
 }
 
-/* A store in one piece becomes the first of two parts; nobody has it open then. */
+/* Makes a store in one piece the first of two parts; no process has it open then. */
 static pl_status grow_store(homes_call *h, int n)
 {
     char store[PL_PATH_MAX];
@@ -222,8 +222,8 @@ static pl_status begin_home(homes_call *h, int n)
     return offline ? run_start_homes(&h->r) : await_home(h, n);
 }
 
-/* The number that the home is to have: given again when it is there, nothing is to be
- * done. */
+/* Checks the number that the home shall have. If that home exists already, nothing is
+ * to be done. */
 static pl_status check_wanted(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;
@@ -238,9 +238,8 @@ static pl_status check_wanted(const homes_call *h, int n, bool *there)
     return PL_OK;
 }
 
-/* One that has begun, and that is not in the table yet, is the one that was asked for
- * before, also if a next table, which was not finished, has it.
- */
+/* If a home runs that is not in the table yet, it was asked for before, even if an
+ * unfinished next table has it. */
 static pl_status add(homes_call *h)
 {
     pl_places table, next;
@@ -462,7 +461,7 @@ done:
     return status;
 }
 
-/* A reader need not have the run, which somebody may want to start meanwhile. */
+/* A reader does not lock the run, which may be started meanwhile. */
 static pl_status list_any(homes_call *h)
 {
     bool running = false;
@@ -514,10 +513,10 @@ static pl_status drop_home(homes_call *h)
 /* ---- the verb ---- */
 static const struct {
     const char *name;
-    int n_words, n_more; /* those that may be left out */
+    int n_words, n_more; /* n_more: how many of the words are optional */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* opens what it needs */
+    bool by_itself; /* true: it opens by itself what it needs */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add, " [HOME]", false},
              {"drain", 1, 0, drain, " HOME", false},

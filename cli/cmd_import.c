@@ -1,6 +1,6 @@
-/* pathloom import: a configuration with which a run begins with a Llama model of
- * others. The model is checked in full here; its values are read where it lies when
- * training begins. */
+/* pathloom import: writes a configuration for a run that begins with an existing Llama
+ * model. The model is checked completely here; its values are read from their place
+ * when training begins. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -10,7 +10,7 @@ enum { CONTEXT_MAX = 2048 };
 
 typedef struct request {
     const char *model, *out;
-    cli_settings settings; /* of --set, and behind them what the model decides */
+    cli_settings settings; /* from --set, and after them what the model determines */
     bool json, force;
 } request;
 
@@ -24,7 +24,7 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-/* What a model says of itself; make_shape sets it. */
+/* Keys that the model determines; make_shape sets them. */
 static const char *const shape_keys[] = {
     "data.vocab",      "model.width", "model.heads",  "model.kv_heads",
     "model.head_size", "model.ffn",   "model.blocks", "model.rope_theta",
@@ -85,7 +85,7 @@ static pl_status make_real(request *q, const char *key, double value)
     return cli_add_setting(&q->settings, key, pl_format_real(value, text));
 }
 
-/* The run may lie elsewhere. */
+/* Makes the path absolute, because the run may lie in another folder. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
@@ -95,7 +95,7 @@ static pl_status make_path(request *q, const char *key, const char *path)
     return status;
 }
 
-/* Behind what the user has set: these have no other choice. */
+/* Adds them after the user's settings, because the model leaves no choice. */
 static pl_status make_shape(request *q, const pl_shape *s)
 {
     const struct {
@@ -121,7 +121,7 @@ static bool is_set(const request *q, const char *key)
     return false;
 }
 
-/* What the user may have set otherwise. */
+/* Defaults that the user may have set differently. */
 static pl_status make_defaults(request *q, const pl_import *m)
 {
     int context = pl_import_shape(m)->context;
@@ -157,7 +157,7 @@ static pl_status check_tokenizer(const config *c)
         pieces, (long long)c->vocab);
 }
 
-/* Reads all values once, so that a run does not find out at its start. */
+/* Reads all values once, so that errors are found now and not at the start of a run. */
 static pl_status check_values(const pl_import *m, uint64_t *n_params)
 {
     pl_topology *t = NULL;
@@ -181,7 +181,7 @@ static pl_status write_config(const request *q, config *c)
     config_leave_derived(c);
     pl_conf_write_yaml(&config_table, c, &text);
     pl_status status = PL_OK;
-    if (goes_to_stdout(q)) /* main looks whether all of it was written */
+    if (goes_to_stdout(q)) /* main checks whether all of it was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
     else
         status = pl_replace_file(q->out, pl_buf_text(&text), text.len);

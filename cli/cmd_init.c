@@ -1,4 +1,4 @@
-/* pathloom init: a commented configuration on stdout, or a list of the presets. */
+/* pathloom init: prints a commented configuration, or a list of the presets. */
 #include "cli/cli.h"
 
 /* A family is shown with this number of paths or replicas. */

@@ -1,12 +1,12 @@
-/* pathloom join TOKEN: this machine becomes a worker of a job elsewhere. The key that
- * it makes for itself never leaves it; the token's secret lets the hub put the key's
- * open half into its list. The same command again goes on with the same key. */
+/* pathloom join TOKEN: makes this machine a worker of a job on another machine. The
+ * machine's own key never leaves it; with the token's secret the hub puts the key's
+ * public half into its list. The same command may be repeated and uses the same key. */
 #include "cli/process.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* One key for each job, found again by the hub's. */
+/* There is one key per job, named after the hub's key. */
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
@@ -29,8 +29,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already: the token of a machine that comes back has
- * been used. */
+/* Whether the hub knows the key already: a machine that comes back has used up its
+ * token. */
 static bool is_known(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
@@ -70,7 +70,8 @@ static void say_how(const process *p, const char *role)
         strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
 }
 
-/* Words of a command line can be seen by everybody on a machine; a file cannot. */
+/* Every user of a machine can see the words of a command line, but not the contents of
+ * a file. */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     pl_buf text = {0};

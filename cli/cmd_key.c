@@ -1,4 +1,5 @@
-/* pathloom key: pairs, the list of who may connect, invitations. */
+/* pathloom key: makes key pairs and invitations, and edits the list of keys that may
+ * connect. */
 #include "cli/cli.h"
 
 #include <time.h>
@@ -162,8 +163,7 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
-/* A name of its own, unless it was given one: whatever stands in the list can be
- * revoked by name. */
+/* Makes up a name if none was given, so that every entry can be revoked by name. */
 static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 {
     char key[PL_PUBKEY_TEXT];
@@ -174,8 +174,8 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
-/* One of the job's own keys keeps its name, and gets back the role that the name says,
- * for good: with any other the job does not work. */
+/* One of the job's own keys keeps its name and gets back the role that the name says,
+ * without an end: with any other role the job does not work. */
 static pl_status put_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
@@ -207,8 +207,8 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_entry, &e);
 }
 
-/* The one that has this key or this name; a list that was written by hand may have a
- * name twice. */
+/* The entry with this key or this name. A list that was written by hand may have a name
+ * twice. */
 static pl_status find_entry(const pl_key_list *list, const char *word,
                             pl_key_entry *out)
 {
@@ -247,7 +247,7 @@ static int count_invitations(const pl_key_list *list)
 typedef struct revocation {
     char word[PL_KEY_NAME_MAX];
     pl_key_entry entry;
-    int n_open; /* invitations that remain */
+    int n_open; /* number of invitations that remain */
 } revocation;
 
 static pl_status revoke_entry(pl_key_list *list, void *context)

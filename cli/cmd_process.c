@@ -1,5 +1,5 @@
-/* pathloom hub, home, relay, worker: the processes of a job. `train` starts them; they
- * can be started by hand, and each can die and come back at any time. */
+/* pathloom hub, home, relay, worker: run one process of a job. `train` starts them;
+ * they can also be started by hand, and each may die and come back at any time. */
 #include "serve/serve.h"
 #include "cli/process.h"
 
@@ -15,7 +15,7 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-/* Workers elsewhere are sent to homes that they cannot reach. */
+/* Warns if workers on other machines would be sent to homes that they cannot reach. */
 static void warn_of_local_homes(const process *p)
 {
     pl_address hub, home;
@@ -28,7 +28,8 @@ static void warn_of_local_homes(const process *p)
 }
 
 /* ---- hub ---- */
-/* The exporter asks the hub as anybody would, by the address in its ready file. */
+/* The exporter is an ordinary client of the hub; its address is in the hub's ready
+ * file. */
 static pl_status ask_hub(void *context, pl_json **status)
 {
     const process *p = context;
@@ -121,7 +122,7 @@ static int run_home(int argc, char **argv)
     pl_status status = process_open(&verb_home, argc, argv, &p);
     if (status == PL_OK)
         status = needs(p.store, "home needs --run FOLDER, or --store FOLDER");
-    /* A store that is there keeps its engine, unless one was asked for. */
+    /* An existing store keeps its engine, unless an engine was asked for. */
     if (status == PL_OK && (p.settled_by[0] || process_sets(&p, "store.engine")))
         status = pl_store_make_on(p.store, p.cfg.engine);
     if (status != PL_OK)
@@ -148,20 +149,21 @@ const cli_verb verb_home = {.name = "home",
                             .run = run_home};
 
 /* ---- worker ---- */
-/* Other workers may ask this one on the machine of the hub; elsewhere only where its
- * owner says so. */
+/* On the hub's machine other workers may connect to this one. On another machine its
+ * owner must allow it. */
 static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
 {
     pl_address hub;
     PL_RETURN_IF(pl_address_parse(p->hub, &hub));
     if (p->offer)
         pl_copy_text(out, PL_ADDRESS_MAX, p->offer);
-    else if (!hub.host[0]) /* beside the hub's own socket */
+    else if (!hub.host[0]) /* at the same kind of address as the hub's own socket */
         pl_address_beside(p->hub, p->name, out);
     else
         pl_copy_text(out, PL_ADDRESS_MAX,
                      hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
-    /* A gate with no list: mates come with the key that the hub gives to all. */
+    /* The gate has no list: mates connect with the key that the hub gives to all
+     * workers. */
     bool encrypted = hub.has_key && out[0] && !pl_gate_is_open();
     return encrypted ? pl_admission_open(p->key, "") : PL_OK;
 }
@@ -177,7 +179,8 @@ pl_status process_work(const process *p)
            c->backend, c->precision, (long long)c->threads,
            c->recompute ? "true" : "false", (long long)c->worker_cache,
            (long long)c->patience_s, p->settled_by);
-    if (!p->cache) /* shards are named by their hash: all jobs may share the folder */
+    /* shards are named by their hash, so all jobs may share the folder */
+    if (!p->cache)
         PL_RETURN_IF(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
     pl_worker_options options = {.hub = p->hub,
                                  .name = p->name,

@@ -1,8 +1,8 @@
-/* pathloom serve: a run's paths behind OpenAI's completions endpoint. */
+/* pathloom serve: serves a run's paths at OpenAI's completions endpoint. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
-/* What a signal's handler can reach. */
+/* A signal handler can set this. */
 static volatile sig_atomic_t reload;
 
 static void on_hangup(int signal)
@@ -13,7 +13,7 @@ static void on_hangup(int signal)
 
 typedef struct request {
     const char *dir, *listen;
-    const char *route; /* instead of router.answer; NULL: that */
+    const char *route; /* overrides router.answer; NULL: it does not */
     pl_server_options server;
 } request;
 
@@ -55,7 +55,8 @@ static pl_status parse(int argc, char **argv, request *q)
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
-/* Ctrl+C and TERM drain; a second one ends at once. HUP reads the store again. */
+/* After Ctrl+C and TERM open requests are finished; a second signal ends at once. After
+ * HUP the store is read again. */
 static pl_status serve(request *q)
 {
     pl_status status = PL_OK;

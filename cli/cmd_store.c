@@ -1,8 +1,8 @@
-/* pathloom store: looks into a module store, also while training runs, and tends it.
+/* pathloom store: shows and maintains a module store, also while training runs.
  *
- * Verbs that look open the store as a reader: nothing they do can disturb or change a
- * job, and what they show is one consistent state, that of the moment of opening. Verbs
- * that change take the store's lock, which a running job holds. */
+ * Verbs that show something open the store as a reader: they cannot disturb or change a
+ * job, and they show one consistent state, that of the moment of opening. Verbs that
+ * change the store take its lock, which a running job holds. */
 #include "cli/store_call.h"
 
 /* ---- the tables ---- */
@@ -127,7 +127,7 @@ const store_verb store_verbs[] = {
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
-/* Of all its verbs; which verb takes which is checked afterwards. */
+/* The options of all its verbs; which verb takes which is checked afterwards. */
 static const cli_option options[STORE_OPT_COUNT] = {
 #define STORE_OPTION_ROW(label, text, argument, explained)                             \
     {.name = text,                                                                     \
@@ -264,7 +264,7 @@ static pl_status run_on_store(store_call *call)
     return call->verb->run(call);
 }
 
-/* Commands of their own, which people look for here, too. */
+/* Whether the verb is a command of its own, which users also look for here. */
 static bool is_command(const store_verb *v)
 {
     return !v->run;

@@ -1,4 +1,5 @@
-/* pathloom top: the job on one screen, drawn anew twice a second until q is pressed. */
+/* pathloom top: shows the job on one screen, drawn anew twice per second until q is
+ * pressed. */
 #include "cli/cli.h"
 
 #include <poll.h>
@@ -48,7 +49,7 @@ static void measure(screen *s)
     pl_buf_clear(&s->text);
 }
 
-/* Keys come one by one and are not echoed. */
+/* Makes the terminal give keys one by one, without showing them. */
 static void enter(screen *s)
 {
     s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
@@ -57,7 +58,8 @@ static void enter(screen *s)
     struct termios raw = s->before;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    printf("\033[?1049h\033[?25l"); /* a screen of its own, no cursor */
+    /* switches to the second screen and hides the cursor */
+    printf("\033[?1049h\033[?25l");
     fflush(stdout);
 }
 
@@ -70,7 +72,7 @@ static void leave(const screen *s)
     fflush(stdout);
 }
 
-/* A line, cut at the screen's edge; none below its foot. */
+/* Prints a line, cut at the screen's edge; nothing below the last line. */
 static void put(screen *s, const char *format, ...) PL_PRINTF(2, 3);
 static void put(screen *s, const char *format, ...)
 {
@@ -226,13 +228,13 @@ static bool wait_key(const screen *s)
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
     if (!s->tty)
-        return true; /* one picture is all that a file can hold */
+        return true; /* a file gets only one picture */
     if (poll(&in, 1, DRAW_MS) <= 0 || read(STDIN_FILENO, &key, 1) != 1)
         return false;
     return key == 'q' || key == 'Q';
 }
 
-/* A hub that is away for a moment leaves the last picture standing. */
+/* If the hub is away for a moment, the last picture stays. */
 static pl_status watch(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);

@@ -1,8 +1,9 @@
-/* pathloom train: everything from text to the final table, in one command that can be
- * stopped and given again at any time. */
+/* pathloom train: does everything from text to the final table, in one command that can
+ * be stopped and repeated at any time. */
 #include "cli/cli.h"
 
-/* What the workers' time went into until `at`: the hub's sums, one object a worker. */
+/* How the workers spent their time until `at`: the hub's sums, one object per worker.
+ */
 typedef struct spent {
     double at;
     pl_json *status; /* NULL: the hub did not answer */
@@ -17,7 +18,7 @@ static double number(const pl_json *o, const char *key)
 static spent look(pl_run *r)
 {
     spent s = {.at = pl_now()};
-    if (run_hub_status(r, 10000, &s.status) != PL_OK) /* only for show */
+    if (run_hub_status(r, 10000, &s.status) != PL_OK) /* it is only shown */
         s.status = NULL;
     return s;
 }
@@ -35,7 +36,7 @@ static double sum(const spent *s, const char *key)
     return total;
 }
 
-/* Waiting is what is left: for others' updates, and at the end for the last task. */
+/* The rest is waiting: for others' updates, and at the end for the last task. */
 static void say_spent(const spent *before, const spent *after)
 {
     char rate[16];
@@ -66,7 +67,7 @@ static const pl_json *find_worker(const spent *s, const char *name)
         if (strcmp(name_of(w), name) == 0)
             return w;
     }
-    return NULL; /* it came later: its sums began at 0 */
+    return NULL; /* it came later, so its sums began at 0 */
 }
 
 static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
@@ -87,7 +88,7 @@ static pl_json *worker_spent(const spent *before, const pl_json *w, double secon
     return o;
 }
 
-/* A sitting that trained nothing leaves the file of the one that did. */
+/* If nothing was trained since the start, the file of the start before stays. */
 static pl_status save_spent(const pl_run *r, const spent *before, const spent *after)
 {
     char path[PL_PATH_MAX];
@@ -161,9 +162,9 @@ static void say_next(const pl_run *r)
     say("  pathloom eval --run %s --json", r->dir);
 }
 
-/* Only who stops in the middle waits for tasks. At the end of all arms a worker has
- * none that counts: one that hangs must not hold up the job. Their last words must not
- * take the place of the first. */
+/* Only a job that is stopped in the middle waits for tasks. When all arms are finished
+ * no task counts any more, and a worker that hangs must not hold up the job. The
+ * processes' last errors must not replace the first one. */
 static void end_processes(pl_run *r, pl_status status)
 {
     char sentence[1024];
@@ -210,7 +211,7 @@ typedef struct train_request {
     cli_settings settings;
 } train_request;
 
-/* Short forms of keys stand beside --set. */
+/* Short forms of some keys stand beside --set. */
 static const cli_option options[] = {
     CLI_KEY(
         "corpus", train_request, settings, "PATH", "data.corpus",

@@ -1,14 +1,14 @@
-/* A GPU: whether there is one, and what a worker of the run takes of it. */
+/* Checks whether there is a GPU, and how much of it a worker of the run takes. */
 #include "cli/doctor.h"
 
-/* What is to be done where a plan does not fit. */
+/* The remedy if a plan does not fit. */
 static const char *remedy_of(const pl_run *r)
 {
     return r->cfg.recompute ? "a smaller train.batch"
                             : "--set workers.recompute=true, or a smaller train.batch";
 }
 
-/* One worker's model, held against `left` bytes of a GPU, 0 where there is none. */
+/* Compares one worker's model with `left` bytes of a GPU; 0 if there is none. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];
@@ -30,7 +30,7 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 
-/* All workers of a run that trains there. */
+/* Compares all workers of a run that train on the GPU. */
 static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 {
     char text[2][16];

@@ -1,4 +1,5 @@
-/* Keys, ports and addresses of a run, and the way to a hub elsewhere. */
+/* Checks keys, ports and addresses of a run, and the way to a hub on another machine.
+ */
 #include "cli/doctor.h"
 #include "serve/serve.h"
 
@@ -119,7 +120,8 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* By itself: what it says goes over the sentence of a run that cannot be read. */
+/* A function of its own, because its errors overwrite the sentence about a run that
+ * cannot be read. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;
@@ -128,7 +130,7 @@ static void look_at_gpu(doctor *d, const char *dir, bool running)
     run_close(&r);
 }
 
-/* A run whose data are not complete yet has no list to compare with. */
+/* If a run's data are not complete yet, there is no hash to compare with. */
 static void look_at_tokenizer(doctor *d, const pl_run *r)
 {
     char data[PL_PATH_MAX], list[PL_PATH_MAX];

@@ -1,5 +1,5 @@
-/* Processor, memory, clock, libraries, disk: what makes a machine slow or its data
- * unsafe, before a job finds out. */
+/* Checks processor, memory, clock, libraries and disk for what would make a machine
+ * slow or its data unsafe, before a job meets it. */
 #include "cli/doctor.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static void look_at_memory(doctor *d)
                "%s of %s are free", left, all);
 }
 
-/* What the process began with; by now the variable has been taken out. */
+/* Reads the value with which the process began; the variable has been removed since. */
 static void look_at_coretype(doctor *d)
 {
     pl_buf before = {0};
@@ -104,7 +104,7 @@ static void look_at_limits(doctor *d)
 }
 
 /* ---- clock ---- */
-/* Leases count in monotonic time; only invitations and records look at the clock. */
+/* Leases count in monotonic time; only invitations and records use the clock. */
 static void look_at_clock(doctor *d)
 {
     struct timex t = {.modes = 0};

@@ -1,5 +1,6 @@
-/* What each status and each event means. The names are promises: scripts match them.
- * tests/explain.sh looks whether all that the program says stands here. */
+/* Says what each status and each event means. Scripts match these names, so they do not
+ * change. tests/explain.sh checks that everything the program reports is in this table.
+ */
 #include "cli/cli.h"
 #include "cli/explain.h"
 

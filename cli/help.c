@@ -1,12 +1,12 @@
-/* What verbs say of themselves, from their tables of options: --help, the manual pages
+/* Prints the help of verbs from their tables of options: --help, the manual pages
  * (`pathloom VERB --man`, `pathloom --man`) and the completion (`pathloom
  * --completion`). */
 #include "cli/options.h"
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
-/* Words of a paragraph from `column` on, broken before the end of a line; later lines
- * begin at `indent`. */
+/* Prints the words of a paragraph, starting in `column`; lines are broken at the right
+ * edge, and later lines begin at `indent`. */
 static void print_words(const char *text, int column, int indent)
 {
     bool first = true;
@@ -43,7 +43,8 @@ void cli_print_option(const cli_option *o)
     print_words(o->help, HELP_COLUMN, HELP_COLUMN);
 }
 
-/* Paragraphs are separated by newlines; one that begins with a space stays as it is. */
+/* Paragraphs are separated by newlines. A paragraph that begins with a space is printed
+ * unchanged. */
 static void print_notes(const char *notes)
 {
     char line[1024];
@@ -68,7 +69,8 @@ void cli_print_verb(const cli_verb *v)
 }
 
 /* ---- the manual pages ---- */
-/* Text of roff: a backslash before what it would take for its own. */
+/* Prints text for roff, with a backslash before characters that roff would interpret.
+ */
 static void print_roff(const char *text)
 {
     for (; *text; text++) {

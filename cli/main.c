@@ -1,4 +1,5 @@
-/* pathloom: one file per verb (cmd_VERB.c); this one finds it. */
+/* The main function of pathloom: finds the verb and calls it. Each verb has a file of
+ * its own (cmd_VERB.c). */
 #include "cli/cli.h"
 #include "cli/process.h"
 #include "cli/store_call.h"
@@ -48,7 +49,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* Wherever it stands: who asks for help wants nothing done. */
+/* --help may stand anywhere; then nothing else is done. */
 static bool asks_help(int argc, char **argv)
 {
     return has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
@@ -132,12 +133,11 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* A team of threads that spins for long takes the processor from the one that it waits
- * for; one that sleeps at once is woken for each operation, which takes longer than
- * many of them. 2,000 turns are some tens of microseconds. OpenMP asks for its policy
- * when it is loaded: a verb that computes begins once more with it, and its children
- * inherit it.
- */
+/* Threads that spin for long take the processor from the thread that they wait for.
+ * Threads that sleep at once must be woken for each operation, which takes longer than
+ * many operations. 2,000 turns are some tens of microseconds. OpenMP reads its policy
+ * when it is loaded, so a verb that computes executes the program once more with the
+ * policy set; its children inherit it. */
 static void wait_with_little_spinning(char **argv)
 {
     char self[4096];
@@ -149,14 +149,15 @@ static void wait_with_little_spinning(char **argv)
         setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
-    execv(self, argv); /* where that fails, threads spin */
+    execv(self, argv); /* if it fails, threads spin */
 }
 
 int main(int argc, char **argv)
 {
-    /* An inherited core type makes the BLAS library slower than the machine is. */
+    /* An inherited core type would make the BLAS library slower than necessary. */
     unsetenv("OPENBLAS_CORETYPE");
-    /* A file that reaches its size limit is an error of its write, not a death. */
+    /* When a file reaches its size limit, the write shall fail, and the process shall
+     * not be killed. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);

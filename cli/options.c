@@ -1,4 +1,4 @@
-/* What verbs share: options, signals, errors. */
+/* Reads options, handles signals and prints errors, for all verbs. */
 #include "cli/cli.h"
 
 #include <getopt.h>
@@ -16,8 +16,8 @@ int cli_fail(pl_status status)
     return pl_status_exit_code(status);
 }
 
-/* One wish may come by two ways: Slurm and systemd signal a script and its children,
- * and the script passes it on. */
+/* The same signal may come twice for one reason: Slurm and systemd signal a script and
+ * its children, and the script passes it on. */
 static bool is_same_wish(int number)
 {
     static volatile sig_atomic_t first_s;
@@ -47,7 +47,7 @@ void cli_stop_at_once(void)
     interrupts = 1;
 }
 
-/* Under nohup it stays ignored; so it does in a launcher's children. */
+/* Under nohup the signal stays ignored, also in a launcher's children. */
 static void stop_at_hangup(const struct sigaction *action)
 {
     struct sigaction old;
@@ -74,7 +74,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
 enum {
     FIRST_OPTION = 256,
     OPTIONS_MAX = 48
-}; /* getopt_long's values: above any char */
+}; /* values of getopt_long above any char */
 
 static pl_status unknown_option(const cli_verb *verb, const char *word)
 {
@@ -91,7 +91,7 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
                    verb->name, word, verb->name);
 }
 
-/* A short option may stand in the middle of a word: optopt has its letter. */
+/* A short option may stand in the middle of a word; optopt has its letter. */
 static pl_status bad_option(const cli_verb *verb, int option, char **argv)
 {
     const char *word = argv[optind - 1];

@@ -1,4 +1,5 @@
-/* How a process of a fleet finds out what it is to do (process.h). */
+/* Finds the settings of a process of a fleet: from its run, its options and its machine
+ * (process.h). */
 #include "cli/process.h"
 
 #include <stdlib.h>
@@ -18,8 +19,8 @@ static const char *in_run(process *p, int slot, const char *name)
 }
 
 /* ---- the configuration ---- */
-/* What a process alone decides: keys that change results belong to the whole run, but
- * for those that a worker has options for. */
+/* Checks the settings of a single process: keys that change results belong to the whole
+ * run, except those for which a worker has options. */
 static pl_status check_settings(const cli_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
@@ -53,7 +54,7 @@ pl_status process_configure(process *p)
 }
 
 /* ---- what a run folder implies ---- */
-/* Another process of the run says where it listens. */
+/* Waits until another process of the run has written its address. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
@@ -66,8 +67,9 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     return PL_OK;
 }
 
-/* A run that has keys uses them; one that other machines shall reach gets them. A job
- * that `train` runs without encryption has none, whatever an earlier one had. */
+/* A run that has keys uses them, and a run that other machines shall reach gets keys. A
+ * job that `train` runs without encryption uses none, even if an earlier job made some.
+ */
 static bool is_encrypted(const process *p)
 {
     char job[PL_PATH_MAX];
@@ -88,7 +90,7 @@ static pl_status find_keys(process *p, const char *role)
     return PL_OK;
 }
 
-/* Which home of how many this is. Whichever of several is first makes the folder. */
+/* Finds out which of how many homes this is. The first of several makes the folder. */
 static pl_status count_homes(const process *p, const char *store, int *n)
 {
     PL_RETURN_IF(pl_store_parts(store, n));
@@ -127,7 +129,7 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* How many homes the run has is known when the first of them has begun. */
+/* The number of homes is known when the first of them has begun. */
 static pl_status await_parts(const process *p, int *n)
 {
     char store[PL_PATH_MAX], single[PL_PATH_MAX];
@@ -140,7 +142,7 @@ static pl_status await_parts(const process *p, int *n)
             return PL_OK;
         pl_sleep_ms(50);
     } while (pl_now_ms() - start < ADDRESS_WAIT_MS);
-    return PL_OK; /* awaiting the address will say so */
+    return PL_OK; /* waiting for the address will report it */
 }
 
 static pl_status await_homes(process *p, const char *role)
@@ -162,7 +164,7 @@ static pl_status await_homes(process *p, const char *role)
     return PL_OK;
 }
 
-/* The job's own workers share its relays. */
+/* The job's own workers are divided among its relays. */
 static pl_status await_relay(process *p)
 {
     char file[64];
@@ -223,7 +225,7 @@ static void find_place(process *p, const char *role)
 {
     char name[64];
     const bool is_relay =
-        is_role(role, "relay"); /* it is not where the run's home is */
+        is_role(role, "relay"); /* a relay does not listen where the run's home does */
     const char *asked = is_role(role, "hub")                       ? p->cfg.hub_bind
                         : is_relay && !process_sets(p, "net.home") ? PL_ADDRESS_PRIVATE
                                                                    : p->cfg.home_bind;
@@ -278,8 +280,8 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
-/* A hub has a connection for each worker, and many systems allow 1,024 files unless
- * more is asked for: all is asked for that the administrator allows. */
+/* A hub has a connection for each worker, and many systems allow 1,024 files by
+ * default. This asks for as many as the administrator allows. */
 static void allow_files(void)
 {
     struct rlimit files;
@@ -287,7 +289,7 @@ static void allow_files(void)
         return;
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        return; /* then it stays as it was */
+        return; /* then the limit stays */
 }
 
 static void log_settings(const process *p, const char *role)

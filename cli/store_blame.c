@@ -1,7 +1,7 @@
-/* pathloom store blame: who and what made a version.
+/* pathloom store blame: prints which workers and updates made a version.
  *
- * Its line of descent is followed as it went: a version that a rollback made is the one
- * that it went back to, and what lies between them made nothing of it.
+ * It follows the version's real descent: a version that a rollback made stands for the
+ * version it went back to, and versions between the two do not count.
  *
  * A contributor's share of a version is its part of the sum of weighted norms, a_i
  * |d_i| with a_i = w_i / sum w: how far it pulled, whatever the others did. Over a
@@ -20,11 +20,11 @@ typedef struct stretch {
 typedef struct culprit {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    stretch *samples; /* where they lie; newest first until sort_samples */
+    stretch *samples; /* where they lie; newest first until sort_samples is called */
     size_t n_stretches;
     uint64_t n_samples, n_tokens, n_versions;
     double seconds, loss; /* loss: of the newest */
-    double pull;          /* sum of share times how far the version moved */
+    double pull; /* sum over versions of its share times how far the version moved */
 } culprit;
 
 typedef struct blame {
@@ -50,7 +50,7 @@ static culprit *find(blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->loss = c->loss; /* of the newest, which is met first */
+    p->loss = c->loss; /* of the newest, which comes first */
     return p;
 }
 
@@ -66,7 +66,7 @@ static int by_first(const void *x, const void *y)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* What meets becomes one. */
+/* Adjacent stretches are joined. */
 static void sort_samples(culprit *p)
 {
     size_t n = 0;
@@ -81,7 +81,7 @@ static void sort_samples(culprit *p)
     p->n_stretches = n;
 }
 
-/* Norms may be missing where a sum travelled as one message: then weights decide. */
+/* Norms may be missing if a sum travelled as one message; then weights decide. */
 static double pull_of(const pl_contribution *c, bool by_norm)
 {
     double weight = c->weight > 0 ? c->weight : 1;
@@ -118,8 +118,8 @@ static void add_version(blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* From the version downwards, by the rollbacks that there were; without `history` to
- * the first one that no rollback made. */
+/* Goes down from the version, through rollbacks; without `history` only to the first
+ * version that no rollback made. */
 static pl_status gather(pl_store *store, const module_at *at, bool history, blame *b)
 {
     bool found = false;
@@ -140,7 +140,7 @@ static pl_status gather(pl_store *store, const module_at *at, bool history, blam
     }
 }
 
-/* Who pulled most stands first; then the order does not depend on anything. */
+/* The largest pull comes first; the rest of the order is fixed, too. */
 static int by_pull(const void *x, const void *y)
 {
     const culprit *a = x, *b = y;
@@ -184,7 +184,7 @@ static void print_json(const module_at *at, const blame *b, const culprit *p)
     say_json(line);
 }
 
-/* The first few: with --json all are there. */
+/* Prints only the first few; with --json all are printed. */
 static void print_samples(const culprit *p)
 {
     enum { SHOWN = 4 };

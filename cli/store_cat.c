@@ -1,5 +1,5 @@
-/* pathloom store cat: the bytes of a version, of one of its tensors, or of an object.
- */
+/* pathloom store cat: writes the bytes of a version, of one of its tensors, or of an
+ * object. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 

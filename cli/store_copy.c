@@ -1,4 +1,5 @@
-/* pathloom store init, backup, restore. */
+/* pathloom store init, backup, restore: make an empty store, copy a store, and copy it
+ * back. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -25,7 +26,7 @@ pl_status store_init(store_call *call)
 }
 
 /* ---- checked copies ---- */
-/* Its parts and their databases may be links to elsewhere. */
+/* Its parts and their databases may be links to other places. */
 static bool lies_in_store(const char *place, const char *store)
 {
     char part[PL_PATH_MAX], db[PL_PATH_MAX];
@@ -112,9 +113,9 @@ static void print_copy(const store_call *call, const char *from, const char *to,
 }
 
 /* ---- several parts at one moment ---- */
-/* Parts are read one after another, and a path's state in a later one may need updates
- * that an earlier one got in between: so nobody may write meanwhile. *busy: somebody
- * does. */
+/* Parts are read one after another, and a path's state in a later part may need updates
+ * that came into an earlier part in between. So no process may write meanwhile. *busy:
+ * a process writes. */
 static pl_status look_alone(store_call *call, bool *busy)
 {
     int n = pl_store_n_parts(call->store), locks[PL_PARTS_MAX];
@@ -131,8 +132,8 @@ static pl_status look_alone(store_call *call, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* While the homes stand still: a reader that shows their newest commits shows what all
- * of them had at one moment, and goes on showing that. */
+/* Called while the homes stand still: a reader that shows their newest commits shows
+ * what all of them had at one moment, and continues to show it. */
 static pl_status look_still(store_call *call, pl_client *homes, int64_t ms, bool *same)
 {
     uint64_t newest[PL_HOMES_MAX];
@@ -171,7 +172,8 @@ static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
     return status;
 }
 
-/* A home that was added since the store was opened has a part that is not seen. */
+/* A home that was added after the store was opened has a part that this reader does not
+ * see. */
 static pl_status see_all_parts(store_call *call)
 {
     pl_parts counted;
@@ -227,7 +229,7 @@ pl_status store_backup(store_call *call)
     return PL_OK;
 }
 
-/* A store whose chunks lie in an engine has all else there as well. */
+/* If the chunks of a store lie in an engine, everything else is there, too. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
     char head[16];
@@ -254,7 +256,7 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* The copy is read in full before anything is replaced by it. */
+/* The copy is read completely before it replaces anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;

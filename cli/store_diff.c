@@ -1,11 +1,11 @@
-/* pathloom store diff: how two versions of a module differ, tensor by tensor. */
+/* pathloom store diff: prints how two versions of a module differ, tensor by tensor. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
 #include <math.h>
 
-/* Sums over pairs of values; of a module they are those of its tensors, added. */
+/* Sums over pairs of values. Those of a module are the sums over its tensors. */
 typedef struct difference {
     double aa, bb, ab, dd, max;
     uint64_t n, n_changed;
@@ -13,7 +13,7 @@ typedef struct difference {
 
 typedef struct comparison {
     store_call *call;
-    char arm_name[PL_MODULE_NAME_MAX]; /* of `arm`; "" while there is none */
+    char arm_name[PL_MODULE_NAME_MAX]; /* the name of `arm`; "" if there is none */
     pl_arm arm;
     pl_topology *topology; /* NULL: the store does not define the arm */
     int width;
@@ -54,7 +54,7 @@ static void add(difference *sum, const difference *d)
 
 static double relative(const difference *d)
 {
-    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* inf where a is zero */
+    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* infinite if a is zero */
 }
 
 static double cosine(const difference *d)
@@ -116,8 +116,8 @@ static void print_heading(const comparison *c, const pair *p)
 }
 
 /* ---- one pair of modules ---- */
-/* The arm's definition names the tensors. A store may have none of it, or one of
- * another release: then modules are compared as a whole. */
+/* The arm's definition names the tensors. If the store does not have it, modules are
+ * compared as a whole. */
 static pl_status load_arm(comparison *c, const char *module)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -223,7 +223,8 @@ done:
 }
 
 /* ---- sets ---- */
-/* The module that stands in b for a's: the same name, else the same slot of b's arm. */
+/* The module in b that corresponds to a's: with the same name, else in the same slot of
+ * b's arm. */
 static const module_at *counterpart(const module_set *b, const char *module)
 {
     const module_at *same = names_find(b, module);

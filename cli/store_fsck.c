@@ -1,8 +1,8 @@
-/* pathloom store fsck: names everything that is damaged. */
+/* pathloom store fsck: checks a store and names everything that is damaged. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Beside a writer a follower may see parts of a commit early: only what two looks
+/* While a writer runs, a reader may see parts of a commit early. Only what two looks
  * agree on is damage. */
 enum { LOOKS = 3, TOLD_MAX = 1000 };
 
@@ -36,7 +36,7 @@ static bool has(const findings *f, const char *sentence)
     return false;
 }
 
-/* Keeps what both have. */
+/* Keeps the findings that both have. */
 static void agree(findings *f, const findings *other)
 {
     size_t n = 0;

@@ -1,4 +1,5 @@
-/* pathloom store gc: frees the data of old versions; a dry run unless told. */
+/* pathloom store gc: frees the data of old versions; without --run it only counts them.
+ */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 #include "cli/store_roots.h"
@@ -7,7 +8,7 @@ typedef struct policy {
     roots *roots;
     pl_store *store;
     int64_t keep, grace_ms, now_ms;
-    char module[PL_MODULE_NAME_MAX]; /* whose head `head` is */
+    char module[PL_MODULE_NAME_MAX]; /* the module that `head` belongs to */
     uint64_t head;
 } policy;
 
@@ -18,7 +19,7 @@ static uint64_t head_of(policy *p, const char *module)
     if (strcmp(p->module, module) == 0)
         return p->head;
     pl_copy_text(p->module, sizeof p->module, module);
-    p->head = UINT64_MAX; /* cannot be read: everything stays */
+    p->head = UINT64_MAX; /* it cannot be read, so everything stays */
     if (pl_store_head(p->store, module, &head) == PL_OK) {
         p->head = head.number;
         pl_version_clear(&head);
@@ -26,7 +27,7 @@ static uint64_t head_of(policy *p, const char *module)
     return p->head;
 }
 
-/* Version 0 stays: it is where comparisons with the beginning start. */
+/* Version 0 stays, because comparisons with the beginning need it. */
 static bool stays(void *context, const pl_version *v)
 {
     policy *p = context;
@@ -86,8 +87,8 @@ static pl_status collect_part(policy *p, const char *folder, bool run,
     return PL_OK;
 }
 
-/* Each part by what all of them need: paths of one part begin with versions of others.
- */
+/* Collects each part with the needs of all parts: paths of one part begin with versions
+ * of others. */
 static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool run,
                                pl_gc_report *sum)
 {
@@ -115,7 +116,7 @@ static pl_status collect(store_call *call, policy *p, bool run)
     return status;
 }
 
-/* What other parts' paths begin with cannot be known from one of them. */
+/* One part alone cannot tell what paths of other parts begin with. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];

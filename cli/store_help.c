@@ -1,5 +1,5 @@
-/* What `pathloom store` says of itself: help, the manual page, the completion. All from
- * the tables of cmd_store.c. */
+/* Prints the help, the manual page and the completion of `pathloom store` from the
+ * tables of cmd_store.c. */
 #include "cli/store_call.h"
 
 static bool takes(const store_verb *v, int option)

@@ -1,4 +1,4 @@
-/* pathloom store ls, log, show, stat. */
+/* pathloom store ls, log, show, stat: list what a store has, and show single things. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -7,8 +7,8 @@ typedef struct look {
     pl_store *store;
     bool json;
     int width;          /* of the column of names */
-    const char *prefix; /* of tags, which the store does not choose by name */
-    char (*names)[PL_MODULE_NAME_MAX]; /* of all that is asked about */
+    const char *prefix; /* of tags, which the store cannot filter by name */
+    char (*names)[PL_MODULE_NAME_MAX]; /* all names that are asked about */
     size_t n_names;
 } look;
 
@@ -114,7 +114,7 @@ enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;
     int option;
-    bool of_arms; /* ARM/REST, so that REST is known, too */
+    bool of_arms; /* the names are ARM/REST, and REST alone is also accepted */
 } kinds[KINDS] = {[MODULES] = {"module", -1, true},
                   [REFS] = {"ref", STORE_OPT_REFS, false},
                   [OBJECTS] = {"object", STORE_OPT_OBJECTS, false},
@@ -157,7 +157,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                                           : store_option_row(kinds[kind].option)->name);
 }
 
-/* As it is written, or of the mixture, or of the only arm that has such. */
+/* Completes a name: as it is written, or in the mixture, or in the only arm that has
+ * it. */
 static pl_status complete(const look *q, int kind, const char *asked,
                           char out[PL_PATH_MAX])
 {
@@ -222,7 +223,7 @@ pl_status store_ls(store_call *call)
 }
 
 /* ---- log, show, stat ---- */
-/* Of a blob that may have been collected. */
+/* The size of a blob, which may have been collected. */
 static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -257,8 +258,8 @@ static pl_status show_tag_items(const look *q, const char *name)
     return PL_OK;
 }
 
-/* A module's version, or else a tag; an arm cannot be shown, so that a tag of its name
- * can. */
+/* Shows a module's version, or else a tag. An arm cannot be shown, so a tag with an
+ * arm's name can. */
 pl_status store_show(store_call *call)
 {
     pl_version v;
@@ -280,7 +281,7 @@ pl_status store_show(store_call *call)
     return status;
 }
 
-/* Newest first; from @VERSION downwards if one was named. */
+/* Newest first; if @VERSION was given, from that version downwards. */
 pl_status store_log(store_call *call)
 {
     pl_version v;

@@ -76,7 +76,7 @@ static pl_status no_such_module(const name_list *list, const char *asked)
                          "there is no module %s; `pathloom store ls` lists all", asked);
 }
 
-/* "" if it does not fit: no module has that name. */
+/* "" if it does not fit; then no module has that name. */
 static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
 {
     int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
@@ -123,7 +123,7 @@ static pl_status resolve_in(const name_list *list, const char *asked,
 }
 
 /* ---- versions ---- */
-/* "name@at" into its parts; `at` is NULL where there is none. */
+/* Splits "name@at"; `at` is NULL if it is missing. */
 static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
                        const char **at)
 {
@@ -147,7 +147,7 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* A number, or a tag that has the module. */
+/* A version number, or a tag that contains the module. */
 static pl_status version_at(pl_store *store, const char *module, const char *at,
                             uint64_t *out)
 {
@@ -222,7 +222,7 @@ static bool has_arm(const name_list *list, const char *name)
     return false;
 }
 
-/* A module that several arms have is one as well. */
+/* A module that several arms have counts as a module, too. */
 static name_kind kind_in(const name_list *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];

@@ -1,10 +1,11 @@
-/* pathloom store pack. */
+/* pathloom store pack: codes old versions now, which a home otherwise does when it is
+ * idle, and returns the space to the disk. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of chunks: as such, and as they lay before and after. */
+/* Bytes of chunks: decoded, and as they were stored before and after. */
 typedef struct packed {
     uint64_t chunk_bytes, before, after;
 } packed;

@@ -196,15 +196,15 @@ static void print_contribution(const pl_contribution *c, int width)
            print_brief(&c->update, hash), c->split ? "  split from its mate" : "");
 }
 
-/* Its move and the outer step's numbers, where there was an outer step: those of a
- * rollback are its source's, and version 0 has none. */
+/* Whether the version has numbers of an outer step. A version made by a rollback has
+ * those of its source, and version 0 has none. */
 static bool has_step(const pl_version *v)
 {
     uint64_t source;
     return v->number > 0 && !pl_version_source(v, &source);
 }
 
-/* Not everybody who makes a version 0 measures it. */
+/* Not every program that makes a version 0 measures its norm. */
 static bool has_norm(const pl_version *v)
 {
     return v->params_norm > 0;

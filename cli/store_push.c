@@ -1,10 +1,9 @@
-/* pathloom store push, pull: versions from one store to another, as far as it lacks
- * them.
+/* pathloom store push, pull: copy to another store the versions that it lacks.
  *
- * What goes along: the versions of each module with their records, momenta where there
- * are any, definitions of arms, routers, and tags. What does not: states of paths,
- * pending and kept updates, data shards. A target must not have gone another way: its
- * newest version of a module is one of the source's. */
+ * Copied are the versions of each module with their records, momenta if there are any,
+ * definitions of arms, routers, and tags. Not copied are states of paths, pending and
+ * kept updates, and data shards. The target must have the same history: its newest
+ * version of a module must be one of the source's. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -57,8 +56,8 @@ done:
     return status;
 }
 
-/* Whether the target's newest version is one of the source's; *next is what it lacks.
- */
+/* Checks that the target's newest version is one of the source's; *next is the first
+ * version that it lacks. */
 static pl_status compare_heads(transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
 {
@@ -88,8 +87,8 @@ static pl_status compare_heads(transfer *t, const char *module, uint64_t head,
     return status;
 }
 
-/* One commit a version; collected ones go with the next that has parameters, since a
- * head must have them. */
+/* Makes one commit per version. Collected versions go with the next one that has
+ * parameters, because a head must have them. */
 static pl_status bring_module(void *context, const pl_version *head)
 {
     transfer *t = context;
@@ -153,7 +152,7 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
 }
 
 /* ---- all of it ---- */
-/* An arm, a module, or everything; a module takes its arm's definition along. */
+/* Copies an arm, a module, or everything; with a module, the definition of its arm. */
 static pl_status bring(transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";

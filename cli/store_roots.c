@@ -1,12 +1,11 @@
 /* Finds the versions that garbage collection must keep: those that a tag names, and
- * those that a training which is not finished may still read or refer to. What a
- * training needs of a module is all versions from some number on, and for some
- * methods version 0. */
+ * those that an unfinished training may still read or refer to. A training needs all
+ * versions of a module from some number on, and for some methods version 0. */
 #include "cli/cli.h"
 #include "cli/store_roots.h"
 
-/* Of one module: versions from `needed` on, and version 0 where methods relate to it.
- */
+/* What must stay of one module: versions from `needed` on, and version 0 if the method
+ * refers to it. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t needed;
@@ -44,15 +43,15 @@ static int64_t path_phase(roots *r, const pl_arm *arm, const pl_topology *t, int
     return pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
 }
 
-/* The oldest version that this path's next task reads or is relative to. A path that
- * has finished needs the last ones only: they are heads. */
+/* The oldest version that this path's next task reads or is relative to. A finished
+ * path needs only the last ones, which are heads. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
     uint64_t oldest = UINT64_MAX;
     if (phase >= arm->inner.phases)
         return oldest;
-    /* one phase back as well: the state that it ended with may still be on its way */
+    /* one phase back, too, because the state at its end may still be on its way */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
         bool counts = pl_traits(arm->outer.method.method)->arrives;
@@ -80,8 +79,8 @@ static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int mo
         }
 }
 
-/* delayed-nesterov tasks start from whatever was newest: what is relative to an older
- * version than the last few contributors' is refused anyway. */
+/* delayed-nesterov tasks start from the newest version. Updates relative to versions
+ * older than the last few contributors' are refused anyway. */
 static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int module)
 {
     pl_version head;
@@ -97,8 +96,8 @@ static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int 
     pl_version_clear(&head);
 }
 
-/* co2: the next step of an arm that trains looks at the version that its updates are
- * relative to, also when every path has gone further. */
+/* co2: the next step of an arm that trains uses the version that its updates are
+ * relative to, even if every path is already further. */
 static void allow_delay(roots *r, const pl_arm *arm, const pl_topology *t, int module)
 {
     pl_version head;

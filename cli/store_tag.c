@@ -1,7 +1,7 @@
 /* pathloom store tag: names a consistent set of versions of an arm.
  *
- * While a job runs its home holds the store, so the home is asked to keep the tag; else
- * this process writes it. */
+ * While a job runs its home holds the store, so the home is asked to store the tag;
+ * else this process writes it. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -9,7 +9,7 @@
 enum { HOME_PATIENCE_MS = 10000 };
 
 /* ---- which versions ---- */
-/* Versions that all phases below `phase` have made of a module. */
+/* The number of versions that all phases below `phase` have made of a module. */
 static uint64_t version_after(const pl_arm *arm, const pl_topology *t, int module,
                               int64_t phase)
 {
@@ -66,7 +66,7 @@ static bool has_phase(const arm_view *v, int64_t phase)
     return true;
 }
 
-/* The newest phase that every module has behind it. */
+/* The newest phase that all modules have finished. */
 static int64_t newest_phase(const arm_view *v)
 {
     int64_t phase = v->arm.inner.phases;
@@ -75,7 +75,7 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Whether a rollback after that version went back to other parameters. */
+/* Whether a rollback after that version went back to older parameters. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
@@ -93,7 +93,7 @@ static pl_status module_left(pl_store *store, const char *module, uint64_t head,
     return status;
 }
 
-/* Whether a rollback gave up any version of that phase. */
+/* Whether a rollback replaced any version of that phase. */
 static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
                             bool *out)
 {
@@ -116,7 +116,7 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* -1: the heads. Rounds of delayed-nesterov are no phases. */
+/* -1: the heads. Rounds of delayed-nesterov do not correspond to phases. */
 static pl_status choose_phase(pl_store *store, const arm_view *v, const char *at,
                               int64_t *out)
 {
@@ -158,9 +158,9 @@ static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_
     return PL_OK;
 }
 
-/* Heads of several homes belong together only if they are those of one moment: a module
- * may be made of what started from a version that another home's older state lacks.
- * Versions of one phase belong together whenever they are read. */
+/* Heads of several homes belong together only if they are of one moment: a module may
+ * be made from a version that the older state of another home does not have yet.
+ * Versions of one phase always belong together. */
 static pl_status look_again(store_call *call, const char *arm, arm_view *v)
 {
     int64_t held_ms;
@@ -304,7 +304,7 @@ static pl_status find_part(const store_call *call, const char *object,
     return PL_OK;
 }
 
-/* No bytes: the tag goes. A home keeps an empty one, which counts as none. */
+/* Without bytes the tag is removed. A home keeps an empty tag, which counts as none. */
 static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 {
     char object[PL_MODULE_NAME_MAX], part[PL_PATH_MAX];
@@ -321,15 +321,15 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
             status = keep_by_home(call, object, bytes);
         pl_store_close(&writer);
         if (status == PL_ERR_TIMEOUT && !asked_last)
-            asked_last = true; /* it may have ended since */
+            asked_last = true; /* the home may have ended since */
         else if (!store_try_again(status, begun))
             return status;
     }
 }
 
 /* ---- the verb ---- */
-/* A name that could be a version number, part of a path, the word for the newest
- * versions, an arm or a module would be ambiguous. */
+/* Refuses a name that would be ambiguous: a version number, part of a path, the word
+ * for the newest versions, an arm, or a module. */
 static pl_status check_tag_name(const store_call *call, const char *name)
 {
     int64_t number;

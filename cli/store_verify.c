@@ -1,4 +1,4 @@
-/* pathloom store verify: recomputes outer steps and compares hashes. */
+/* pathloom store verify: computes outer steps again and compares hashes. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -11,8 +11,8 @@ static const char *const verdicts[] = {"same", "other", "unknown"};
 typedef struct verification {
     store_call *call;
     uint64_t n[VERDICT_UNKNOWN + 1];
-    char why[1024]; /* the newest that could not be told, or is another */
-    pl_run r;       /* with --tasks: how its workers compute; */
+    char why[1024]; /* the newest version that could not be checked, or that differs */
+    pl_run r;       /* with --tasks: the settings of its workers; */
     pl_arm arm;     /* the arm, */
     pl_topology *topology;
 } verification;
@@ -92,7 +92,7 @@ static void print_task(const verification *w, const pl_version *v,
            which == VERDICT_SAME ? "the same" : w->why);
 }
 
-/* What a relay has added up is nobody's own. */
+/* A sum that a relay made is no single worker's update. */
 static bool is_sum(const pl_version *v, int index)
 {
     for (int i = 0; i < v->n_contributions; i++)

@@ -1,6 +1,6 @@
-/* Exceptions that nobody caught. RocksDB starts threads and takes memory in threads of
- * its own, and C++ ends the process where the system refuses: here that becomes a
- * sentence and an exit code like any other. */
+/* Handles exceptions that were not caught. RocksDB starts threads and allocates memory
+ * in threads of its own, and C++ ends the process when the system refuses. Here that
+ * becomes a sentence and an exit code like any other. */
 #include "cli/cli.h"
 #include <exception>
 #include <new>
