@@ -8,7 +8,7 @@
  * by atomic operations. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
-    int waiting, active, loaded, open; /* open: exchanges at the front */
+    int waiting, active, loaded, open; /* open: requests that the front works on */
 } server_counters;
 
 /* What the engine tells the front about a job. */
@@ -26,25 +26,26 @@ typedef struct server_job {
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
     bool left;        /* the client has gone */
-    bool in_line;     /* counted in `waiting`, */
+    bool in_line;     /* it is counted in `waiting`, */
     bool of_address;  /* and among the requests of its address */
     uint32_t address; /* of the client */
-    int owners;       /* front and engine; the last one frees */
+    int owners;       /* front and engine; the last one frees the job */
     double deadline;
-    char model[PL_NAME_MAX]; /* of the path; set before the first event */
-    /* the engine's own */
+    char model[PL_NAME_MAX]; /* of the path that answers; set before the first event */
+    /* used by the engine only */
     pl_buf tokens;
-    int path; /* -1: not known yet */
+    int path; /* -1: not chosen yet */
     struct pl_server *server;
     struct server_job *next;
 } server_job;
 void server_job_release(server_job **job);
-/* The client has gone: the job gives up its places, and the engine ends it. */
+/* The client has gone: the job gives up its places in the counts, and the engine ends
+ * it. */
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */
-/* Takes the completion. ERR_BUSY: too many wait, too many are of this address, or the
- * server is ending. */
+/* Takes ownership of the completion. ERR_BUSY: too many requests wait, too many are
+ * from this address, or the server is ending. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, pl_completion *completion,
                                       uint32_t address, server_job **out);
 server_counters *server_counts(pl_server *s);

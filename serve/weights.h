@@ -1,10 +1,10 @@
-/* Parameters on their way out: how values are coded, and in which order rows go.
+/* Encodes parameters for export: how values are coded, and in which order rows are
+ * written.
  *
  * A rotary pair of ours (and of transformers) is (i, i + D/2) of a head of size D;
  * GGUF's llama turns neighbours (2i, 2i + 1). So in GGUF row 2i + j of each head of q
  * and k is our row i + j D/2, i < D/2, j < 2. Scores do not change: q and k are
- * permuted alike, and attention sums over a head.
- */
+ * permuted alike, and attention sums over a head. */
 #ifndef PL_SERVE_WEIGHTS_H
 #define PL_SERVE_WEIGHTS_H
 #include "serve/exchange.h"
@@ -15,12 +15,12 @@ enum { Q8_0_VALUES = 32, Q8_0_BYTES = 34 };
 bool weight_is_vector(const pl_tensor *tensor); /* a norm */
 uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor);
 
-/* Appends n values; for q8_0 n is a multiple of 32. ERR_NUMERIC for a value that is
- * not finite, or too large for f16, naming `what`. */
+/* Appends n values; for q8_0 n is a multiple of 32. ERR_NUMERIC, with `what`, for a
+ * value that is not finite or too large for f16. */
 PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
                                       const float *values, size_t n, pl_buf *out);
 
-/* All rows of a tensor; with head_size > 0 in GGUF's order. */
+/* Writes all rows of a tensor; with head_size > 0 in GGUF's order. */
 PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
                                      pl_weight_type type, int head_size, sink *out);
 
