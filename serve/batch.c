@@ -1,10 +1,9 @@
-/* Continuous batching: before each step requests may join, after it some have left.
+/* Continuous batching: requests may join before each step and leave after it.
  *
  * A prompt is read by itself, piece by piece, so that its products have the same shapes
- * as alone; only the steps are shared, whose rows do not see each other
- * (modules/decoder.c). Between two steps no more than READ tokens of prompts are read,
- * so that a long prompt does not silence those who are being answered.
- */
+ * as without other requests. Only the steps are shared, and rows of a step do not
+ * affect each other (modules/decoder.c). Between two steps at most READ tokens of
+ * prompts are read, so that a long prompt does not delay the other answers. */
 #include "serve/sequence.h"
 #include <string.h>
 
@@ -14,12 +13,12 @@ typedef struct place {
     sequence sequence;
     int32_t *prompt; /* until it is read */
     int n_read;
-    uint64_t number; /* of joining: prompts are read in this order */
-    double began;    /* when reading did; 0: not yet */
+    uint64_t number; /* order of joining: prompts are read in this order */
+    double began;    /* when reading began; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     pl_status (*wanted)(void *context);
     void *context;
-    double answering; /* since when */
+    double answering; /* since when it answers */
     bool taken;
 } place;
 
@@ -73,7 +72,7 @@ int pl_batch_room(const pl_batch *b)
     return b->n_slots - b->n_active;
 }
 
-/* The place is free before `done` hears of it. */
+/* The place is freed before `done` is called. */
 static void finish(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;
@@ -144,7 +143,8 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     return PL_OK;
 }
 
-/* The one who came first of those whose prompt is not read; -1: nobody. */
+/* The request that joined first among those with an unread prompt; -1: there is none.
+ */
 static int next_reader(const pl_batch *b)
 {
     int slot = -1;
@@ -164,8 +164,8 @@ static void end_prompt(place *p)
     p->prompt = NULL;
 }
 
-/* At most n tokens of a prompt; returns how many. After the last one an answer begins.
- */
+/* Reads at most n tokens of a prompt; returns how many. After the last one the answer
+ * begins. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -187,7 +187,7 @@ static int read_on(pl_batch *b, int slot, int n)
     return piece;
 }
 
-/* Those whom nobody waits for any more are not read. */
+/* Requests that nobody waits for any more are ended. */
 static void end_unwanted(pl_batch *b)
 {
     for (int i = 0; i < b->n_slots; i++) {

@@ -1,10 +1,9 @@
-/* Choosing a token: softmax at a temperature, cut to the k likeliest (Fan et al.
- * 2018, arXiv:1805.04833), then to the nucleus of share p of what is left (Holtzman
- * et al. 2019, arXiv:1904.09751), then one keyed random number.
+/* Chooses a token: softmax at a temperature, cut to the k likeliest (Fan et al. 2018,
+ * arXiv:1805.04833), then to the nucleus of share p of what is left (Holtzman et al.
+ * 2019, arXiv:1904.09751), then one keyed random number.
  *
- * The likeliest tokens come off a heap, so that a nucleus of m tokens costs
- * V + m log V and not a sort of the vocabulary.
- */
+ * The likeliest tokens are taken from a heap, so a nucleus of m tokens costs V + m log
+ * V, and the vocabulary need not be sorted. */
 #include "serve/serve.h"
 #include <math.h>
 
@@ -61,7 +60,7 @@ static pl_status check_choice(const pl_choice *choice)
     return PL_OK;
 }
 
-/* The likeliest token; the first of equals. */
+/* The likeliest token; the first of equal ones. */
 static pl_status likeliest(const float *logits, int vocab, int32_t *token)
 {
     int best = 0;
@@ -125,7 +124,7 @@ static double sum_of(const double *weight, int n)
     return sum;
 }
 
-/* Ranks tokens until `most` of them stand or their weights reach `share`. */
+/* Ranks tokens until there are `most` of them or their weights reach `share`. */
 static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
                        double temperature, int most, double share)
 {
@@ -142,7 +141,7 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
     return n;
 }
 
-/* The smallest n whose weights reach `share` of them all. */
+/* The smallest n whose weights reach `share` of their sum. */
 static int nucleus(const double *weight, int n, double share)
 {
     double enough = share * sum_of(weight, n), sum = 0.0;
@@ -181,7 +180,7 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                        choice->top_p * sum_of(chooser->weight, n));
 }
 
-/* The candidate on which u * (sum of weights) falls; weightless ones never. */
+/* The candidate on which u * (sum of weights) falls; never one with weight 0. */
 static int32_t draw(const pl_chooser *chooser, int n, double u)
 {
     double target = u * sum_of(chooser->weight, n), sum = 0.0;

@@ -1,12 +1,12 @@
-/* OpenAI's /v1/completions as far as one path can answer it: one prompt, one choice. */
+/* Parses and answers OpenAI's /v1/completions, as far as one path can: one prompt, one
+ * choice. */
 #include "serve/serve.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What stands for a request that says nothing: OpenAI's values, and seed 0, so that
- * equal requests have equal answers. */
+/* Defaults: OpenAI's values, and seed 0, so that equal requests have equal answers. */
 static const pl_generate_options defaults = {
     .max_tokens = 16, .choice = {.temperature = 1.0, .top_k = 0, .top_p = 1.0}};
 
@@ -53,7 +53,7 @@ static pl_status read_model(const pl_json *value, pl_completion *c)
     return PL_OK;
 }
 
-/* Also a list of one, which some clients send. */
+/* A prompt may also be a list of one, which some clients send. */
 static pl_status read_prompt(const pl_json *value, pl_completion *c)
 {
     size_t len = 0;
@@ -84,8 +84,8 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
     return PL_OK;
 }
 
-/* What other servers know and this one does not: only the value that asks for nothing
- * is taken. */
+/* Keys that other servers know and this one does not: only the value that turns them
+ * off is accepted. */
 static pl_status read_foreign(const char *key, const pl_json *value)
 {
     double number = 0;
@@ -140,7 +140,7 @@ static pl_status read_key(const char *key, const pl_json *value, pl_completion *
     return read_foreign(key, value);
 }
 
-/* JSON's null stands for a key that is left out. */
+/* JSON's null counts as a missing key. */
 static bool is_null(const pl_json *value)
 {
     double number;

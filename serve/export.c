@@ -1,4 +1,4 @@
-/* One path as a Hugging Face folder. */
+/* Writes one path as a Hugging Face folder. */
 #include "serve/piece_list.h"
 #include "serve/llama_config.h"
 #include "serve/tokenizer_files.h"
@@ -27,7 +27,7 @@ static pl_json *describe(const pl_tensor *t, pl_weight_type type, uint64_t begin
     return o;
 }
 
-/* "format" is what transformers insists on. */
+/* transformers requires "format". */
 static pl_json *metadata_of(const pl_export *e)
 {
     pl_json *o = pl_json_object();
@@ -37,7 +37,7 @@ static pl_json *metadata_of(const pl_export *e)
     return o;
 }
 
-/* Blanks at its end, so that the data begin at a multiple of 8. */
+/* The header ends with blanks, so that the data begin at a multiple of 8. */
 static void header_of(const pl_export *e, pl_buf *out)
 {
     pl_json *o = pl_json_object();
@@ -113,8 +113,8 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
     return put_text(folder, "special_tokens_map.json", text);
 }
 
-/* transformers takes every tokenizer.model of a Llama for BPE over unchanged text. What
- * is not gets another name, so that it is missed rather than misread. */
+/* transformers reads every tokenizer.model of a Llama as BPE over unchanged text. A
+ * tokenizer of another kind gets another name, so that it is missed and not misread. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;

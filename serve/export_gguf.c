@@ -1,4 +1,4 @@
-/* One path as a GGUF file of the llama architecture. */
+/* Writes one path as a GGUF file of the llama architecture. */
 #include "serve/gguf.h"
 #include "serve/piece_list.h"
 #include "serve/weights.h"
@@ -72,7 +72,8 @@ static void put_general(const pl_export *e, gguf_head *h)
         gguf_put_text(h, e->notes[i].key, e->notes[i].value);
 }
 
-/* The model may have more rows than the tokenizer has pieces: unused ones stand in. */
+/* The model may have more rows than the tokenizer has pieces; unused pieces fill the
+ * rest. */
 static void put_pieces(const piece_list *list, size_t vocab, gguf_head *h)
 {
     char unused[32];

@@ -1,8 +1,8 @@
-/* Generation: prefill the prompt, then one token at a time. */
+/* Generates text: it feeds the prompt, then one token at a time. */
 #include "serve/sequence.h"
 #include <string.h>
 
-/* The last token is not fed: nothing is asked of the model after it. */
+/* The last token is not fed, because no further logits are needed. */
 static pl_status decode_tokens(const pl_generator *g, sequence *s, pl_chooser *chooser,
                                float *logits)
 {

@@ -1,8 +1,7 @@
-/* A Llama model of others as parameters of ours.
+/* Reads an existing Llama model as parameters of ours.
  *
- * All that can be wrong is found when it is opened: the configuration, the framing of
- * every file, and that its tensors are exactly those of our layout. Loading then only
- * copies.
+ * Everything is checked when it is opened: the configuration, the structure of every
+ * file, and that its tensors are exactly those of our layout. Loading then only copies.
  */
 #include "serve/exchange.h"
 #include "serve/llama_config.h"
@@ -57,7 +56,7 @@ static safetensors *file_called(const pl_import *m, const char *path)
     return NULL;
 }
 
-/* An index may name files of its folder only. */
+/* An index may only name files of its own folder. */
 static pl_status open_shard(pl_import *m, const char *tensor, const char *name)
 {
     char path[PL_PATH_MAX];
@@ -163,7 +162,7 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Frequencies that old writers kept; they follow from theta. */
+/* Frequencies that old programs stored; they follow from theta. */
 static bool is_derived(const char *name)
 {
     return pl_ends_with(name, ".rotary_emb.inv_freq");
@@ -177,7 +176,7 @@ static bool is_ours(const pl_topology *t, const char *name)
     return false;
 }
 
-/* Tied models are sometimes written with both matrices. */
+/* Tied models are sometimes stored with both matrices. */
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
 {
     safetensors *file = NULL;
@@ -187,8 +186,8 @@ static bool is_tied_copy(const pl_import *m, const st_tensor *t)
            memcmp(embed->data, t->data, t->n_bytes) == 0;
 }
 
-/* A tensor that nobody asks for would be lost without a word: a bias, an adapter, or a
- * second copy of what stands elsewhere. */
+/* A tensor that is not used would be lost silently: a bias, an adapter, or a second
+ * copy of another tensor. So it is refused. */
 static pl_status check_known(const pl_import *m, const pl_topology *t,
                              safetensors *file, const st_tensor *tensor)
 {

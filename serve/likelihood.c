@@ -1,9 +1,9 @@
-/* Which path a text is likeliest under.
+/* Finds the path under which a text is likeliest.
  *
  * A path that was trained on texts of a kind predicts their first tokens better than
  * the other paths do. So the paths themselves can route: each reads the first tokens,
- * and the one that predicts them best writes the answer. This needs nothing that was
- * trained for it, and costs one short forward pass per path. */
+ * and the one that predicts them best writes the answer. This needs no training of its
+ * own, and costs one short forward pass per path. */
 #include "serve/serve.h"
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* What of a Llama configuration we can be, and how a shape is said in its words. */
+/* Reads a Llama configuration as a shape, if our model supports it, and writes a shape
+ * as such a configuration. */
 #include "serve/llama_config.h"
 #include <limits.h>
 #include <string.h>
@@ -8,7 +9,7 @@ typedef struct config_reader {
     const pl_json *root;
 } config_reader;
 
-/* A field that says null counts as absent: writers differ in that. */
+/* A field with the value null counts as absent, because programs differ in that. */
 static const pl_json *field(const config_reader *c, const char *name)
 {
     const pl_json *value = pl_json_get(c->root, name);
@@ -99,7 +100,7 @@ static pl_status bad_number(const config_reader *c, const char *name,
     return status;
 }
 
-/* `other` where the field is absent; 0 if it must be there. */
+/* Gives `other` if the field is absent; 0 means that it must be there. */
 static pl_status take_int(const config_reader *c, const char *name, int other, int *out)
 {
     const pl_json *value = field(c, name);
@@ -123,8 +124,8 @@ static pl_status take_real(const config_reader *c, const char *name, double othe
     return PL_OK;
 }
 
-/* Which angles there are stands in `rope_scaling`, in newer files in `rope_parameters`,
- * there with theta. */
+/* Older files have the scaling of angles in `rope_scaling`, newer ones in
+ * `rope_parameters`, together with theta. */
 static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
 {
     static const char plain[] = "only plain rotary embedding is there, so take a model "
@@ -165,7 +166,7 @@ static pl_status take_head_size(const config_reader *c, pl_shape *s)
 static pl_status take_tied(const config_reader *c, bool *out)
 {
     const pl_json *value = field(c, "tie_word_embeddings");
-    *out = false; /* what Llama means by saying nothing */
+    *out = false; /* Llama's default */
     if (value && !pl_json_bool(value, out))
         return bad_number(c, "tie_word_embeddings", value, "true or false");
     return PL_OK;
@@ -215,8 +216,8 @@ static pl_json *rope_parameters(const pl_shape *s)
     return rope;
 }
 
-/* rope_theta and dtype stand there twice: older readers know the one place, newer the
- * other. */
+/* rope_theta and dtype are written twice, because older and newer programs read
+ * different fields. */
 void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *names = pl_json_array();

@@ -1,4 +1,5 @@
-/* Reading what a run made from its store, also while its job runs. */
+/* Reads a trained mixture from the store of its run, also while its job runs
+ * (mixture.h). */
 #include "serve/serve.h"
 
 pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out)

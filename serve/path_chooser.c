@@ -1,25 +1,26 @@
-/* Which path answers a prompt: the router's, or the one it is likeliest under. */
+/* Chooses the path that answers a prompt: by the router, or by likelihood
+ * (path_chooser.h). */
 #include "serve/path_chooser.h"
 #include "router/router.h"
 #include "serve/serve.h"
 
-/* A scoring model and whose parameters it has. */
+/* A scoring model, and the path whose parameters it has. */
 typedef struct scoring {
     pl_model *model;
-    int path; /* -1: of none */
+    int path; /* -1: none yet */
 } scoring;
 
 struct pl_path_chooser {
     const pl_answer_settings *settings;
     pl_store *store;
     pl_backend *backend; /* of the base model and of the scoring models */
-    /* by the router */
+    /* for the router: */
     pl_router *router;
     pl_arm base_arm;
     pl_topology *base_topology;
     pl_model *base;
     float *feature;
-    /* by likelihood */
+    /* for likelihood: */
     const pl_arm *arm;
     const pl_topology *topology;
     scoring *models;
@@ -123,7 +124,7 @@ uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topo
     pl_model_plan plan;
     const pl_model_options model = prefix_model(c->settings);
     pl_model_plan_on(c->backend, topology, &model, &plan);
-    const uint64_t scratch = plan.scratch_bytes; /* one for all models of a backend */
+    const uint64_t scratch = plan.scratch_bytes; /* all models of a backend share one */
     return (pl_model_plan_sum(&plan) - scratch) *
                (uint64_t)pl_topology_n_paths(topology) +
            scratch;
@@ -160,7 +161,7 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->models[i].path = -1;
 }
 
-/* The model that scores for a path, with its parameters. */
+/* Gives a model with the parameters of this path. */
 static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
 {
     scoring *s = &c->models[path % c->n_models];
@@ -173,7 +174,7 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
     return PL_OK;
 }
 
-/* The first path whose parameters would have to be read; -1: none. */
+/* The first path whose parameters must be read; -1: none. */
 static int missing_path(const pl_path_chooser *c)
 {
     for (int path = 0; c->n_models > 0 && path < pl_topology_n_paths(c->topology);

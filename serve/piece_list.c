@@ -1,5 +1,5 @@
-/* Reading the protobuf of a SentencePiece model: tags, varints and lengths, each
- * checked against the end of the message that it stands in. */
+/* Reads the protobuf of a SentencePiece model: tags, varints and lengths. Each is
+ * checked against the end of its message. */
 #include "serve/piece_list.h"
 #include <math.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static uint64_t take_fixed(message *m, size_t len)
     return bytes ? pl_le_get(bytes, len) : 0;
 }
 
-/* false at the end, or where nothing sensible goes on. */
+/* False at the end, or if no valid field follows. */
 static bool next_field(message *m, field *f)
 {
     if (m->at == m->end || m->broken)
@@ -135,7 +135,7 @@ static pl_status read_trainer(const field *whole, piece_list *out)
     return m.broken ? damaged("its trainer's settings") : PL_OK;
 }
 
-/* What is not said is true: the three defaults of the format. */
+/* Missing fields are true: these are the three defaults of the format. */
 static pl_status read_normalizer(const field *whole, piece_list *out)
 {
     message m = inside(whole);

@@ -1,9 +1,9 @@
-/* Pieces of text: UTF-8 as in Unicode 15, table 3-7 (well-formed byte sequences);
- * each maximal ill-formed part becomes one U+FFFD (section 3.9). */
+/* Joins the bytes of tokens to text: UTF-8 as in Unicode 15, table 3-7 (well-formed
+ * byte sequences); each maximal ill-formed part becomes one U+FFFD (section 3.9). */
 #include "serve/pieces.h"
 #include <string.h>
 
-/* A character is this many bytes by its first byte; 0 if none starts so. */
+/* The length of a character by its first byte; 0 if no character begins with it. */
 static size_t length_of(uint8_t first)
 {
     if (first < 0x80)
@@ -24,7 +24,7 @@ static bool may_follow(uint8_t first, uint8_t second)
     return second >= low && second <= high;
 }
 
-/* How many of the first bytes fit one character; *whole if they are all of it. */
+/* How many of the first bytes belong to one character; *whole if it is complete. */
 static size_t match_character(const uint8_t *data, size_t len, bool *whole)
 {
     size_t need = length_of(data[0]), n = 1;
@@ -45,7 +45,7 @@ static void drop_front(pl_buf *buf, size_t n)
     buf->len -= n;
 }
 
-/* Moves whole characters from raw to text; at the end also what stays unfinished. */
+/* Moves whole characters from raw to text; at the end also an unfinished one. */
 static void take_characters(pieces *p, bool end)
 {
     size_t at = 0;
@@ -78,7 +78,7 @@ static size_t find_stop(const pieces *p)
     return best;
 }
 
-/* Bytes at the end of the text with which a stop text may begin. */
+/* The number of bytes at the end of the text with which a stop text may begin. */
 static size_t held_back(const pieces *p)
 {
     size_t most = 0;

@@ -1,5 +1,5 @@
-/* Reading safetensors: the header's claims are checked against the file before any
- * tensor can be reached. */
+/* Reads safetensors. Everything in the header is checked against the file before any
+ * tensor can be accessed. */
 #include "serve/safetensors.h"
 #include "serve/half.h"
 #include <stdlib.h>
@@ -11,13 +11,14 @@ struct safetensors {
     char name[PL_PATH_MAX];
     pl_mapping mapping; /* empty when the bytes are borrowed */
     pl_json *header;
-    st_tensor *tensors; /* by name */
+    st_tensor *tensors; /* sorted by name */
     size_t n_tensors;
     const uint8_t *data;
     uint64_t data_bytes;
 };
 
-/* All types of the format have a size, so that files may hold others than we use. */
+/* All types of the format have a size here, because files may contain types that we do
+ * not use. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -40,7 +41,7 @@ static pl_status wrong(const safetensors *f, const char *tensor, const char *wha
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
 
-/* A product that does not fit 63 bits belongs to no file. */
+/* No file has a product of more than 63 bits. */
 static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
 {
     size_t n = pl_json_count(shape);
@@ -109,7 +110,8 @@ static int by_place(const void *a, const void *b)
     const st_tensor *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    if (x->n_bytes != y->n_bytes) /* an empty tensor goes before what begins there */
+    /* an empty tensor comes before one that begins at the same place */
+    if (x->n_bytes != y->n_bytes)
         return x->n_bytes < y->n_bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }

@@ -1,4 +1,4 @@
-/* One request while its tokens are chosen. */
+/* Handles one request while its tokens are chosen (sequence.h). */
 #include "serve/sequence.h"
 #include <math.h>
 #include <string.h>

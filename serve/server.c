@@ -1,8 +1,8 @@
-/* The engine of a server: jobs in, events out, one thread. */
+/* The engine of a server: one thread that takes jobs and sends events (server.h). */
 #include "serve/server_paths.h"
 
 enum {
-    IDLE_MS = 100, /* how late a signal may be seen */
+    IDLE_MS = 100, /* after this time at most a signal is noticed */
     ADDRESS_SLOTS = 1 << 16
 };
 
@@ -14,7 +14,7 @@ struct pl_server {
     bool draining;
     uint64_t n_jobs;
     server_counters counts;
-    int of_address[ADDRESS_SLOTS]; /* requests that have not ended; see address_slot */
+    int of_address[ADDRESS_SLOTS]; /* requests that have not ended, by address_slot */
 };
 
 /* ---- jobs and events ---- */
@@ -48,7 +48,7 @@ static void leave_line(server_job *job)
         __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Addresses of one network have slots of their own; far ones may share one. */
+/* Addresses of one network have different slots; distant ones may share one. */
 static int *address_slot(pl_server *s, uint32_t address)
 {
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
@@ -92,7 +92,7 @@ static void tell_end(server_job *job, pl_status status, const char *code,
     server_job_release(&job);
 }
 
-/* ERR_CANCELLED and ERR_TIMEOUT end a job wherever it is. */
+/* ERR_CANCELLED and ERR_TIMEOUT end a job in any state. */
 static pl_status check_wanted(void *context)
 {
     const server_job *job = context;
@@ -148,7 +148,7 @@ static const int32_t *tokens(const server_job *job)
     return (const int32_t *)(const void *)job->tokens.data;
 }
 
-/* Leaves job->path at -1 while the server has other things to do first. */
+/* Leaves job->path at -1 if the server must do other work first. */
 static pl_status find_path(pl_server *s, server_job *job)
 {
     const pl_topology *t = server_paths_topology(s->paths);
@@ -164,7 +164,7 @@ static pl_status find_path(pl_server *s, server_job *job)
     return PL_OK;
 }
 
-/* What can be said of a job without a place for it. */
+/* Checks everything about a job that needs no place for it. */
 static void arrive(pl_server *s, server_job *job)
 {
     int context = server_paths_context(s->paths);
@@ -186,7 +186,7 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* True when the job has left the line. */
+/* True if the job has left the queue. */
 static bool admit(pl_server *s, server_job *job)
 {
     pl_batch *batch = NULL;
@@ -258,7 +258,7 @@ static void end_waiting(pl_server *s)
     }
 }
 
-/* Everything ends with an error; the front has a moment to say so. */
+/* All jobs end with an error; the front has a moment to report it. */
 static void end_now(pl_server *s)
 {
     __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
@@ -275,7 +275,8 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        bool ending = *stop > 0; /* once: nobody is let in after the last look */
+        /* read once: no job is admitted after the last check */
+        bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         reload_if_asked(s, reload);
         take_incoming(s, busy > 0 ? 0 : IDLE_MS);
@@ -296,7 +297,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 
 /* ---- for the front ---- */
 
-/* Takes one of `most`; false: there is none left. */
+/* Takes one of `most` places; false if none is left. */
 static bool take_place(int *count, int most)
 {
     if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)

@@ -1,4 +1,5 @@
-/* The list of a server's connections, on a thread of its own. */
+/* Keeps the list of a server's connections and closes some of them, on a thread of its
+ * own (server_clients.h). */
 #include "serve/server_clients.h"
 
 #include <sys/socket.h>
@@ -8,19 +9,20 @@ enum { TICK_MS = 500, SLOTS = 1024 };
 struct server_client {
     int socket;
     uint32_t address;
-    bool listed, cut; /* the list's own */
+    bool listed, cut; /* used by the list only */
     int64_t waits_ms; /* since when it waits; 0: it is busy */
-    int64_t busy_ms;  /* since when it is busy; both by atomic operations */
+    int64_t busy_ms; /* since when it is busy; both are accessed by atomic operations */
     server_client *next;
 };
 
 struct server_clients {
     server_clients_options options;
-    pl_queue *news; /* server_client*, twice each; the list itself: end */
-    pl_queue *gone; /* server_client*, which the list has forgotten */
+    pl_queue *news; /* each server_client* comes twice; the list itself means the end */
+    pl_queue *gone; /* server_client* that the list has forgotten */
     pl_thread *thread;
     server_client *first; /* the newest */
-    int n; /* of those that entered and have not left; of the thread that says so */
+    /* number of clients inside; belongs to the thread that accepts connections */
+    int n;
 };
 
 void server_client_waits(server_client *c)
@@ -39,7 +41,8 @@ static int64_t waits_since(const server_client *c)
     return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
 }
 
-/* Its own thread reads the end of the connection, and the client leaves. */
+/* The client's own thread then reads the end of the connection, and the client leaves.
+ */
 static void cut(server_client *c)
 {
     shutdown(c->socket, SHUT_RDWR);
@@ -71,7 +74,7 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
     return n;
 }
 
-/* The list begins with the newest, so the last one of equals is the oldest. NULL: all
+/* The list begins with the newest, so the last of equal ones is the oldest. NULL: all
  * are busy. */
 static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
 {
@@ -103,7 +106,7 @@ static void cut_some(server_clients *l)
         cut(victim);
 }
 
-/* The first time it comes, the second time it leaves. */
+/* A client enters when it comes for the first time, and leaves the second time. */
 static void note(server_clients *l, server_client *c)
 {
     if (!c->listed) {
@@ -146,7 +149,7 @@ server_client *server_clients_enter(server_clients *l, int socket, uint32_t addr
     return c;
 }
 
-/* The socket may be closed only when nobody will cut it. */
+/* The socket may be closed only when no other thread will use it. */
 void server_clients_leave(server_clients *l, server_client **client)
 {
     if (!*client)

@@ -1,8 +1,9 @@
-/* The front of a server: OpenAI's endpoints over HTTP/1.1, a thread a connection.
+/* The front of a server: OpenAI's endpoints over HTTP/1.1, with a thread per
+ * connection.
  *
- * A request whose end is said twice or in a way that is not understood is refused, and
- * its connection closed: a proxy before the server may believe in another end, and
- * would take what follows for a request of somebody else (RFC 9112, section 6.3).
+ * A request is refused, and its connection closed, if its end is declared twice or in a
+ * way that is not understood: a proxy before the server might assume another end, and
+ * take the following bytes for a request of another client (RFC 9112, section 6.3).
  *
  * A request's body is collected up to a limit; then the thread waits for the events of
  * its job. Until the first one it can still answer with an error's status. While it
@@ -10,8 +11,7 @@
  * once; a stream that is silent for long sends a comment line.
  *
  * Of the connections at most BUSY_MAX have a completion under way; others always find a
- * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX.
- */
+ * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX. */
 #include "serve/exporter.h"
 #include "serve/server_internal.h"
 #include "serve/server_clients.h"
@@ -24,10 +24,11 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
-    PLACES = 576, /* the rest is for those that are being closed */
+    PLACES = 576, /* others are for connections that are being closed */
     BUSY_MAX = 512,
-    TIMEOUT_S = 15, /* of a client that sends or takes nothing */
-    REQUEST_S = 30, /* of a request's head, and of its body, however it trickles in */
+    TIMEOUT_S = 15, /* for a client that sends or takes nothing */
+    /* for a request's head, and again for its body, however slowly they come */
+    REQUEST_S = 30,
     MEMORY_MAX = 32 << 10,
     LOOK_MS = 1000,
     COMMENT_MS = 5000,
@@ -38,7 +39,7 @@ struct pl_server_front {
     struct MHD_Daemon *daemon;
     pl_server *server;
     server_clients *clients;
-    int n_busy; /* by atomic operations */
+    int n_busy; /* accessed by atomic operations */
 };
 
 /* One request, from its first line to its end. */
@@ -49,8 +50,8 @@ typedef struct exchange {
     bool busy; /* counted in the front's n_busy */
     pl_buf body;
     server_job *job;
-    server_event *held; /* taken from the queue, not written yet */
-    pl_buf out;         /* of a stream: what the client has not got yet */
+    server_event *held; /* taken from the queue but not written yet */
+    pl_buf out;         /* of a stream: what the client has not received yet */
     size_t written;
     int64_t created, quiet_ms;
     bool ended, gone; /* gone: the client */
@@ -135,7 +136,8 @@ static void wait_for_news(exchange *x, int timeout_ms)
     x->gone = x->gone || look[1].revents != 0;
 }
 
-/* The next event; NULL: none yet, or the client has gone (then the job is told). */
+/* The next event. NULL: there is none yet, or the client has gone (then the job is
+ * told). */
 static server_event *next_event(exchange *x, int timeout_ms)
 {
     server_event *e = x->held;
@@ -148,7 +150,7 @@ static server_event *next_event(exchange *x, int timeout_ms)
     return pl_queue_pop(x->job->events, 0);
 }
 
-/* The engine ends a job whose client left, so that this ends. */
+/* The engine ends a job whose client left, so this wait ends. */
 static server_event *wait_event(exchange *x)
 {
     server_event *e = NULL;
@@ -250,7 +252,7 @@ static enum MHD_Result answer_stream(exchange *x)
 {
     x->held = wait_event(x);
     if (x->held->ended && x->held->status != PL_OK)
-        return answer_whole(x); /* nothing was sent: the status can tell */
+        return answer_whole(x); /* nothing was sent, so the status can still be set */
     struct MHD_Response *r = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
     if (!r)
@@ -271,14 +273,14 @@ static server_client *client_of(struct MHD_Connection *c)
     return info->socket_context;
 }
 
-/* While a job is computed its client need not send anything. Setting the time anew
+/* While a job is computed its client need not send anything. Setting the timeout again
  * also counts as activity. */
 static void rest_clock(struct MHD_Connection *c, unsigned seconds)
 {
     MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
 }
 
-/* Beyond BUSY_MAX no place would be left for /health. */
+/* Above BUSY_MAX no place would be left for /health. */
 static pl_status become_busy(exchange *x)
 {
     x->busy = true;
@@ -370,7 +372,7 @@ static enum MHD_Result answer_too_large(struct MHD_Connection *c)
 
 typedef struct framing {
     int lengths, codings, hosts;
-    bool chunked; /* the last coding is that */
+    bool chunked; /* the last transfer coding is chunked */
     bool odd;     /* a header that parsers read in different ways */
 } framing;
 
@@ -398,10 +400,10 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* Why the end of this request is in doubt, with the status to answer; NULL: it is not.
- * The library (0.9.75) takes the first of several lengths, prefers a coding to a length
- * and waits for chunks of any size. When told to be strict it only asks for a host too,
- * and writes the head of that refusal twice. */
+/* Why the end of this request is doubtful, with the status to answer; NULL: it is
+ * clear. The library (0.9.75) uses the first of several lengths, prefers a coding to a
+ * length, and waits for chunks of any size. Its strict mode only requires a host as
+ * well, and writes the head of that refusal twice. */
 static const char *doubt_framing(struct MHD_Connection *c, const char *version,
                                  unsigned *http)
 {
@@ -431,8 +433,8 @@ static enum MHD_Result answer_doubt(struct MHD_Connection *c, unsigned http,
     return send_answer(c, http, "application/json", true, &body);
 }
 
-/* The first call of a request, before its body. HEAD is answered like GET; the library
- * leaves the body away. */
+/* The first call for a request, before its body. HEAD is answered like GET; the library
+ * leaves out the body. */
 static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
                              const char *url, const char *method, const char *version,
                              void **state)
@@ -485,7 +487,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
                                        : answer_get(front->server, c, url);
 }
 
-/* Also when the client has gone in the middle. */
+/* Called also if the client has gone in the middle. */
 static void on_completed(void *context, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {

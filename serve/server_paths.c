@@ -1,18 +1,20 @@
-/* Paths in memory. A path is read from the store when a request asks for it; when there
- * is no room, the one that nobody has asked for longest leaves, if it is idle. */
+/* Keeps paths in memory. A path is read from the store when a request needs it. If
+ * there is no room, the idle path that was not needed for the longest time is dropped.
+ */
 #include "serve/server_paths.h"
 #include "serve/path_chooser.h"
 
 enum {
-    STAY_MS = 1000, /* at least, so that answering is not all loading */
-    ROUTE_MS = 20   /* of routing between two steps, while anybody is being answered */
+    STAY_MS = 1000, /* at least, so that not all time goes into loading */
+    ROUTE_MS = 20 /* of routing between two steps, while requests are being answered */
 };
 
 typedef struct loaded {
     pl_model *model; /* NULL: free */
     pl_batch *batch;
     int path, edition;
-    bool leaving; /* nobody joins it any more: another path waits for its place */
+    /* no request joins it any more, because another path waits for its place */
+    bool leaving;
     uint64_t asked;
     int64_t since_ms;
 } loaded;
@@ -76,7 +78,7 @@ static pl_status open_chooser(server_paths *p, uint64_t *left)
     return pl_path_chooser_by_router(p->chooser);
 }
 
-/* As many paths as half of the memory that is left holds, while the option is 0. */
+/* While the option is 0: as many paths as fit into half of the memory that is left. */
 static int count_places(const server_paths *p, uint64_t left)
 {
     pl_model_plan plan;
@@ -89,7 +91,7 @@ static int count_places(const server_paths *p, uint64_t left)
     pl_model_plan_on(p->backend, p->mix->topology, &model, &plan);
     uint64_t each = pl_model_plan_sum(&plan) + cache;
     uint64_t fit = left / 2 / each;
-    /* while a path is loaded, its parameters are here in fp32 as well */
+    /* while a path is loaded, its parameters are also here in fp32 */
     const uint64_t copy =
         p->backend->memory_left_bytes
             ? 0
@@ -227,8 +229,9 @@ static bool is_leaving(const server_paths *p, const loaded *l)
     return l->leaving || l->edition != p->edition;
 }
 
-/* A free place, or that of the idle path that was asked for least lately. If all are
- * busy one of them leaves, or those that wait would do so for as long as others ask. */
+/* A free place, or that of the idle path that was not needed for the longest time. If
+ * all are busy, one of them must leave; otherwise waiting requests would wait for as
+ * long as others come. */
 static loaded *make_room(server_paths *p)
 {
     loaded *oldest = NULL, *busy = NULL;
@@ -271,7 +274,7 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
     return PL_OK;
 }
 
-/* Paths that leave do so as soon as they are idle. */
+/* A path that must leave does so as soon as it is idle. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;

@@ -1,10 +1,10 @@
-/* tokenizer.json says as a pipeline what SentencePiece's BPE does: blanks become
- * U+2581, symbols are cut out first, then pairs of pieces are merged, the pair that
- * makes the piece with the best score first.
+/* Writes tokenizer.json, which describes SentencePiece's BPE as a pipeline: blanks
+ * become U+2581, symbols are cut out first, then pairs of pieces are merged, the pair
+ * that makes the piece with the best score first.
  *
- * Merges are not in the model: a piece can be made of every two pieces that spell it.
- * They are listed by the score of what they make, then by their parts' numbers.
- */
+ * Merges are not in the model: a piece can be made of any two pieces that spell it.
+ * They are listed by the score of the piece that they make, then by the numbers of
+ * their parts. */
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
@@ -297,8 +297,8 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
     pl_json_set(o, "unk_token", text_of(&list->pieces[PL_TOKEN_UNK]));
 }
 
-/* The class that takes tokenizer.json as it is: the one named after Llama makes a
- * pipeline of its own. */
+/* The tokenizer class that uses tokenizer.json unchanged; the class named after Llama
+ * makes a pipeline of its own. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *inputs = pl_json_array();
