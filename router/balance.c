@@ -1,11 +1,11 @@
-/* Balanced routing by prices: the assignment of least total cost under a limit a path
- * gives every document the path that is cheapest after a price a path is added (the
- * dual of the transportation problem; Bertsekas 1988, the auction algorithm). So the
- * balance needs no list of documents: it is part of the router and holds for new ones
- * as far as they are like those it was fitted on.
+/* Balanced routing by prices. Under a limit per path, the assignment with the least
+ * total cost gives every document the path that is cheapest after a price per path is
+ * added (the dual of the transportation problem; Bertsekas 1988, the auction
+ * algorithm). So the balance needs no list of documents: prices are part of the router
+ * and hold for new documents, as far as these are like those it was fitted on.
  *
- * What is limited is weight: every path trains the same number of steps, so shards
- * should have as many tokens, however many documents that makes.
+ * The limit is on weight: every path trains the same number of steps, so shards should
+ * have about equal numbers of tokens, whatever their numbers of documents.
  *
  * Prices start at zero. While a path is too heavy, the heaviest raises its price until
  * its surplus leaves: the documents with the least to lose. Prices only rise, by `step`
@@ -27,8 +27,7 @@
  *
  * Pieces are not divided, so a limit near the mean can be out of reach. The auction
  * ends after PATIENCE_A_PATH raises per path that made the heaviest path no lighter,
- * and keeps the best prices.
- */
+ * and keeps the best prices. */
 #include "router/balance.h"
 #include "router/alike.h"
 #include <math.h>
@@ -54,16 +53,18 @@ typedef struct offer {
 
 typedef struct auction {
     const balance_job *job;
-    double *bias, *best; /* [n_paths] prices; those with the lightest heaviest path */
-    double lightest;     /* heaviest path under `best` */
-    double target;       /* weight of a path after it raised its price, about */
-    size_t *order;       /* [n] documents, alike ones beside each other */
-    piece *pieces;       /* [n_pieces] */
+    /* [n_paths] prices; and the prices with the lightest heaviest path */
+    double *bias, *best;
+    double lightest; /* heaviest path under `best` */
+    double target;   /* weight of a path after it raised its price, about */
+    size_t *order;   /* [n] documents, alike ones beside each other */
+    piece *pieces;   /* [n_pieces] */
     size_t n_pieces;
     double *load;  /* [n_paths] weight */
     size_t *heads; /* [n_paths] first piece of each path, or NO_PIECE */
     bool *raises;  /* [n_paths] those that raise their price now */
-    bool *raised;  /* [n_paths] those that did since they last did together */
+    /* [n_paths] paths that raised their price since all last did so together */
+    bool *raised;
     offer *offers; /* [n_pieces] of their pieces */
     size_t n_offers;
     double *costs; /* [n_threads, n_paths] */
@@ -221,8 +222,8 @@ static pl_status raise_prices(auction *a, double surplus)
     return PL_OK;
 }
 
-/* The heaviest path raises alone; after n_paths of such raises in vain, all those that
- * raised do it together. Returns what has to leave them. */
+/* The heaviest path raises its price alone. After n_paths such raises without success,
+ * all paths that raised do it together. Returns the weight that has to leave them. */
 static double choose_raises(auction *a, int path, bool together)
 {
     size_t n_paths = (size_t)a->job->router->n_paths, n_raised = 0;

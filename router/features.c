@@ -1,4 +1,5 @@
-/* Features of documents: fixed batches in document order, one model a thread. */
+/* Computes the features of documents: in fixed batches in document order, with one
+ * model per thread. */
 #include "router/router.h"
 #include <string.h>
 
@@ -15,7 +16,7 @@ typedef struct lane {
     pl_model *model;
     int32_t *tokens;  /* [batch, prefix] */
     int32_t *lengths; /* [batch] */
-    uint32_t *docs;   /* [batch] whose window a row is */
+    uint32_t *docs;   /* [batch] the document of each row */
     float *rows;      /* [batch, width] */
 } lane;
 
@@ -73,8 +74,8 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* Windows that a document is seen through: as many as it fills, at most what is asked
- * for. */
+/* The number of windows of a document: as many as it fills, at most what is asked for.
+ */
 static size_t n_windows(const pl_feature_job *job, const pl_token_doc *doc)
 {
     size_t T = (size_t)job->prefix, most = job->windows > 1 ? (size_t)job->windows : 1;

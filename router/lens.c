@@ -1,4 +1,4 @@
-/* Learning the lens, and looking through it. */
+/* Fits the transform of features, and applies it (lens.h). */
 #include "router/lens.h"
 #include "router/pca.h"
 #include "router/sharpen.h"
@@ -8,9 +8,9 @@
 enum {
     POINTS_A_ITEM = 256,
     WHITE = 64,     /* components among which sharpening looks for directions */
-    CLUSTERS = 320, /* that sharpening tells apart at most, and the points of each: */
+    CLUSTERS = 320, /* the most clusters for sharpening, and the most points: */
     POINTS_A_CLUSTER = 16,
-    SAMPLE = 16384 /* points that sharpening sees, evenly strided */
+    SAMPLE = 16384 /* points used for sharpening, at even distances */
 };
 
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
@@ -120,7 +120,7 @@ static int n_clusters(const rows_fit *f)
     return n < CLUSTERS ? (int)n : CLUSTERS;
 }
 
-/* One cluster tells nothing apart: so few points are looked at as they are. */
+/* A single cluster separates nothing, so with so few points there is no sharpening. */
 static bool can_sharpen(const rows_fit *f)
 {
     return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;

@@ -1,9 +1,8 @@
-/* Principal components by subspace iteration with a Rayleigh-Ritz step at the end
- * (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4).
+/* Computes principal components by subspace iteration with a Rayleigh-Ritz step at the
+ * end (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4).
  *
- * Everything is in double. What runs in parallel is rows of a matrix, each summed in
- * a fixed order by one thread.
- */
+ * Everything is in double. Rows of a matrix are computed in parallel, each in a fixed
+ * order by one thread. */
 #include "router/pca.h"
 #include "router/eigen.h"
 #include <math.h>

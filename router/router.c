@@ -1,4 +1,4 @@
-/* A router and its decisions. */
+/* Creates a router, computes the costs of paths for a feature, and chooses the path. */
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* A router as bytes (docs/PROTOCOL.md section 6). */
+/* Encodes a router as bytes and decodes it (docs/PROTOCOL.md section 6). */
 #include "router/router_internal.h"
 #include <math.h>
 #include <string.h>
@@ -10,13 +10,13 @@ enum {
     TAG_RANK,
     TAG_UNIT,
     TAG_INERTIA,
-    TAG_EXPERTS, /* one a level */
+    TAG_EXPERTS, /* one per level */
     TAG_MEAN,
     TAG_SCALE,
     TAG_ROWS,      /* absent without principal components */
-    TAG_CENTROIDS, /* one a level */
+    TAG_CENTROIDS, /* one per level */
     TAG_BIAS,
-    TAG_CHECKSUM = 0xffff /* last: of all bytes before it */
+    TAG_CHECKSUM = 0xffff /* comes last: over all bytes before it */
 };
 enum { FORMAT = 1, CHECKSUM_FIELD_BYTES = 14, FLOATS_MAX = 1 << 28 };
 
@@ -70,7 +70,7 @@ static pl_status check_sum(pl_reader *reader, const void *data, size_t len)
     return PL_OK;
 }
 
-/* What sizes all else; checked before anything is allocated. */
+/* The fields that determine all sizes; checked before anything is allocated. */
 typedef struct head {
     pl_router_kind kind;
     int dim, rank, n_levels;

@@ -1,4 +1,5 @@
-/* Fitting: lens, then centroids level by level, then prices if balance is asked. */
+/* Fits a router: the transform of features, then centroids level by level, then prices
+ * if balance is asked for. */
 #include "router/arrange.h"
 #include "router/balance.h"
 #include "router/kmeans.h"
@@ -63,7 +64,7 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
-/* Sharpening is a choice among components: it has them all if none were asked. */
+/* Sharpening chooses among components; if none were asked for, it uses all. */
 static bool has_rows(const pl_router_options *options)
 {
     return options->components > 0 || options->sharpen > 0;
@@ -156,7 +157,7 @@ static pl_status move_centroids(fit *f)
     return PL_OK;
 }
 
-/* Copies the weights, so that no weights are the same as weights of 1. */
+/* Copies the weights; without weights all are 1. */
 static pl_status take_weights(fit *f, double *total)
 {
     const double *weights = f->options->weights;
@@ -242,7 +243,7 @@ static pl_status fit_centroids(fit *f)
     return PL_OK;
 }
 
-/* Plain k-means: clusters that are alike get paths that share modules. */
+/* Plain k-means: similar clusters get paths that share modules. */
 static pl_status arrange(fit *f)
 {
     const pl_router_options *o = f->options;

@@ -1,4 +1,4 @@
-/* From a router to the list of documents of every path. */
+/* Makes the list of documents of every path from a router. */
 #include "router/router_internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct sorting {
     int n_threads;
     double *scratch; /* [n_threads, router_scratch_doubles] */
     int *nearest;    /* [n, top] */
-    int path;        /* that costs are wanted of */
+    int path;        /* the path whose costs are wanted */
     double *costs;   /* [n] of that path */
 } sorting;
 

@@ -1,15 +1,14 @@
-/* Discriminant analysis without labels: clusters give the labels, the labels give a
- * better view, the view better clusters (Ding & Li 2007, "Adaptive dimension reduction
- * using discriminant analysis and k-means clustering").
+/* Discriminant analysis without labels: clusters give labels, labels give a better
+ * projection, and the projection gives better clusters (Ding & Li 2007, "Adaptive
+ * dimension reduction using discriminant analysis and k-means clustering").
  *
  * Points have covariance 1, so that their scatter is I = S_w + S_b, within and between
- * clusters, and both have the same eigenvectors. A direction whose points vary little
- * within clusters (eigenvalue v of S_w) is one that tells clusters apart. Fisher's
- * view keeps the directions of least v and divides them by sqrt(v + RIDGE), after which
- * clusters are round.
+ * clusters, and both have the same eigenvectors. A direction in which points vary
+ * little within clusters (a small eigenvalue v of S_w) separates clusters well.
+ * Fisher's projection keeps the directions with the smallest v and divides them by
+ * sqrt(v + RIDGE), after which clusters are round.
  *
- * There are more clusters than paths, because a domain is seldom one round cloud.
- */
+ * There are more clusters than paths, because a domain is seldom one round cloud. */
 #include "router/sharpen.h"
 #include "router/eigen.h"
 #include "router/kmeans.h"
@@ -22,8 +21,8 @@ static const double RIDGE = 0.03;
 typedef struct work {
     const sharpen_job *job;
     size_t C, R, K;   /* dim, rank, clusters */
-    double *rows;     /* [R, C] the view */
-    bool turned;      /* rows are there; the first round sees the points themselves */
+    double *rows;     /* [R, C] the projection */
+    bool turned;      /* rows exist; the first round uses the points themselves */
     double *means;    /* [K, C] of clusters */
     double *within;   /* [C, C] S_w */
     double *vectors;  /* [C, C] its eigenvectors as rows */
