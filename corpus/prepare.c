@@ -1,4 +1,4 @@
-/* From a corpus to a data folder.
+/* Turns a corpus into a data folder.
  *
  *   read      documents -> spool (text on disk, index in memory), duplicates dropped,
  *             each document held out or not by its hash
@@ -7,9 +7,8 @@
  *   manifest  data.json, last: its presence is what "prepared" means
  *
  * Everything is a function of the documents and the options: neither the number of
- * threads nor the time changes a byte of the products. A failure at any point leaves
- * no manifest, and the next attempt starts anew.
- */
+ * threads nor the time changes a byte of the products. A failure at any point leaves no
+ * manifest, and the next attempt starts anew. */
 #include "corpus/data_manifest.h"
 #include "corpus/spool.h"
 #include "corpus/tokens_write.h"
@@ -362,7 +361,7 @@ static void take_batch(token_batch *batch, size_t first)
         bytes += spool_at(batch->work->spool, first + batch->n++)->len;
 }
 
-/* A held-out document without a target after the prefix can judge nothing. */
+/* A held-out document without a target after the prefix cannot be scored. */
 static pl_status write_batch(preparation *work, const token_batch *batch)
 {
     for (size_t item = 0; item < batch->n; item++) {
@@ -481,7 +480,7 @@ static pl_status build_steps(preparation *work)
     return data_manifest_write(work->folder, work->options, work->result);
 }
 
-/* Cleans up after success and failure alike: drafts and the spool vanish. */
+/* Cleans up after success and failure: drafts and the spool are deleted. */
 static pl_status build(preparation *work)
 {
     pl_status status = build_steps(work);

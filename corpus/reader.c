@@ -1,13 +1,12 @@
-/* Documents from what a user has: files, JSON lines, folders, standard input.
+/* Reads documents from the user's files, JSON lines, folders, or standard input.
  *
  *   path -> folder? walk in name order -> file
  *   file -> stream (decompressed) -> one text, its pieces, or lines -> JSON -> text
  *   text -> replace bad bytes -> blank? count : deliver
  *
- * One rule runs through: what the user named must be readable or is refused with the
- * reason, and what merely lies in a folder beside it (binaries, hidden files, pipes)
- * is passed over and counted. Memory holds one document.
- */
+ * One rule holds everywhere: a file that the user named must be readable, or it is
+ * refused with the reason; other files in a folder (binaries, hidden files, pipes) are
+ * skipped and counted. Memory holds one document at a time. */
 #include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
@@ -46,7 +45,7 @@ static bool is_blank(const char *text, size_t len)
     return true;
 }
 
-/* Bad bytes are replaced in a copy; the usual text is passed as it lies. */
+/* Bad bytes are replaced in a copy; other text is passed without copying. */
 static void clean_text(document_reader *reader, const char **text, size_t *len)
 {
     if (utf8_valid_len(*text, *len) == *len)
@@ -173,7 +172,7 @@ static pl_status take_pieces(document_reader *reader, const text_source *source,
     return PL_OK;
 }
 
-/* The bytes before the first cut hold the byte order mark, if there is one. */
+/* The byte order mark, if there is one, is before the first cut. */
 static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
@@ -291,7 +290,8 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 
 /* ---- files ---- */
 
-/* By name, not by content: a text file may well begin with a brace. */
+/* Decides by the name and not by the content: a text file may well begin with a brace.
+ */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};

@@ -1,18 +1,18 @@
-/* Which windows a step trains on: a pure function of (tokens, options, sample).
+/* Chooses the windows that a step trains on: a pure function of (tokens, options,
+ * sample).
  *
  *   k      = sample * n_replicas + replica
  *   epoch  = k / n_windows
  *   window = permutation(seed, stream(stream, epoch))[k mod n_windows]
  *
- * No state, no order of calls: a restarted worker, or another one, that asks for
- * sample i gets the same bytes. Replicas take every n-th place of one permutation,
- * so that within an epoch no two of them see the same window, and all together see
- * each once.
+ * There is no state and no order of calls: a restarted worker, or another one, that
+ * asks for sample i gets the same bytes. Replicas take every n-th place of one
+ * permutation, so that within an epoch no two of them see the same window, and all
+ * together see each once.
  *
  * Windows are numbered through the documents: document d owns the numbers
- * first_window[d] .. first_window[d+1]. A window never crosses a document's end, so
- * no target is predicted from another text.
- */
+ * first_window[d] .. first_window[d+1]. A window never crosses a document's end, so no
+ * target is predicted from another text. */
 #include "corpus/corpus.h"
 #include <assert.h>
 

@@ -1,11 +1,10 @@
-/* Documents on their way to tokens.
+/* Holds documents until they are encoded (spool.h).
  *
- * The texts go to one scratch file, which is mapped when the last has come: the page
- * cache holds what fits and the disk the rest. In memory stay 24 bytes a document
- * and a set of their hashes, which finds duplicates. 64 bits of a cryptographic hash
- * mistake two of n documents for one with a chance of n^2 / 2^65: one in four
- * thousand for a hundred million.
- */
+ * The texts go to one scratch file, which is mapped when the last one has come: the
+ * page cache holds what fits, and the disk holds the rest. Memory holds 24 bytes per
+ * document, and a set of hashes that finds duplicates. With 64 bits of a cryptographic
+ * hash, two of n different documents collide with a probability of n^2 / 2^65: one in
+ * four thousand for a hundred million documents. */
 #include "corpus/spool.h"
 #include <errno.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* The machine's own text: what a Debian installation brings along, by kind.
+/* Reads the machine's own text: files that a Debian installation has, grouped by
+ * domain.
  *
  * It lets the first run train on real text in several natural domains without a
- * download. Files are found first, all of them, in name order; then they are read in
- * a shuffled but fixed order, always from the domain that has given least so far,
- * until there is enough. Nothing outside /usr is looked at, no link is followed, and
- * nothing is read that not every user may read.
- */
+ * download. Files are found first, all of them, in name order; then they are read in a
+ * shuffled but fixed order, always from the domain that has given least so far, until
+ * there is enough. Nothing outside /usr is looked at, no link is followed, and nothing
+ * is read that not every user may read. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
@@ -18,7 +18,7 @@
 
 enum {
     DOCUMENT_BYTES = 32 << 10, /* of a longer file only the beginning is taken */
-    SHORTEST_BYTES = 256,      /* a stub teaches nothing */
+    SHORTEST_BYTES = 256,      /* a shorter file has too little text */
     LEAST_DOMAINS = 3,
     LEAST_BYTES = 2000000
 };

@@ -1,9 +1,8 @@
-/* libarchive behind one file, used as a decompressor: the "raw" format is one stream
- * of bytes, the filters are recognised by their magic numbers.
+/* Uses libarchive, behind this file only, as a decompressor: the "raw" format is one
+ * stream of bytes, and filters are recognised by their magic numbers.
  *
- * The file is opened here and not by the library, so that "does not exist" and "may
- * not be read" are told apart by errno and not by the library's words.
- */
+ * The file is opened here and not by the library, so that "does not exist" and "may not
+ * be read" are told apart by errno and not by the library's words. */
 #include "corpus/text_stream.h"
 #include <archive.h>
 #include <archive_entry.h>

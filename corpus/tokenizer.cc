@@ -1,9 +1,8 @@
-/* SentencePiece behind one file, and the project's only C++.
+/* Uses SentencePiece, which is a C++ library; no other file includes it.
  *
- * Encoding is the library's. Decoding is ours: a table of bytes for each piece,
- * because the library's own decoder turns U+2581, its mark for a blank, into a
- * blank wherever it came from.
- */
+ * Encoding is the library's. Decoding is ours: a table of bytes for each piece, because
+ * the library's own decoder turns U+2581, its mark for a blank, into a blank wherever
+ * it came from. */
 #include "corpus/tokenizer.h"
 #include <memory>
 #include <cstdio>

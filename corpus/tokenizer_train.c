@@ -1,9 +1,8 @@
-/* What the tokenizer is trained on, and where texts may be cut.
+/* Chooses what the tokenizer is trained on, and where texts may be cut.
  *
- * BPE merges are found in some megabytes as well as in gigabytes, so the trainer
- * gets a sample: blocks of at most 4 kB (the library takes no longer sentences),
- * spread evenly over the documents. The choice depends on nothing but the texts.
- */
+ * BPE merges are found in some megabytes as well as in gigabytes, so the trainer gets a
+ * sample: blocks of at most 4 kB (the library takes no longer sentences), spread evenly
+ * over the documents. The choice depends on nothing but the texts. */
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>

@@ -1,16 +1,15 @@
-/* Reading token files, and cutting new ones out of them.
+/* Reads token files, and makes new ones from parts of them.
  *
- * The file may come from a disk that lies or from a peer. Opening checks the
- * header, the names and the whole document table, whether or not the caller asks
- * for verification: after that every index that the door hands out lies inside the
- * file, so that nothing further on has to ask again. Only token values stay
- * unchecked without verification; pl_tokens_copy takes care of them.
+ * The file may come from a failing disk or from another machine. Opening checks the
+ * header, the names and the whole document table, whether or not the caller asks for
+ * verification: after that every index that the door hands out lies inside the file, so
+ * that nothing further on has to ask again. Only token values stay unchecked without
+ * verification; pl_tokens_copy takes care of them.
  *
  * A mapped file may change while it is used: somebody overwrites it, or a failing disk
  * returns other bytes when a page is read again. The table and the names are therefore
  * copied. Of the tokens each page has a checksum from the opening, and whatever is read
- * of a page is followed by a look at its checksum; pl_tokens_check tells the result.
- */
+ * of a page is followed by a look at its checksum; pl_tokens_check tells the result. */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
-/* The header of a token file, and the width of its tokens.
+/* Encodes and checks the header of a token file, and packs tokens to its width.
  *
  * The header has its own checksum so that it is known to be whole, and with it the
- * place of everything else, without reading a large file to its end.
- */
+ * place of everything else, without reading a large file to its end. */
 #include "corpus/tokens_format.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Writing token files as a stream.
+/* Writes token files as a stream.
  *
  *   open:  64 zero bytes          (the header's place)
  *   add:   tokens of a document   (the table grows in memory: 24 bytes a document)
@@ -6,8 +6,7 @@
  *          rename
  *
  * A crash at any point leaves at most path.tmp, which the next writer truncates; the
- * name `path` only ever belongs to a complete file.
- */
+ * name `path` only ever belongs to a complete file. */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
 #include <errno.h>

@@ -1,6 +1,5 @@
-/* Checking is on the way of every byte of a corpus, so plain ASCII goes eight bytes
- * at a time; the rest is by the table of RFC 3629, section 4, written as code.
- */
+/* Checks and mends UTF-8. Every byte of a corpus passes here, so plain ASCII is checked
+ * eight bytes at a time; the rest follows the table of RFC 3629, section 4. */
 #include "corpus/utf8.h"
 #include <string.h>
 
