@@ -1,4 +1,5 @@
-/* The optimizer's step on a whole path where the backend's memory is the host's. */
+/* Takes the optimizer's step on a whole path, for backends whose memory is the host's.
+ */
 #include "modules/backend.h"
 #include <math.h>
 

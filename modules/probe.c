@@ -1,4 +1,5 @@
-/* Rounds of operations and steps, and what follows from their times. */
+/* Runs rounds of operations and steps, and computes rates from their times (probe.h).
+ */
 #include "modules/probe_internal.h"
 #include <math.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* One function an operation, with buffers of its shape: as the model calls it. */
+/* Calls each operation as the model does: one function per operation, with buffers of
+ * its shape. */
 #include "modules/probe_internal.h"
 #include <math.h>
 #include <stdio.h>

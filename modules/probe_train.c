@@ -1,4 +1,4 @@
-/* Training steps on tokens that are drawn once. */
+/* Takes training steps on random tokens that are drawn once. */
 #include "modules/probe_internal.h"
 
 struct probe_train {

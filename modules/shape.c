@@ -1,5 +1,5 @@
-/* What the numbers of a shape must satisfy. The limits are far beyond any model, and
- * low enough that no row width overflows an int. */
+/* Checks that the numbers of a shape fit together. The limits are far beyond any model,
+ * and low enough that no row width overflows an int. */
 #include "modules/shape.h"
 #include <math.h>
 

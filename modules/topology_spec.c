@@ -1,4 +1,4 @@
-/* Reading a topology's specification from text, and checking that it adds up. */
+/* Reads a topology's specification from text, and checks that it is consistent. */
 #include "modules/topology_spec.h"
 #include <ctype.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the device says, as the house's errors. */
+/* Turns errors of the device into statuses with a sentence (device.h). */
 #include "modules/cuda/device.h"
 
 pl_status device_check(cudaError_t error, const char *what)

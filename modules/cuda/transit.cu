@@ -1,4 +1,5 @@
-/* Copies in pieces; the halves take turns, also from one copy to the next. */
+/* Copies between host and device in pieces. The two halves are used in turn, also from
+ * one copy to the next (transit.cuh). */
 #include "modules/cuda/transit.cuh"
 
 pl_status transit_open(device_transit *transit)
