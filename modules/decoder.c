@@ -1,14 +1,14 @@
 /* Decoding with caches of keys and values.
  *
  * For each block the cache holds keys, then values, [slots, S, G*D] each in the
- * backend's act type, S being the model's context. What is fed are rows: a token, its
- * slot, its position. A piece of a prompt is rows of one slot at rising positions, a
- * step of decoding rows of different slots; both go through the same operations, except
- * that a piece at position 0 attends within itself by the batched kernel. Where pieces
- * end depends on positions alone, so that a prompt gets the same bytes whether it is
- * handed over at once or as pl_decoder_piece says. The model's activations are used
- * only while feeding, so that several decoders may share a model, one after another.
- */
+ * backend's act type, S being the model's context. Rows are fed: each has a token, its
+ * slot and its position. A piece of a prompt has rows of one slot at rising positions,
+ * and a step of decoding has rows of different slots. Both go through the same
+ * operations, except that a piece at position 0 attends within itself by the batched
+ * kernel. Where pieces end depends on positions alone, so a prompt gets the same bytes
+ * whether it is passed at once or as pl_decoder_piece says. The model's activations are
+ * used only while feeding, so that several decoders may share a model, one after
+ * another. */
 #include "modules/model_internal.h"
 #include <string.h>
 
@@ -21,12 +21,12 @@ struct pl_decoder {
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
-    /* a step of n sequences, which a backend may note: [n] */
+    /* a step of n sequences, which a backend may record: [n] */
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
-/* In pieces of 512 a long prompt is read 4 to 7 % slower than at once, in pieces of 256
- * 14 to 20 % (8 blocks of width 512, two threads). */
+/* A long prompt is read 4 to 7 % slower in pieces of 512 than at once, and 14 to 20 %
+ * slower in pieces of 256 (8 blocks of width 512, two threads). */
 enum { PIECE = 512 };
 
 /* Acts in the keys (or values) of one block. */
@@ -47,7 +47,7 @@ static pl_act *cache_values(const pl_decoder *d, int block)
     return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
 }
 
-/* The block is laid out as its views stand in the struct. */
+/* The block is laid out in the order of the views in the struct. */
 static pl_status alloc_block(pl_decoder *d)
 {
     const pl_model *m = d->m;
@@ -153,8 +153,8 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Runs n tokens that are uploaded with their places. `begins`: they are the first ones
- * of one sequence. */
+/* Runs n tokens that are uploaded with their places. `begins`: they begin a sequence.
+ */
 static void run(pl_decoder *d, int n, bool begins)
 {
     pl_model *m = d->m;
@@ -167,7 +167,7 @@ static void run(pl_decoder *d, int n, bool begins)
     model_forward_norm(m, n);
 }
 
-/* Of the rows from `row` on. */
+/* Makes the logits of the rows from `row` on. */
 static void make_logits(pl_decoder *d, int row, int n)
 {
     pl_model *m = d->m;
@@ -213,7 +213,7 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
     return PL_OK;
 }
 
-/* A GPU reads a whole prompt before anybody could ask for something else. */
+/* A GPU reads a whole prompt faster than another request can come. */
 int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 {
     const int left = PIECE - d->length[slot] % PIECE;

@@ -1,10 +1,10 @@
-/* The model's memory: create, destroy, and what only training has in and out.
+/* The model's memory: creates and destroys it, and loads and saves what only training
+ * has.
  *
  * Four blocks on the device: parameters, gradients, moments (m, then v), activations.
  * In training the first three have the layout of the topology, so that loading and
  * saving are one copy, the norm of the gradient is one sum, and AdamW is a few long
- * runs.
- */
+ * runs. */
 #include "modules/model_internal.h"
 #include <limits.h>
 
@@ -57,7 +57,7 @@ static pl_status alloc_floats(pl_model *m, size_t n, const char *what, float **o
     return status;
 }
 
-/* Laid out twice: once to count, once to place. */
+/* Laid out twice: first to count the bytes, then to place the buffers. */
 static pl_status alloc_blocks(pl_model *m)
 {
     size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
@@ -147,7 +147,7 @@ static void release(pl_model *m, void *memory)
         m->ops->release(m->be, memory);
 }
 
-/* Also of a model that was created only in part. */
+/* Accepts a model that was created only in part. */
 void pl_model_destroy(pl_model **model)
 {
     pl_model *m = *model;

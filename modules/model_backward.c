@@ -1,12 +1,11 @@
-/* The backward pass: the forward pass read from the end.
+/* The backward pass: the operations of the forward pass in reverse order.
  *
  * For y = W x a product gives dx = W^T dy and dW += dy x^T. d_stream, the gradient of
- * the residual stream, reaches each sublayer's output as it is (the derivative of a
- * sum), and each norm adds to it what went through its sublayer.
+ * the residual stream, reaches each sublayer's output unchanged (the derivative of a
+ * sum), and each norm adds the gradient that went through its sublayer.
  *
  * One buffer of each width serves all blocks: a gradient lives only until the next
- * operation has read it.
- */
+ * operation has read it. */
 #include "modules/model_internal.h"
 
 /* d_stream is d x_{b+1} before and d a_b after. */

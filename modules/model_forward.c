@@ -4,9 +4,8 @@
  *   x_{b+1} = a_b + Wdown (silu(Wgate norm(a_b)) * Wup norm(a_b))
  *   out     = norm(x_B), B the number of blocks
  *
- * x_b is the buffer `in` of block b, a_b its `mid`; the sums happen inside the norms
- * that read them (model_inside.h).
- */
+ * x_b is the buffer `in` of block b, a_b its `mid`; the sums are computed inside the
+ * norms that read them (model_internal.h). */
 #include "modules/model_internal.h"
 
 /* Norm at the entry of `block` (n_blocks: the final one). The stream there is the
@@ -27,7 +26,7 @@ void model_forward_embed(pl_model *m, int N)
                           N, m->shape->width);
 }
 
-/* Up to the projections; positions come after. */
+/* Computes up to the projections, without positions. */
 static void project_qkv(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
@@ -44,7 +43,7 @@ void model_forward_qkv(pl_model *m, int block, int N)
     project_qkv(m, block, N);
 }
 
-/* Keys carry their position from here on. */
+/* From here on keys contain their position. */
 static void forward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -71,8 +70,8 @@ static void forward_middle(pl_model *m, int block, int N)
     m->ops->swiglu_forward(m->be, a->ffn, a->gate_up, N, F);
 }
 
-/* Everything after attention. The stream at the end is not summed yet; whoever norms it
- * next does that. */
+/* Computes everything after attention. The stream at the end is not summed yet; the
+ * next norm does that. */
 void model_forward_rest(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
@@ -81,7 +80,8 @@ void model_forward_rest(pl_model *m, int block, int N)
                            N, m->shape->width, m->shape->ffn);
 }
 
-/* Here `in` has been summed by its norm, which is made again without a residual. */
+/* Here `in` has already been summed by its norm, so the norm is computed again without
+ * a residual. */
 void model_forward_again(pl_model *m, int block, int B, int T)
 {
     const block_acts *a = &m->acts.blocks[block];

@@ -1,9 +1,9 @@
-/* Parameters: what lies where, in and out.
+/* Places, loads and saves the parameters of a model.
  *
  * Training keeps a path's whole block, in the layout of the topology. Inference on a
- * backend that multiplies by compute copies keeps of it what is read as it is, the
- * embedding and the norms: serving in int8 then takes little more than the bytes.
- */
+ * backend that multiplies by compute copies keeps only the parameters that are read
+ * directly, which are the embedding and the norms. So serving in int8 takes little more
+ * than one byte per parameter. */
 #include "modules/model_internal.h"
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void note_tensor(pl_model *m, const pl_tensor *tensor)
         }
 }
 
-/* Without a matrix of its own the head uses the embedding. */
+/* A head without a matrix of its own uses the embedding. */
 static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
 {
     if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
@@ -72,7 +72,8 @@ static void read_topology(pl_model *m)
 
 /* ---- what inference keeps ---- */
 
-/* Of the embedding, and of any matrix while its copy is made from it. */
+/* The largest of the embedding and of any matrix, which lies there while its copy is
+ * made. */
 static size_t largest_matrix(const pl_shape *s)
 {
     size_t most = (size_t)s->vocab * (size_t)s->width;
@@ -128,7 +129,7 @@ static void upload_norm(pl_model *m, size_t to, const float *from)
     m->ops->upload(m->be, m->params + to, from, (size_t)m->shape->width * sizeof *from);
 }
 
-/* A matrix into the embedding's place, and from there into its copy. */
+/* Uploads a matrix to the embedding's place and makes its copy from there. */
 static void upload_matrix(pl_model *m, pl_weight *weight, const float *from, int O,
                           int I)
 {

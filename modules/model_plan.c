@@ -1,21 +1,22 @@
-/* Where every activation lies: one block of memory, planned before it is asked for.
+/* Plans where every activation lies, in one block of memory, before the block is
+ * allocated.
  *
  * Training keeps for each block what backward reads, per token
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
  * or, when it recomputes, C, and the rest once for all; besides one set of gradient
- * buffers. Inference keeps one block's worth.
- */
+ * buffers. Inference keeps one block's worth. */
 #include "modules/cuda/plan_cuda.h"
 #include "modules/model_internal.h"
 
-/* So that cuBLASLt, which chooses by how addresses are aligned, chooses alike wherever
- * a view lies: recomputing gives the same bytes. */
+/* cuBLASLt chooses an algorithm by the alignment of addresses. With this alignment it
+ * chooses the same one wherever a view lies, so that recomputing gives the same bytes.
+ */
 enum { LINE = 256 };
 
 typedef struct act_arena {
-    uint8_t *base; /* NULL: only count */
+    uint8_t *base; /* NULL: only count bytes */
     size_t used;
 } act_arena;
 
@@ -51,7 +52,7 @@ static pl_act *carve_acts(act_arena *arena, const extents *e, size_t width)
     return carve(arena, e->N * width, e->act_bytes);
 }
 
-/* Everything but `in` and the stream buffers. */
+/* Places all buffers except `in` and the stream. */
 static void place_block(act_arena *arena, const extents *e, block_acts *block)
 {
     block->attn_norm = carve_acts(arena, e, e->C);
@@ -65,8 +66,8 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn = carve_acts(arena, e, e->F);
 }
 
-/* Each block's `out` is the next one's `in`; the rest is its own or, to be computed
- * again, one for all. */
+/* Each block's `out` is the next block's `in`. The other buffers are its own or, with
+ * recomputation, shared by all blocks. */
 static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
                                   bool recompute, model_acts *acts)
 {
@@ -129,7 +130,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* What a copy of a path's matrices takes, fused as they are. */
+/* The bytes of copies of a path's matrices, fused as they are. */
 static uint64_t sum_matrices(const pl_topology *topology,
                              uint64_t (*bytes)(matrix_size size))
 {
@@ -145,7 +146,7 @@ static uint64_t in_bf16(matrix_size size)
     return 2 * (uint64_t)size.O * (uint64_t)size.I;
 }
 
-/* Of those whose extents are multiples of 16. */
+/* The fp8 copies of matrices whose extents are multiples of 16. */
 static uint64_t in_fp8(matrix_size size)
 {
     return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
@@ -189,7 +190,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of all operations of a model, one after another. */
+/* The most scratch memory of any operation of a model. */
 static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
 {
     size_t bytes = cuda_classifier_bytes(e->N, V, false);
@@ -204,7 +205,7 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
-/* The optimizer's list: its pieces end where tensors do, at the latest. */
+/* The optimizer's list of pieces, which end at the latest where tensors end. */
 static size_t update_bytes(const pl_topology *topology)
 {
     size_t pieces = 0;

@@ -1,8 +1,7 @@
-/* What a forward pass tells: losses of tokens, features of documents.
+/* Computes losses of tokens and features of documents from a forward pass.
  *
  * A feature is the mean of the last block's output over a document's prefix
- * (arXiv:2403.10616, section 2.4), taken before the final norm.
- */
+ * (arXiv:2403.10616, section 2.4), taken before the final norm. */
 #include "modules/model_internal.h"
 
 pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *targets,

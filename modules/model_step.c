@@ -1,10 +1,9 @@
-/* Training: a batch in, gradients, one AdamW step.
+/* Trains a model: takes a batch, computes gradients, and makes one AdamW step.
  *
  * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
- * begins, in the classifier. A step is one routine: forward, backward and update, whose
- * numbers lie in the backend's memory, so that the backend may repeat it without being
- * asked for each operation. Only the loss and the norm come back.
- */
+ * begins, in the classifier. A step is one routine of forward, backward and update. Its
+ * numbers lie in the backend's memory, so that the backend may repeat the routine
+ * without being called for each operation. Only the loss and the norm come back. */
 #include "modules/model_internal.h"
 #include <math.h>
 
@@ -31,8 +30,8 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
-/* Tokens come from files and from users: an index outside the embedding is found here,
- * so that no operation has to check. Any negative target means "not counted". */
+/* Tokens come from files and from users. An index outside the embedding is found here,
+ * so no operation has to check. A negative target is not counted. */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T)
 {
@@ -182,7 +181,7 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     if (status == PL_OK)
         status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
     if (status != PL_OK) {
-        pl_model_zero_gradients(m); /* of the passes that were made */
+        pl_model_zero_gradients(m); /* the gradients of passes that were already made */
         return status;
     }
     m->ops->perform(m->be, &m->routine, shape, work_step, &step);

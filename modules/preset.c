@@ -1,12 +1,11 @@
 /* Presets: the paper's topologies (arXiv:2403.10616, tables 1 and 4) and small ones.
  *
- * The paper's model uses a plain feed-forward layer of inner width 4 * 896 and its
- * own position scheme. Here the block is SwiGLU with the inner width that keeps its
- * size (3 * 896 * 2368 = 6.4M for 2 * 896 * 3584), so that a block has 10.0M
- * parameters and a path 149M. The paper's totals (1.2B for 8x8) show that nothing
- * is common to all paths there: the embedding follows level 1, the final norm the
- * last level.
- */
+ * The paper's model uses a plain feed-forward layer of inner width 4 * 896 and its own
+ * position scheme. Here the block is SwiGLU with the inner width that keeps its size (3
+ * * 896 * 2368 = 6.4M for 2 * 896 * 3584), so that a block has 10.0M parameters and a
+ * path 149M. The paper's totals (1.2B for 8x8) show that nothing is shared by all paths
+ * there: the embedding is shared as level 1 is, and the final norm as the last level
+ * is. */
 #include "modules/topology.h"
 #include <stdio.h>
 #include <string.h>

@@ -20,8 +20,8 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-/* Seconds of one call. Repeating is harmless: sums that grow do so by as much at each
- * call, and a round's AdamW clears the gradients. */
+/* Seconds of one call. Repeating a call is harmless: its sums grow by the same amount
+ * each time, and the AdamW of each round clears the gradients. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {
@@ -33,9 +33,9 @@ static pl_status time_row(pl_backend *be, const pl_probe_options *options,
     return PL_OK;
 }
 
-/* A GPU runs while its host goes on, and a launch and a wait take as long as a short
- * operation: it is repeated until a sample lasts. The first call, which loads kernels
- * and chooses algorithms, says nothing about how long. */
+/* A GPU runs while its host goes on, and a launch with a wait takes as long as a short
+ * operation. So such an operation is repeated until a sample lasts long enough. The
+ * first call, which loads kernels and chooses algorithms, is not measured. */
 static pl_status choose_repeats(pl_backend *be, const pl_probe_options *options,
                                 probe_ops *ops, pl_probe_report *report)
 {

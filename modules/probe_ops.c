@@ -25,8 +25,8 @@ struct probe_ops {
     struct {
         operation call;
         int weight;
-    } what[PL_PROBE_ROWS]; /* beside the rows of the report */
-    int which;             /* the weight of the product at hand */
+    } what[PL_PROBE_ROWS]; /* parallel to the rows of the report */
+    int which;             /* the weight of the present product */
     size_t stream;         /* floats of a stream of memory */
 };
 
@@ -322,7 +322,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* all of them: without it a copy holds zeros, which a GPU multiplies faster */
+    /* without this a copy would hold zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);

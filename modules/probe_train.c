@@ -28,7 +28,7 @@ static pl_status fill_tensor(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* A billion parameters take one processor more than a minute. */
+/* One processor would need more than a minute for a billion parameters. */
 pl_status pl_probe_params(const pl_topology *topology, float *params)
 {
     filling f = {topology, params};

@@ -1,4 +1,4 @@
-/* The inner learning rate. With w = warmup, d = decay, n = total, f = floor:
+/* Computes the inner learning rate. With w = warmup, d = decay, n = total, f = floor:
  *
  *   s < w              peak (s + 1) / w
  *   cosine, s < n      peak (f + (1 - f) (1 + cos(pi (s - w) / (n - w))) / 2)
@@ -10,8 +10,8 @@
  * the peak.
  *
  * wsd (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395; Haegele et al. 2024,
- * arXiv:2405.18392) lets a model branch: what has not decayed can go on anywhere, and
- * each branch decays over its own last steps. */
+ * arXiv:2405.18392) lets a model branch: training can go on from any point before the
+ * decay, and each branch decays over its own last steps. */
 #include "modules/model.h"
 #include <math.h>
 

@@ -308,7 +308,8 @@ void pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_
              module - t->first_module[slot]);
 }
 
-/* Compared with the one spelling of each module, so that "L1.E01" is none. */
+/* The name is compared with the one spelling of each module, so "L1.E01" is not found.
+ */
 int pl_topology_find_module(const pl_topology *t, const char *name)
 {
     char spelling[PL_NAME_MAX];

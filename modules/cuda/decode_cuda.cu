@@ -1,14 +1,14 @@
 /* Rows of several sequences, each with a cache of keys and values.
  *
- * Appending: a thread for each pair of elements that turns and each element of v.
+ * Appending takes a thread for each pair of elements that is rotated, and for each
+ * element of v.
  *
  * Attention: a sequence's positions are cut into stretches of KEYS. A block takes one
  * stretch for all query heads that share a kv head, as rows of a tile, so that keys and
  * values are read once for them; every warp makes all scores, and of the weighted
  * values its own columns. A second kernel adds up the stretches of a row and head, in
  * order. The grid is as large as the longest sequence would need, so that a step can be
- * noted in a graph: blocks behind a sequence's end return at once.
- */
+ * captured in a graph; blocks after a sequence's end return at once. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -24,7 +24,7 @@ struct append_plan {
     const float *cosines, *sines;
 };
 
-/* A pair of q or k turns; those of k also go to their place in the cache. */
+/* Rotates a pair of q or k; that of k is also written to its place in the cache. */
 static __device__ void append_pair(act *low, act *cached, size_t half, float c, float s)
 {
     const float a = __bfloat162float(low[0]), b = __bfloat162float(low[half]);
@@ -81,8 +81,8 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
 
 /* ---- attention ---- */
 
-/* What stretches leave: of stretch i of row n and head h at (n H + h) n_stretches + i
- * the largest score, the sum of exp(score - largest), and the weighted values. */
+/* The results of stretches. For stretch i of row n and head h, at (n H + h) n_stretches
+ * + i: the largest score, the sum of exp(score - largest), and the weighted values. */
 struct decode_parts {
     float *largest, *sum, *values; /* values: D each */
     int n_stretches;
@@ -216,7 +216,7 @@ static __global__ void __launch_bounds__(HEAD_MAX)
     out[row * (size_t)D + d] = __float2bfloat16_rn(value / sum);
 }
 
-/* ROWS_AT_ONCE rows at most. */
+/* For at most ROWS_AT_ONCE rows. */
 template <int HD>
 static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
                    int n, attention_shape s)
@@ -245,7 +245,8 @@ static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows
         decode<128>(be, out, parts, rows, n, s);
 }
 
-/* Parts of up to ROWS_AT_ONCE rows, in scratch; false (noted) without memory. */
+/* Room in scratch for the parts of up to ROWS_AT_ONCE rows; false (noted) if memory
+ * does not suffice. */
 static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
                         decode_parts *out)
 {

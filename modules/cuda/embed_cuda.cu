@@ -1,13 +1,12 @@
 /* Rows of the embedding matrix, and their gradient.
  *
- * Backward: a block for each position. The block of a token's first position adds up
- * all positions of that token; the others end at once, and nobody else writes to that
- * row. It looks through the tokens TILE at a time and lists the hits in shared memory,
+ * Backward has a block for each position. The block of a token's first position adds up
+ * all positions of that token, and no other block writes to that row; the other blocks
+ * end at once. It searches TILE tokens at a time and lists the hits in shared memory,
  * in order. Few hits are added one after another, each thread to its columns, as the
  * reference does. Of many (natural text has tokens that fill a tenth of a batch) warp w
- * adds up every WARPS-th, from the w-th on, and the warps' sums are added in order:
- * what is added to what depends on the tokens alone.
- */
+ * adds up every WARPS-th hit, from the w-th on, and the warps' sums are added in order.
+ * So the order of additions depends on the tokens alone. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };
@@ -27,14 +26,15 @@ static __global__ void __launch_bounds__(THREADS)
     store_acts<V>(out + n * (size_t)C + c, x);
 }
 
-/* Positions of the token in a tile, in order. How many each warp found is kept for this
- * tile and the last one, so that a tile without hits costs one barrier. */
+/* The positions of the token in a tile, in order. The number that each warp found is
+ * kept for this tile and the last one, so that a tile without hits costs one barrier.
+ */
 struct hit_list {
     int n[2][WARPS];
     int position[TILE];
 };
 
-/* How many hits the tile has; their list is there after the next barrier. */
+/* The number of hits in the tile. Their list is complete after the next barrier. */
 static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
                                 int start, int N, int turn)
 {
@@ -74,7 +74,7 @@ static __device__ void add_few(float *dw, const act *dout, const int *position, 
     }
 }
 
-/* A warp's share of V columns a lane. */
+/* A warp's share, with V columns per lane. */
 template <int V>
 static __device__ void sum_share(float *sum, const act *column, const int *position,
                                  int n, int C)

@@ -11,7 +11,8 @@
 enum { PLANS_MAX = 512, BUCKETS = 512, ALIGNMENT_MAX = 256 };
 static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 
-/* What a plan is for: alignments in bytes, of first, second, c. */
+/* What a plan depends on. Alignments are in bytes, of the first and second operand and
+ * of c. */
 typedef struct plan_key {
     int32_t kind, M, N, K, type, small, a_stride, c_stride;
     uint32_t alignment[3];
@@ -61,7 +62,7 @@ pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out)
     return status;
 }
 
-/* Also one that was made only in part. */
+/* Accepts a plan that was made only in part. */
 static void drop_plan(const blas *api, gemm_plan *plan)
 {
     if (plan->desc)
@@ -133,7 +134,8 @@ static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
         "a plan");
 }
 
-/* Scales are addresses, which differ from call to call: a launch takes them along. */
+/* Scales are addresses, which differ from call to call, so they are set at each launch.
+ */
 static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                             const float *const scales[2])
 {
@@ -143,7 +145,7 @@ static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                sizeof scales[1]);
 }
 
-/* fp8 sums as fast as it can: less exact than bf16 already. */
+/* fp8 products use fast sums: fp8 is less exact than bf16 in any case. */
 static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
                                   const float *const scales[2])
 {
@@ -189,8 +191,9 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
-/* Where K is split, parts are kept in fp32 and added in order: not in place, and not
- * rounded to bf16 before they are added. And what the operands' addresses allow. */
+/* If K is split, the parts are kept in fp32 and added in order; they are not added in
+ * place, nor rounded to bf16 first. The choice also depends on the alignment of the
+ * operands. */
 static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
                         const plan_key *key)
 {
@@ -258,9 +261,9 @@ static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
     *at = plan->next;
 }
 
-/* A server meets a new number of rows with every length of a prompt: those of long ago
- * make room. A graph that was captured holds the algorithm and addresses themselves,
- * nothing of the plan. */
+/* A server meets a new number of rows with every length of a prompt, so old plans are
+ * dropped. A captured graph contains the algorithm and the addresses, and needs no
+ * plan. */
 static gemm_plan *make_room(cuda_gemm *gemm)
 {
     if (gemm->n_plans < PLANS_MAX)
@@ -274,7 +277,7 @@ static gemm_plan *make_room(cuda_gemm *gemm)
     return oldest;
 }
 
-/* Into *plan, which holds a plan afterwards, or nothing. */
+/* Afterwards *plan is complete, or NULL. */
 static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
                            gemm_plan *plan)
 {
@@ -299,7 +302,7 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
         gemm_plan made = {};
         PL_RETURN_IF(make_plan(gemm, call, &key, &made));
         plan = make_room(gemm);
-        made.next = *bucket; /* as it is now that room was made */
+        made.next = *bucket; /* the bucket may have changed when room was made */
         *plan = made;
         *bucket = plan;
     }

@@ -10,7 +10,8 @@ void cuda_multiply(pl_backend *be, const gemm_call *call)
     cuda_note_failure(self, gemm_cuda_run(self->gemm, call, self->stream));
 }
 
-/* out, else wide, if there are few enough rows for a kernel of our own. */
+/* Computes out, or wide if out is NULL, if there are few enough rows for a kernel of
+ * our own. */
 static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                          const pl_weight *w, int N)
 {

@@ -1,9 +1,8 @@
-/* out = x w^T for a few rows of x, as a step of decoding asks for: every weight is read
- * once, and that is the time it takes. A warp for each row of w, whatever the number of
- * rows of x, so that the bytes of one do not depend on the others.
+/* out = x w^T for a few rows of x, as a step of decoding needs it. Its time is that of
+ * reading every weight once. There is a warp for each row of w, whatever the number of
+ * rows of x, so that the bytes of one row do not depend on the others.
  *
- * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu).
- */
+ * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu). */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 

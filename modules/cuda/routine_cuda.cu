@@ -1,14 +1,13 @@
 /* A whole step as one CUDA graph.
  *
- * The first call of a routine does its work as it is: cuBLASLt chooses algorithms,
- * scratch grows, kernels get their shared memory. The second one is captured instead,
- * and what was captured is launched; later ones launch it again: one call of the driver
- * instead of hundreds. When memory that the graph names was replaced since, or the
- * shape is another one, it begins anew.
+ * The first call of a routine executes its work directly: cuBLASLt chooses algorithms,
+ * scratch grows, kernels get their shared memory. The second call is captured as a
+ * graph, which is then launched. Later calls launch it again, with one call of the
+ * driver in place of hundreds. If memory that the graph uses was replaced, or the shape
+ * differs, all begins anew.
  *
- * Where the driver refuses to capture, the routine goes on without; the backend's
- * remark says why.
- */
+ * If the driver refuses to capture, the routine goes on without a graph; the backend's
+ * remark says why. */
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
@@ -27,7 +26,7 @@ static void forget_graph(pl_routine *r)
     r->n_calls = 0;
 }
 
-/* What the stream was asked for by `work`, as a graph; nothing of it is done. */
+/* Captures as a graph what `work` asks of the stream, without executing it. */
 static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
                          cudaGraphExec_t *out)
 {
@@ -45,7 +44,8 @@ static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
     return status;
 }
 
-/* A failure within the capture is the capture's: the work is done without it then. */
+/* A failure during the capture only means that there is no graph; the work is then done
+ * without it. */
 static void make_graph(pl_backend *be, pl_routine *r, void (*work)(void *),
                        void *context)
 {

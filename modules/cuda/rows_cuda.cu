@@ -1,13 +1,12 @@
-/* out = x w^T for some rows of x and weights of one byte, by tensor cores: what a step
- * of many sequences asks for. The bytes are read once for all rows, and become bf16 in
+/* out = x w^T for some rows of x and weights of one byte, by tensor cores, as a step of
+ * many sequences needs it. The bytes are read once for all rows, and become bf16 in
  * registers, exactly; the scale of a row of w comes at the end.
  *
  * A block has 16 rows of w, its warps share the columns, 32 at a time. Of these a lane
  * (g, p) takes 8 neighbours, p*8.., of rows g and g+8 of w and of row g of x: loads are
  * wide, and nothing passes through shared memory. To an instruction its 16 columns are
  * pairs 2p and 2p+8; which columns of the matrices they are does not matter as long as
- * both operands have the same ones.
- */
+ * both operands have the same ones. */
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 

@@ -2,10 +2,9 @@
  *
  *   x ~ scale q,   scale = max |x| / 448
  *
- * The largest is the same in any order. cuBLASLt multiplies by both scales as it stores
- * (gemm_cuda.h). A tensor that holds a number that is none, or an infinite one, keeps
- * some: the loss shows it.
- */
+ * The maximum does not depend on the order. cuBLASLt multiplies by both scales when it
+ * stores (gemm_cuda.h). A tensor with a NaN or an infinite value keeps such values, so
+ * that the loss shows them. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>
@@ -13,7 +12,8 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = CUDA_SMALL_PARTS };
 
 static const float largest_small = 448.0f;
-/* Below this a tensor is zero: its inverse would not be finite. */
+/* Below this a tensor counts as zero, because the inverse of its scale would not be
+ * finite. */
 static const float smallest_most = 1e-30f;
 
 static __global__ void __launch_bounds__(THREADS)

@@ -28,7 +28,7 @@ void transit_close(device_transit *transit)
     *transit = device_transit{};
 }
 
-/* A half whose last copy has passed. */
+/* A half whose last copy has finished. */
 static pl_status take_half(device_transit *transit, const char *what, int *out)
 {
     *out = (int)(transit->next++ % TRANSIT_HALVES);
@@ -60,7 +60,7 @@ pl_status transit_upload(device_transit *transit, cudaStream_t stream, void *dev
     return PL_OK;
 }
 
-/* A piece that is on its way, and where it goes. */
+/* A piece that is being copied, and its destination. */
 struct arrival {
     int half;
     uint8_t *to;

@@ -1,14 +1,13 @@
 /* The optimizer's step on a whole path in two launches (modules/ops.h, update_apply).
  *
- *   squares   a fixed number of blocks, each over the gradients that are its turn; its
- *             sum becomes NaN if a loss that is its turn is not finite
+ *   squares   a fixed number of blocks, each over its share of the gradients; its
+ *             sum becomes NaN if a loss in its share is not finite
  *   update    every block adds up those sums again, in the same order, and so knows the
  *             clipping factor; then it steps one piece of the parameters, writes their
- *             compute copies and clears the gradients: 34 bytes a parameter, once
+ *             compute copies and clears the gradients: 34 bytes per parameter, once
  *
  * Each rounding is the reference's, so that its bytes are too, but for the order of the
- * sum of squares.
- */
+ * sum of squares. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -16,7 +15,7 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = CUDA_SUM_BLOCKS };
 enum { PIECE = CUDA_PIECE };
 
-/* A stretch of parameters of one kind: what one block steps. */
+/* A stretch of parameters of one kind, which one block steps. */
 struct update_piece {
     size_t at;
     unsigned n;
@@ -131,8 +130,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- pieces ---- */
 
-/* The weight that begins at or holds parameter `at`; else NULL, and *end becomes the
- * next one's beginning if that is nearer. */
+/* The weight that contains parameter `at`, or NULL; then *end becomes the beginning of
+ * the next weight if that is nearer. */
 static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t *end)
 {
     for (int i = 0; i < plan->n_weights; i++) {
@@ -164,7 +163,7 @@ static update_piece cut_piece(const pl_update_plan *plan, const pl_decay_run *ru
     return piece;
 }
 
-/* How many there are; they go to `out` unless it is NULL. */
+/* Returns the number of pieces; writes them to `out` unless it is NULL. */
 static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
 {
     unsigned n = 0;
