@@ -1,10 +1,10 @@
-/* bench_curve: what a transfer and its encryption cost, between two processes over
- * loopback.
+/* bench_curve: measures what a transfer and its encryption cost, between two processes
+ * over loopback.
  *
  *   bench_curve [bytes=N] [rounds=R]
  *
- * Each round measures one after another, so that what else the machine does meets all
- * of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
+ * Each round measures the following in turn, so that other work on the machine affects
+ * all of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
  * module of N bytes through the code of home and worker, checksums and content hashes
  * included: up into the home's memory (PUT_BLOB), up and committed by its store
  * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. Printed are

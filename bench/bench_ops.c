@@ -1,6 +1,6 @@
-/* bench_ops: time of each operation of a backend within a training step, and of the
- * step itself, for one shape. `pathloom bench ops` is the same for people; this one
- * needs only modules, as on a GPU machine (tests/gpu.sh).
+/* bench_ops: measures each operation of a backend within a training step, and the step
+ * itself, for one shape. `pathloom bench ops` shows the same to users; this program
+ * needs only the folder modules, as on a GPU machine (tests/gpu.sh).
  *
  *   bench_ops batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
@@ -15,8 +15,7 @@
  *
  * reads a prompt of half the context instead, then decodes with 1, 8 and 32 sequences
  * of that length at once (as many as fit): the best step's time, tokens/s, and the
- * bytes of weights that go by in a second.
- */
+ * bytes of weights that go by in a second. */
 #include "modules/modules.h"
 #include <stdio.h>
 #include <stdlib.h>

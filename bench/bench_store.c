@@ -1,17 +1,17 @@
-/* bench_store: what a commit costs, by the bytes that it brings, with real syncs.
+/* bench_store: measures what a commit costs, by its number of bytes, with real syncs.
  *
  *   bench_store folder=/tmp repeats=40
  *   bench_store bytes=67108864                     commits of one size
  *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
- * Each commit is what a home writes for one module: parameters and momentum of the
- * next version (the bytes of the row, half each); the momentum of two versions before
- * is deleted by it. `written` is what the process gave to the disk for each byte
- * stored, flushes and compactions included. Each commit has a turn beside it: the same
- * bytes written to a file and flushed (`of plain`), and each reading one of as many
- * bytes out of a file in the page cache (`of cache`): medians of both shares. `1st`:
- * the first reading after all commits. The store lies in a new folder inside the given
- * one; all of it is removed. */
+ * Each commit is what a home writes for one module: parameters and momentum of the next
+ * version (the bytes of the row, half each); the momentum of two versions before is
+ * deleted by it. `written` is what the process gave to the disk for each byte stored,
+ * flushes and compactions included. Each commit has a turn beside it: the same bytes
+ * written to a file and flushed (`of plain`), and each reading one of as many bytes out
+ * of a file in the page cache (`of cache`): medians of both shares. `1st`: the first
+ * reading after all commits. The store lies in a new folder inside the given one; all
+ * of it is removed. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>

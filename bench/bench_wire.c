@@ -1,4 +1,4 @@
-/* bench_wire: bytes a second through one connection, over loopback.
+/* bench_wire: measures bytes per second through one connection, over loopback.
  *
  *   bench_wire bytes=67108864
  *

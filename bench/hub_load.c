@@ -1,4 +1,5 @@
-/* How many workers one hub serves: simulated ones, real protocol, no training.
+/* hub_load: measures how many workers one hub can serve. The workers are simulated; the
+ * protocol is the real one, without training.
  *
  *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
  *            [--burn]
