@@ -170,6 +170,23 @@ printf '%s\n' "$layer_files" | awk '
         place[stem] = folder
     }' >> "$scratch/found"
 
+# A source opens at its first line with a comment of at least six words and a full stop:
+# a whole sentence that says what the file does.
+grep -v '^tests/' "$scratch/files" | grep -E '\.(c|cc|cpp|cu)$' | xargs awk '
+    function end_opening() {
+        if (file != "" && (split(text, words, " ") < 6 || text !~ /\.( |$)/))
+            print file ":1: the file does not open with a sentence that says what it does"
+    }
+    FNR == 1 { end_opening(); file = FILENAME; text = ""; open = /^\/[*\/]/ }
+    /^[^\/ ]/ { open = 0 }
+    open {
+        line = $0
+        gsub(/^ *(\/[*\/]|\*\/|\*)|\*\/.*/, "", line)
+        text = text " " line
+        if (/\*\//) open = 0
+    }
+    END { end_opening() }' >> "$scratch/found"
+
 # Paths of one machine: sources, build files and scripts; /tmp only in tests.
 find $layers bench examples tests cmake tools CMakeLists.txt -type f 2>/dev/null |
     grep -E '\.(c|h|cc|cpp|cu|cuh|cmake|sh|txt|py|awk)$' |
