@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The three places where our type and jansson's are converted. */
+/* The only three functions that convert between our type and jansson's. */
 static json_t *inner(pl_json *json)
 {
     return (json_t *)json;

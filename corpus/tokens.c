@@ -302,8 +302,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* `file` has layout->file_bytes zero bytes, which is what the padding must be.
- * Tokens are copied in the width of the source: the vocabulary is the same. */
+/* `file` has layout->file_bytes zero bytes, so the padding, which must be zero, need
+ * not be written. Tokens are copied in the width of the source, because the vocabulary
+ * is the same. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const tokens_layout *layout, uint8_t *file)
 {

@@ -533,8 +533,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, const pl_message 
 }
 
 /* Failures of the machine or of this program end the home; all others are reported to
- * the asker. This is asked for handlers only: a failed commit or merge always ends the
- * home, even inside a handler (h->broken). */
+ * the asker. Only the status of a handler is judged here: a failed commit or merge
+ * always ends the home, even inside a handler (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&

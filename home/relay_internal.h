@@ -66,7 +66,7 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
 void relay_uplink_push(relay_uplink *u, relay_group *group);
 relay_group *relay_uplink_take(relay_uplink *u); /* or NULL */
 int relay_uplink_fd(const relay_uplink *u);
-/* Ends what is under way; after it every group that was pushed can be taken. */
+/* Ends the work that is under way. Afterwards every pushed group can be taken. */
 void relay_uplink_stop(relay_uplink *u);
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u); /* once stopped */
 void relay_uplink_destroy(relay_uplink **u);

@@ -1,4 +1,4 @@
-/* Questions to homes, resent until they are answered. */
+/* Asks homes questions, and repeats them until they are answered (client.h). */
 #include "net/client_internal.h"
 #include "net/submission.h"
 
@@ -17,7 +17,7 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     pl_places_equal(&c->places, options->n_homes);
     if (options->places && options->places->n > 0)
         c->places = *options->places;
-    if (c->places.n > options->n_homes) /* others say where the rest is */
+    if (c->places.n > options->n_homes) /* other homes tell where the rest is */
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->idle = options->idle;
@@ -79,8 +79,8 @@ pl_status client_as_status(pl_message *answer)
     return pl_fail((pl_status)code, "%s", text);
 }
 
-/* Backing off spares a slow line, but a home that has started again lost the question:
- * it is sent anew as soon as the line is back. */
+/* Waiting longer after each try spares a slow connection. But a home that restarted has
+ * lost the question, so it is sent again as soon as the connection is back. */
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
@@ -98,7 +98,7 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
         bool anew = pl_wire_reconnected(socket, &line);
         if (sent == 0 || anew || now - sent > again) {
             if (sent != 0 && again < RESEND_MAX_MS)
-                again *= 2; /* a slow line must not carry everything twice */
+                again *= 2; /* a slow connection must not carry everything twice */
             pl_status status = pl_wire_send(socket, question);
             if (status != PL_OK && status != PL_ERR_NET)
                 return status;
@@ -127,16 +127,16 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
 }
 
 /* ---- names ---- */
-/* What an upload and the question that needs it are for. */
+/* An upload and the question that needs it. */
 typedef struct errand {
     const char *name;
-    int home; /* to that one; NOT_FIXED: to the home of the name */
+    int home; /* the home to ask; NOT_FIXED: the home of the name */
     client_blob blob;
 } errand;
 enum { NOT_FIXED = -1 };
 
-/* A home that started again in between has forgotten the upload, and a name that has
- * gone needs it elsewhere: then both are repeated. */
+/* If the home restarted in between, it has lost the upload, and if the name has moved,
+ * another home needs it. Then both are repeated. */
 static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
                              pl_message *a)
 {
@@ -150,7 +150,7 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
         if (status != PL_OK || a->type != PL_MSG_MOVED)
             continue;
         PL_RETURN_IF(client_follow(c, a, since));
-        i--; /* patience ends this */
+        i--; /* the time limit ends this */
         status = PL_ERR_NOT_FOUND;
     }
     return status;
@@ -306,7 +306,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return status;
 }
 
-/* The home is asked first: an arm that begins where another ended sends no bytes. */
+/* The home is asked first, because an arm that begins where another one ended need not
+ * send any bytes. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {

@@ -1,10 +1,11 @@
-/* Blobs between a client and a home, in pieces, several of them under way. */
+/* Transfers blobs between a client and a home in pieces, several of which are under way
+ * at once. */
 #include "net/client_internal.h"
 
 enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
 
-/* Pieces under way are a second copy of their part of the blob. A quarter of them at a
- * time costs four times the way there and back at most. */
+/* Pieces under way are a second copy of their part of the blob. With a quarter of it
+ * under way at a time, a transfer costs at most four round trips. */
 static size_t choose_window(uint64_t bytes, size_t most)
 {
     uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
@@ -14,18 +15,18 @@ static size_t choose_window(uint64_t bytes, size_t most)
 }
 
 /* ---- down: pieces are asked for ahead and taken in order ---- */
-/* Where an answer is lost, or shorter than asked for, everything from there on is asked
- * for again: answers of one home come in the order of the questions, so this happens
- * only when a line breaks. Bytes are hashed while others arrive. */
+/* If an answer is lost, or shorter than asked for, everything from there on is asked
+ * for again. A home answers in the order of the questions, so this happens only when a
+ * connection breaks. Bytes are hashed while others arrive. */
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
-    const char *name; /* whose the blob is */
+    const char *name; /* the name with which the blob lies */
     pl_hash blob;
     pl_buf *out;
-    size_t start; /* of the blob in `out` */
+    size_t start; /* where the blob begins in `out` */
     pl_blob_hashing hashing;
-    bool known; /* the blob's size, which the first answer tells */
+    bool known; /* whether the blob's size is known, which the first answer tells */
     uint64_t total, asked;
     uint64_t requests[DOWN_WINDOW]; /* under way, oldest first */
     size_t n_under_way;
@@ -49,10 +50,10 @@ static pl_status ask_piece(download *d)
     pl_status status = pl_wire_send(d->socket, &q);
     pl_message_destroy(&q);
     d->asked += PL_WIRE_DATA_MAX;
-    return status == PL_ERR_NET ? PL_OK : status; /* asked again later */
+    return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
 }
 
-/* Until the size is known one piece is asked for. */
+/* Until the size is known, only one piece is asked for. */
 static pl_status ask_pieces(download *d)
 {
     uint64_t end = d->known ? d->total : 1;
@@ -69,8 +70,9 @@ static void go_back(download *d)
     d->sent_ms = pl_now_ms();
 }
 
-/* Later and later: a slow line must not carry everything twice. At once when the line
- * has been made anew, for then nothing is under way. */
+/* Waits longer after each try, because a slow connection must not carry everything
+ * twice. When the connection was made anew it does not wait, because nothing is under
+ * way. */
 static void go_back_if_late(download *d, int64_t now)
 {
     int64_t since = now - (d->heard_ms > d->sent_ms ? d->heard_ms : d->sent_ms);
@@ -82,7 +84,7 @@ static void go_back_if_late(download *d, int64_t now)
     go_back(d);
 }
 
-/* The name has gone to another home: the rest is there. */
+/* The name has moved to another home, which has the rest. */
 static pl_status follow(download *d, const pl_message *moved)
 {
     PL_RETURN_IF(client_follow(d->client, moved, d->heard_ms));
@@ -127,7 +129,7 @@ static pl_status run_download(download *d, pl_message *a)
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
         if (ours && a->type == PL_MSG_MOVED) {
-            PL_RETURN_IF(follow(d, a)); /* no news: patience goes on counting */
+            PL_RETURN_IF(follow(d, a)); /* no progress, so the time limit goes on */
         } else if (ours) {
             PL_RETURN_IF(take_piece(d, a));
             d->heard_ms = now;
@@ -176,14 +178,14 @@ typedef struct upload {
     const uint8_t *data;
     uint64_t bytes;
     pl_hash hash;
-    bool impatient; /* a full home ends it with ERR_BUSY */
+    bool impatient; /* if the home is full, end with ERR_BUSY */
     size_t n_pieces, next, n_waiting, window;
-    int64_t heard_ms; /* an acknowledgement */
+    int64_t heard_ms; /* when the last acknowledgement came */
     uint64_t line;
     struct {
         uint64_t request;
         size_t piece;
-        int64_t sent, resend_ms; /* doubles with every sending */
+        int64_t sent, resend_ms; /* resend_ms doubles with every sending */
     } waiting[UP_WINDOW];
 } upload;
 
@@ -206,7 +208,7 @@ static pl_status send_piece(upload *u, size_t slot)
     u->waiting[slot].sent = pl_now_ms();
     u->waiting[slot].resend_ms *= 2;
     pl_message_destroy(&m);
-    return status == PL_ERR_NET ? PL_OK : status; /* sent again later */
+    return status == PL_ERR_NET ? PL_OK : status; /* it is sent again later */
 }
 
 static pl_status fill_window(upload *u)
@@ -234,8 +236,8 @@ static pl_status resend_late(upload *u)
     return PL_OK;
 }
 
-/* A home that is full asks for patience: the piece goes again a little later. The first
- * piece reserves room for the whole blob, so that uploads cannot block one another. */
+/* A full home asks the client to wait, so the piece is sent again a little later. The
+ * first piece reserves room for the whole blob, so uploads cannot block each other. */
 static pl_status acknowledge(upload *u, pl_message *answer)
 {
     for (size_t i = 0; i < u->n_waiting; i++) {

@@ -1,4 +1,4 @@
-/* Private to the client: its lines to the homes. */
+/* Private to the client: its connections to the homes. */
 #ifndef PL_NET_CLIENT_INTERNAL_H
 #define PL_NET_CLIENT_INTERNAL_H
 #include "net/client.h"
@@ -10,11 +10,11 @@ struct pl_client {
     pl_socket *sockets[PL_HOMES_MAX]; /* NULL: a home whose address is not known */
     int n_homes, patience_ms;
     const pl_keypair *keys;
-    pl_places places;     /* who is asked first, */
-    pl_name_table *moved; /* and what was learnt since: name -> home */
+    pl_places places;     /* the table that says which home to ask first, */
+    pl_name_table *moved; /* and names that have moved since: name -> home */
     pl_status (*idle)(void *context);
     void *idle_context;
-    pl_submission_lease lease; /* that updates go under; len 0: none */
+    pl_submission_lease lease; /* the lease under which updates are sent; len 0: none */
 };
 
 typedef struct client_blob {
@@ -27,20 +27,21 @@ typedef struct client_blob {
 enum { BOUNCE_MS = 50 };
 int client_home_of(const pl_client *c, const char *name);
 pl_socket *client_socket_of(const pl_client *c, const char *name);
-/* What a MOVED says; ERR_NOT_FOUND if its home is not known. */
+/* Reads a MOVED answer. ERR_NOT_FOUND if its home is not known. */
 pl_status client_learn(pl_client *c, const pl_message *moved);
-/* The same for a question that will be asked again, after a pause: a name that has just
- * gone is between two homes for a moment. `since_ms`: when it was asked first. */
+/* The same for a question that will be repeated, after a pause: a name that has just
+ * moved is between two homes for a moment. `since_ms`: when the question was first
+ * asked. */
 pl_status client_follow(pl_client *c, const pl_message *moved, int64_t since_ms);
-/* One question to a home; its answer may be MOVED. */
+/* Asks a home one question; the answer may be MOVED. */
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer);
 
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
-/* What an ERR says; PL_OK for any other answer. */
+/* The status of an ERR; PL_OK for any other answer. */
 pl_status client_as_status(pl_message *answer);
-/* impatient: ERR_BUSY at once where there is no room, instead of waiting for it. */
+/* impatient: if there is no room, return ERR_BUSY at once and do not wait. */
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient);
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);

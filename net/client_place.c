@@ -1,6 +1,6 @@
-/* Which home a client asks. A home that is asked for a name that is not its own says
- * whose it is; that is remembered, so a table that is old costs a question, never a
- * wrong answer. */
+/* Chooses the home that a client asks. A home that is asked for a name of another home
+ * says which home has it, and the client remembers that. So an old table costs an
+ * additional question, but never a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"
 
@@ -15,7 +15,7 @@ pl_socket *client_socket_of(const pl_client *c, const char *name)
     return c->sockets[client_home_of(c, name)];
 }
 
-/* A home that was added since. */
+/* Connects to a home that was added since. */
 static pl_status meet_home(pl_client *c, int home, const char *address)
 {
     if (!address[0])

@@ -1,16 +1,16 @@
-/* What a task leaves, sent together: several questions under way at once. */
+/* Submits all results of a task together, with several questions under way at once. */
 #include "net/client_internal.h"
 
 enum { SLOW_MS = 300 };
 
 typedef struct parcel {
     pl_client *client;
-    int n; /* questions so far */
+    int n; /* number of questions so far */
     const char **names;
     pl_message *questions, *answers;
     bool *done;
     int64_t sent_ms, again_ms, heard_ms;
-    uint64_t lines[PL_HOMES_MAX]; /* since the questions were sent */
+    uint64_t lines[PL_HOMES_MAX]; /* connections, when the questions were sent */
 } parcel;
 
 static bool are_lines_new(parcel *p)
@@ -23,7 +23,7 @@ static bool are_lines_new(parcel *p)
     return anew;
 }
 
-/* In order, so that a home sees the path behind its updates. */
+/* In order, so that a home gets the path's state after its updates. */
 static void send_open(parcel *p, int64_t now_ms)
 {
     bool anew = are_lines_new(p) || p->sent_ms == 0;
@@ -35,12 +35,12 @@ static void send_open(parcel *p, int64_t now_ms)
     for (int i = 0; i < p->n; i++) {
         pl_socket *socket = client_socket_of(p->client, p->names[i]);
         if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
-            break; /* sent again later */
+            break; /* it is sent again later */
     }
     p->sent_ms = now_ms;
 }
 
-/* What has gone to another home is asked there, a little later. */
+/* The name has moved, so its new home is asked, a little later. */
 static pl_status take_moved(parcel *p, const pl_message *moved)
 {
     p->sent_ms = pl_now_ms();
@@ -142,8 +142,9 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     return q;
 }
 
-/* One more blob of the task. Nobody waits for room in a home while holding some: where
- * there is none, what was uploaded so far is submitted first. */
+/* Uploads one more blob of the task. The client must not wait for room in a home while
+ * its own uploads fill it: if there is no room, what was uploaded so far is submitted
+ * first. */
 static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
                        const pl_hash *blob)
 {
@@ -163,7 +164,7 @@ static bool is_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* A home that has started again lacks uploads: those updates are sent once more. */
+/* A home that restarted has lost uploads; those updates are sent once more. */
 static pl_status settle_updates(parcel *p, pl_submission *s, int n,
                                 pl_submit_result *results, char (*texts)[256],
                                 bool *all_in)
@@ -179,8 +180,8 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
     return PL_OK;
 }
 
-/* A path's home knows only the updates that lie with it, so the state of a task whose
- * updates are not all in, in every home, must not go out. */
+/* A path's home knows only the updates that lie with it. So the path's state must not
+ * be sent before all updates of the task are in, in every home. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, const void *moments,
                                 uint64_t bytes, pl_submit_result *results,
@@ -199,7 +200,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
         client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
     }
-    if (pl_now_ms() - start > SLOW_MS) /* on a slow line nobody waits for the state */
+    /* on a slow connection the state is sent by itself */
+    if (pl_now_ms() - start > SLOW_MS)
         PL_TRY(ask_all(&p));
     if (together) {
         if (bytes > 0)
@@ -210,7 +212,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
-    /* Rejected: the path may have overtaken an update that was lost on the way. */
+    /* If it is rejected, the path may have overtaken an update that was lost on the
+     * way. */
     if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:

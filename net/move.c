@@ -57,11 +57,11 @@
 #include "net/client_internal.h"
 
 enum {
-    ROWS_BYTES = 512 << 10, /* of one PUT_ROWS, about */
-    ROW_ROOM = 1024,        /* what a row's record has beside the row */
-    BLOBS_BYTES = 64 << 20, /* uploaded before they are named */
-    FREE_PASSES = 4,        /* while updates arrive */
-    HELD_TRIES = 6,         /* while they wait */
+    ROWS_BYTES = 512 << 10, /* about the bytes of one PUT_ROWS */
+    ROW_ROOM = 1024,        /* the bytes of a row's record besides the row */
+    BLOBS_BYTES = 64 << 20, /* uploaded before rows name them */
+    FREE_PASSES = 4,        /* passes while updates may arrive */
+    HELD_TRIES = 6,         /* tries while updates are held */
     HOLD_MS = 500,
     HOLD_MAX_MS = 10000
 };
@@ -70,9 +70,9 @@ typedef struct mover {
     pl_client *c;
     const char *name;
     int from, to;
-    uint64_t stamp; /* of the owner */
+    uint64_t stamp; /* the owner's stamp */
     pl_move_report *report;
-    pl_buf rows; /* to be put */
+    pl_buf rows; /* rows to be put next */
     uint64_t staged_bytes;
 } mover;
 
@@ -134,7 +134,7 @@ static pl_status open_list(mover *m, int home, row_list *out)
     return pl_reader_status(&out->reader);
 }
 
-/* *there is false behind the last. */
+/* *there is false after the last row. */
 static pl_status look_at(row_list *l, listed_row *out, bool *there)
 {
     pl_reader r;
@@ -159,7 +159,7 @@ static int compare_rows(const listed_row *a, const listed_row *b)
     return a->key_len == b->key_len ? 0 : a->key_len < b->key_len ? -1 : 1;
 }
 
-/* As the home makes it. */
+/* The home computes the mark in the same way. */
 static pl_status mark_of(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};
@@ -177,7 +177,8 @@ static pl_status mark_of(row_list *l, pl_hash *out)
 }
 
 /* ---- carrying ---- */
-/* Also without rows: the next home then notes whose the name is, and since when. */
+/* Sent even without rows, because the next home then notes who owns the name, and since
+ * which stamp. */
 static pl_status put_rows(mover *m)
 {
     pl_message q, a;
@@ -259,8 +260,8 @@ static void put_record(mover *m, const listed_row *row, const pl_buf *value)
     m->report->n_rows++;
 }
 
-/* A version whose parameters were collected goes with the next one, since the newest
- * must have them. */
+/* A version whose parameters were collected goes together with the next one, because
+ * the newest version must have its parameters. */
 static pl_status carry_row(mover *m, const listed_row *row)
 {
     pl_status status = PL_OK;
@@ -314,8 +315,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     }
 }
 
-/* One look at both homes, and what differed is carried. A row that went meanwhile (an
- * update that was merged) is a difference for the next look. */
+/* Looks at both homes once and carries what differs. A row that was deleted meanwhile
+ * (a merged update) is a difference at the next look. */
 static pl_status pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
@@ -350,8 +351,8 @@ static pl_status adopt(mover *m, uint64_t stamp)
     return status;
 }
 
-/* What the owner says to HOLD or HAND_OVER: its stamp, or that the name has gone; then
- * *gone is set, and it is an error unless it went where it should. */
+/* Reads the owner's answer to HOLD or HAND_OVER: its stamp, or that the name has moved.
+ * Then *gone is set, and it is an error unless the name moved to the right home. */
 static pl_status read_owner(mover *m, const pl_message *a, bool *gone)
 {
     pl_reader r;
@@ -381,7 +382,8 @@ static pl_status hold(mover *m, int64_t ms, bool *gone)
     return status;
 }
 
-/* Asked twice because an answer was lost, the owner says where the name went. */
+/* If it is asked twice because an answer was lost, the owner says where the name went.
+ */
 static pl_status hand_over(mover *m, const pl_hash *mark)
 {
     pl_message q, a;
@@ -399,9 +401,9 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
     return status;
 }
 
-/* Holds longer from try to try: as long as the last delta took, several times over. The
- * next home adopts only what it has a note of with this very stamp, which rows that are
- * there since an earlier move do not bring. */
+/* Holds longer from try to try: several times as long as the last pass took. The next
+ * home adopts the name only with a note of exactly this stamp; rows from an earlier
+ * move have another. */
 static pl_status finish(mover *m)
 {
     int64_t wait_ms = HOLD_MS;
@@ -454,7 +456,7 @@ pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
     PL_RETURN_IF(check_homes(c, from, to));
     if (from == to)
         return PL_OK;
-    PL_TRY(hold(&m, 0, &gone)); /* for its stamp */
+    PL_TRY(hold(&m, 0, &gone)); /* to learn its stamp */
     if (gone) {
         PL_TRY(adopt(&m, m.stamp));
         goto done;
@@ -483,7 +485,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
         pl_reader r;
         pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
-            continue; /* a table, or what is known of a name */
+            continue; /* a table, or a note about a name */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
         PL_TRY(pl_reader_status(&r));
         PL_TRY(fn(context, name));
@@ -529,7 +531,7 @@ pl_status pl_client_learn_places(pl_client *c)
     return PL_OK;
 }
 
-/* It takes no new name before a table says so. */
+/* The home gets no new names before a table says so. */
 pl_status pl_client_add_home(pl_client *c, const char *address)
 {
     if (c->n_homes == PL_HOMES_MAX)
@@ -570,7 +572,7 @@ typedef struct knowledge {
     size_t n;
 } knowledge;
 
-/* Of two notes about a name the one with the higher stamp is true. */
+/* Of two notes about a name, the one with the higher stamp is true. */
 static void note(knowledge *k, const known_place *place)
 {
     int at = pl_name_table_get(k->index, place->name);
@@ -594,7 +596,7 @@ static pl_status tell_owner(pl_client *c, const knowledge *k, int home,
     return adopt(&m, k->best[at].stamp);
 }
 
-/* What one home says of names that moved: noted, or compared with what is known. */
+/* Reads a home's notes about names that moved: collects them, or tells the owner. */
 static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
 {
     pl_status status = PL_OK;
@@ -642,12 +644,13 @@ typedef struct resettling {
     pl_client *c;
     const pl_places *fresh;
     int from;
-    char (*names)[PL_MODULE_NAME_MAX]; /* that leave home `from` */
+    char (*names)[PL_MODULE_NAME_MAX]; /* names that leave home `from` */
     int *to;
     size_t n;
 } resettling;
 
-/* What an open audit begins from stays beside the audit's row, which does not move. */
+/* The data with which an open audit begins stay beside the audit's row, which does not
+ * move. */
 static pl_status gather(void *context, const char *name)
 {
     resettling *s = context;
@@ -662,7 +665,7 @@ static pl_status gather(void *context, const char *name)
     return PL_OK;
 }
 
-/* Every home has the definitions of all arms; home 1 has them in any case. */
+/* Gives the definition of an arm to every home; home 1 always has it. */
 static pl_status bring_arm(void *context, const char *name)
 {
     mover m = {.c = context, .name = name};
@@ -704,8 +707,8 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     return status;
 }
 
-/* Until a look at all homes finds nothing out of place. Once every home places new
- * names by the new table, what is out of place only gets less. */
+/* Repeats until a look at all homes finds every name in its place. Once all homes place
+ * new names by the new table, the number of misplaced names can only fall. */
 static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
                           pl_move_report *report)
 {
@@ -718,8 +721,8 @@ static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
     return PL_OK;
 }
 
-/* For clients home 1 gets it last: what its table says has happened everywhere, and a
- * change that was killed before that is still to be made. */
+/* The table for clients is written to home 1 last: what its table says has happened
+ * everywhere, and a change that was interrupted before is seen as unfinished. */
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
 {
     for (int i = 0; i < places->n; i++)

@@ -56,7 +56,7 @@ typedef struct auction {
     /* [n_paths] prices; and the prices with the lightest heaviest path */
     double *bias, *best;
     double lightest; /* heaviest path under `best` */
-    double target;   /* weight of a path after it raised its price, about */
+    double target;   /* approximate weight of a path after it has raised its price */
     size_t *order;   /* [n] documents, alike ones beside each other */
     piece *pieces;   /* [n_pieces] */
     size_t n_pieces;

@@ -9,7 +9,7 @@
 #include "modules/cuda/plan_cuda.h"
 #include "modules/cuda/transit.cuh"
 
-/* One block of memory with what products read. */
+/* A weight: one block of memory with the copies that products read. */
 struct pl_weight {
     const float *master; /* [O,I] */
     size_t n;            /* O I */
