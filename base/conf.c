@@ -89,7 +89,7 @@ static void put_range(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, "at most %s", max);
 }
 
-/* What a value of this key must be, for people. */
+/* Describes for users what a value of this key must be. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {
@@ -300,7 +300,7 @@ typedef struct yaml_reader {
     void *target;
     const char *path;
     const pl_buf *text;
-    bool *seen; /* one a row */
+    bool *seen; /* one per row */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
 } yaml_reader;
@@ -461,7 +461,7 @@ static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth
     return status;
 }
 
-/* What stands at the top: one mapping, or nothing at all. */
+/* Reads the top level: one mapping, or nothing at all. */
 static pl_status read_stream(yaml_reader *reader)
 {
     pl_status status = PL_OK;
@@ -521,7 +521,8 @@ static uint32_t code_point(const char *text, size_t n)
     return point;
 }
 
-/* Controls, line breaks and what the YAML reader does not accept as it is. */
+/* Control characters, line breaks, and other characters that the YAML reader accepts
+ * only when escaped. */
 static bool needs_escape(uint32_t point)
 {
     return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||

@@ -110,7 +110,7 @@ static size_t blocks_before_last(const lane *l)
     return l->left > 0 ? (l->left - 1) / BLOCK_BYTES : 0;
 }
 
-/* Of the lanes that are busy; NULL if no lane is. */
+/* The lane with the least left among those that are busy; NULL if no lane is. */
 static const lane *shortest_lane(const stream *s, size_t n_lanes)
 {
     const lane *shortest = NULL;

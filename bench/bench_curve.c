@@ -57,7 +57,7 @@ typedef struct bench {
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
 
-/* Of this process and the other one. */
+/* Processor time of this process and the other one. */
 static double cpu_seconds(pid_t child)
 {
     struct timespec mine = {0}, other = {0};

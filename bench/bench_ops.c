@@ -196,7 +196,8 @@ static pl_status time_steps(decoding *d, int n, double *best)
     return PL_OK;
 }
 
-/* Of all matrices that a token passes: a tied embedding once, as the classifier. */
+/* The bytes of all matrices that a token passes; a tied embedding counts once, as the
+ * classifier. */
 static double matrix_bytes(const decoding *d)
 {
     const pl_shape *s = pl_topology_shape(d->topology);

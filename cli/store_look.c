@@ -109,7 +109,7 @@ static pl_status show_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* What `ls` can list. */
+/* The kinds of things that `ls` can list. */
 enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;

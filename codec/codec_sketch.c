@@ -101,7 +101,7 @@ static void list_tile(list_out *o, uint64_t at, const uint16_t *kept, size_t n_k
     }
 }
 
-/* What was not kept stays whole. */
+/* Values that were not kept go to the residual unchanged. */
 static void restore_dropped(const float *a, const uint16_t *kept, size_t n_kept,
                             float *left)
 {

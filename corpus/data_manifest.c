@@ -150,7 +150,8 @@ static pl_status check_input(const char *folder, const pl_json *input)
 
 /* ---- products ---- */
 
-/* The hash is over the mapped file: BLAKE2b at about a gigabyte a second. */
+/* The hash is computed over the mapped file: BLAKE2b handles about a gigabyte per
+ * second. */
 static pl_status measure_product(const char *folder, const char *name, int64_t *bytes,
                                  pl_hash *hash)
 {

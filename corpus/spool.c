@@ -129,8 +129,8 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
-/* Linear: there are a handful. The limit bounds the search when somebody uses the
- * domain field for web addresses. */
+/* A linear search, because there are only a few domains. The limit bounds it if the
+ * domain field is used for web addresses. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')

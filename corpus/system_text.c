@@ -65,7 +65,8 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Only what every user may read: never a private file, whoever runs this. */
+/* Reads only files that every user may read, even if this user may read private ones.
+ */
 static bool enter_folder(const FTSENT *entry, int depth)
 {
     return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
@@ -121,8 +122,9 @@ static void find_files(system_text *text)
 
 /* ---- reading ---- */
 
-/* The beginning of a file, cut at a line; *len = 0 if it is of no use here. A file
- * that cannot be read or is not UTF-8 is passed over: nobody asked for this one. */
+/* The beginning of a file, cut at the end of a line; *len = 0 if it is of no use. A
+ * file that cannot be read or is not UTF-8 is skipped, because the user did not name
+ * it. */
 static void read_beginning(const char *path, pl_buf *raw, size_t *len)
 {
     text_stream *stream;

@@ -1,7 +1,7 @@
 /* Writes token files as a stream.
  *
  *   open:  64 zero bytes          (the header's place)
- *   add:   tokens of a document   (the table grows in memory: 24 bytes a document)
+ *   add:   tokens of a document   (the table grows in memory: 24 bytes per document)
  *   end:   padding, table, names; checksum over the mapped draft; header; fsync;
  *          rename
  *
@@ -109,7 +109,8 @@ uint64_t token_writer_n_tokens(const token_writer *writer)
     return writer->layout.n_tokens;
 }
 
-/* What only the end knows: padding to a multiple of 8, table, names. */
+/* Writes the parts that are known only at the end: padding to a multiple of 8, table,
+ * names. */
 static pl_status put_tables(token_writer *writer, const char *const *domains,
                             size_t n_domains)
 {

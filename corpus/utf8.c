@@ -60,8 +60,8 @@ size_t utf8_valid_len(const char *text, size_t len)
     return len;
 }
 
-/* One U+FFFD a byte, not one a sequence: the count is then also the number of bytes
- * that were wrong. */
+/* One U+FFFD is written per byte and not per sequence, so that the count is also the
+ * number of bad bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 {
     uint64_t n_replaced = 0;

@@ -75,7 +75,7 @@ typedef struct home_answer {
     pl_message message;
 } home_answer;
 
-/* Who owns a name that has moved, as far as this home knows (home_places.c). */
+/* The owner of a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
     char name[PL_MODULE_NAME_MAX];
     int home; /* HOME_HERE: this one */
@@ -280,8 +280,8 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answ
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
-/* Called in the group that makes version round + 1: drops meetings about which nobody
- * asks any more. */
+/* Called in the group that makes version round + 1: drops meetings about which no
+ * worker asks any more. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */

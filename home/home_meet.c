@@ -20,7 +20,7 @@
 #include "outer/outer.h"
 
 enum {
-    ASKED_ROUNDS = 3, /* version minus this: rounds about which nobody asks */
+    ASKED_ROUNDS = 3, /* version minus this: rounds about which no worker asks */
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
 

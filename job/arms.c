@@ -1,8 +1,9 @@
 /* Defines the arms of a run: the base model, the mixture, and the baselines.
  *
  * All share the mixture's slots, so that one layout of parameters serves all; a dense
- * arm is the same slots with one module each. Its only contributor's update is taken as
- * it is (outer learning rate 1, no momentum): plain training, by the same code. */
+ * arm is the same slots with one module each. Its only contributor's update is taken
+ * unchanged (outer learning rate 1, no momentum), which is plain training by the same
+ * code. */
 #include "job/run.h"
 
 #include <math.h>

@@ -15,8 +15,8 @@ extern "C" {
 typedef struct pl_model pl_model;
 
 typedef struct pl_model_options {
-    int batch;     /* B, most sequences a call */
-    int context;   /* T, longest sequence a call; <= shape.context */
+    int batch;     /* B, most sequences per call */
+    int context;   /* T, longest sequence per call; <= shape.context */
     bool training; /* gradients, moments, stored activations */
     /* Training keeps only the input of each block and computes the rest again in the
      * backward pass. The result has the same bytes and costs about 1.3 times the

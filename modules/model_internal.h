@@ -70,7 +70,7 @@ struct pl_model {
     void *act_block;
     model_acts acts;        /* views into act_block */
     param_places at, whole; /* in `params`; in a path's whole block */
-    pl_weight **weights;    /* WEIGHTS_PER_BLOCK a block, the classifier last */
+    pl_weight **weights;    /* WEIGHTS_PER_BLOCK per block, the classifier last */
     int n_weights;
     pl_decay_run *runs;
     int n_runs;

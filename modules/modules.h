@@ -1,12 +1,12 @@
 /* The door of modules: the engine.
  *
- * Read in this order: shape (the numbers of a path), topology (slots, levels,
- * modules, paths), ops (every operation with its equation), backend (who does
- * them), model (a path that trains, scores and decodes). `ref/` is the
- * specification in plain loops, `cpu/` the production backend without a GPU.
+ * Read in this order: shape (the numbers of a path), topology (slots, levels, modules,
+ * paths), ops (every operation with its equation), backend (who does them), model (a
+ * path that trains, scores and decodes). `ref/` is the specification in plain loops,
+ * `cpu/` the production backend without a GPU.
  *
- * Knows nothing of the store or the network; builds alone (PL_ONLY_MODULES).
- */
+ * This folder knows nothing of the store or the network, and builds alone
+ * (PL_ONLY_MODULES). */
 #ifndef PL_MODULES_MODULES_H
 #define PL_MODULES_MODULES_H
 #include "modules/backend.h"

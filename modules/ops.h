@@ -9,10 +9,10 @@
  *
  * Parameters' gradients accumulate (+=), activations' gradients overwrite unless the
  * operation says otherwise. No operation allocates. All are deterministic for a given
- * thread count. What changes from one training step to the next (pl_step_numbers) lies
- * in memory of the backend, so that a backend can record a step and repeat it. Errors:
- * sizes are checked by the model; an operation returns nothing and a device failure
- * surfaces at `sync`. */
+ * thread count. Numbers that change from one training step to the next
+ * (pl_step_numbers) lie in memory of the backend, so that a backend can record a step
+ * and repeat it. Errors: sizes are checked by the model; an operation returns nothing
+ * and a device failure surfaces at `sync`. */
 #ifndef PL_MODULES_OPS_H
 #define PL_MODULES_OPS_H
 #include "modules/shape.h"

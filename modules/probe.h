@@ -16,7 +16,7 @@ enum { PL_PROBE_ROWS = 32 };
 
 typedef struct pl_probe_options {
     const pl_shape *shape; /* context: that of each sequence */
-    int batch;             /* sequences a step */
+    int batch;             /* sequences per step */
     int rounds;            /* >= 1, after one that warms up */
     bool memory;           /* measure the rate of memory, too, with four streams */
     /* bytes of one stream; 0: 64 MiB, on a GPU 256 MiB; at least four times a GPU's

@@ -160,7 +160,7 @@ typedef enum pl_submit_result {
 /* Why a worker is fenced; one sentence. */
 enum { PL_FENCED_TEXT_MAX = 400 };
 
-/* What becomes of a pair. Decided once, by whoever asks first. */
+/* What becomes of a pair. It is decided once, by the worker that asks first. */
 typedef enum pl_meeting {
     PL_MEETING_OPEN,  /* not decided; asked for: only tell */
     PL_MEETING_MET,   /* both take the step of a pair */

@@ -1,4 +1,5 @@
-/* Who owns a name: rendezvous hashing with weights (docs/PROTOCOL.md 2.4).
+/* Computes which home owns a name: rendezvous hashing with weights (docs/PROTOCOL.md
+ * 2.4).
  *
  *   h_i  = XXH3-64 of "home I NAME",  u_i = h_i / 2^64
  *   home = argmin over i of -log2(u_i) / w_i

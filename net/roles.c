@@ -1,6 +1,6 @@
 /* The table of which role of key may send which message, and what a message costs of
- * its key's share (roles.h). A message type that is missing here is refused to
- * everybody. */
+ * its key's share (roles.h). A message type that is missing here is refused for every
+ * key. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)
@@ -15,9 +15,9 @@ enum {
     WATCHES = READS
 };
 
-/* What a message takes of its key's share (base/quota.h): those that carry up to a MiB
- * or make the server look at one, those that make it write down a worker or a key, and
- * those for which it describes the whole job. */
+/* The cost of a message in its key's share (base/quota.h): messages that carry up to 1
+ * MiB or make the server read that much, messages that make it store a worker or a key,
+ * and messages for which it describes the whole job. */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };
 
 static const struct {

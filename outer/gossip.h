@@ -56,7 +56,8 @@ PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *p
                                             float *velocity, const float *own,
                                             const float *mate, size_t n, int n_threads);
 
-/* What a codec has made of a holder's two vectors, for itself and its mate alike. */
+/* A holder's two vectors as a codec has rounded them, for the holder and its mate
+ * alike. */
 typedef struct pl_gossip_view {
     const float *update, *params; /* scaled by its share; from before the step */
 } pl_gossip_view;

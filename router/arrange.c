@@ -74,7 +74,7 @@ static double cohesion(const grid *g)
     return total;
 }
 
-/* What swapping the centroids of two paths adds to the cohesion. */
+/* The gain in cohesion if the centroids of two paths are swapped. */
 static double gain_of_swap(grid *g, int a, int b)
 {
     const float *ca = centroid_at(g, a), *cb = centroid_at(g, b);

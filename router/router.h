@@ -50,7 +50,7 @@ typedef struct pl_router_options {
     uint64_t memory;
 } pl_router_options;
 
-/* The distance: every so many-th document is used; 1: all of them. */
+/* The distance d: every d-th document is used; 1: all of them. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;

@@ -187,7 +187,7 @@ static int read_on(pl_batch *b, int slot, int n)
     return piece;
 }
 
-/* Requests that nobody waits for any more are ended. */
+/* Ends requests whose clients no longer wait. */
 static void end_unwanted(pl_batch *b)
 {
     for (int i = 0; i < b->n_slots; i++) {

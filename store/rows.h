@@ -37,7 +37,8 @@ typedef struct row_source {
     kv_batch *batch; /* or NULL */
     /* the engine with the chunks; NULL: they lie in the database */
     struct remote_end *remote;
-    const struct remote_work *work; /* with a batch: what it will write to the engine */
+    /* with a batch: the objects that it will write to the engine */
+    const struct remote_work *work;
 } row_source;
 
 /* A row being decoded. `fields` are valid between row_read and row_end. */

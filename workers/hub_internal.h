@@ -78,7 +78,7 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
-/* Who sent an update, as the home knows it from the lease. */
+/* The sender of an update, as the home knows it from the lease. */
 typedef struct hub_sender {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
 } hub_sender;

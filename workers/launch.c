@@ -229,7 +229,7 @@ static bool is_final(int code)
     return code >= 64 && code <= 78 && code != 75;
 }
 
-/* SIGKILL, or SIGTERM after which the process ended well, is somebody's wish and no
+/* SIGKILL, or SIGTERM after which the process ended well, was sent on purpose and is no
  * crash. */
 static bool was_told_to_end(int how)
 {

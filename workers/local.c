@@ -1,6 +1,6 @@
-/* What a worker does with the vectors of one slot between two phases: the outer step
- * of methods that keep their own parameters, the update that is sent, and what is
- * kept of it (local.h). Nothing here reads a file or a socket. */
+/* Handles the vectors of one slot between two phases: takes the outer step of methods
+ * that keep their own parameters, makes the update that is sent, and keeps what is
+ * needed of it (local.h). Nothing here reads a file or a socket. */
 #include "workers/local.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Who did a task: this file brings together what workers say they have delivered and
- * what the homes say has arrived. The two come in any order, and those of several
- * phases may be mixed. */
+/* Finds out which worker did a task, from the workers' reports and the homes' news. The
+ * two come in any order, and those of several phases may be mixed. */
 #include "workers/plan.h"
 
 static bool is_of(const plan_lease *lease, uint64_t token, int worker)

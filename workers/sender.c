@@ -288,7 +288,7 @@ static pl_status pack_state(worker_task *task)
     if (task->packed_bytes == 0)
         return PL_OK;
     task->packed_state = task->job.state;
-    /* else it is sent as it is in memory */
+    /* else the state is sent in the form that it has in memory */
     if (task->packed_bytes != all * sizeof(float)) {
         PL_RETURN_IF(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                        &task->packed_state));

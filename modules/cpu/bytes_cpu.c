@@ -1,17 +1,17 @@
 /* out = x w^T with weights of one byte.
  *
- *   w[o,i] ~ scale[o] (u[o,i] - 128)              u of a byte, one scale a row
- *   x[n,i] ~ step[n,g] q[n,i],  g = i / GROUP     q of a byte, one step a group
+ *   w[o,i] ~ scale[o] (u[o,i] - 128)              u is one byte, one scale per row
+ *   x[n,i] ~ step[n,g] q[n,i],  g = i / GROUP     q is one byte, one step per group
  *
  *   out[n,o] = scale[o] sum_g step[n,g] sum_{i in g} q[n,i] (u[o,i] - 128)
  *
- * The inner sum is one of whole numbers. AVX-512 VNNI adds products of an unsigned and
- * a signed byte, four to a lane: hence weights are moved up by 128, and the sum begins
- * with what that adds too much, -128 sum q, which no row of w changes. Without it bytes
- * are widened to 16 bits, whose products are added two to a lane: exact as well.
+ * The inner sum is over whole numbers. AVX-512 VNNI adds products of an unsigned and a
+ * signed byte, four per lane. Therefore weights are raised by 128, and the sum begins
+ * with the correction -128 sum q, which is the same for all rows of w. Without VNNI
+ * bytes are widened to 16 bits, whose products are added two per lane, which is exact,
+ * too.
  *
- * As in matvec_cpu.c the bytes of a row do not depend on the other rows.
- */
+ * As in matvec_cpu.c the bytes of a row do not depend on the other rows. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

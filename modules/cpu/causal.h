@@ -1,4 +1,4 @@
-/* What the two passes of attention share: blocks of a head, and how they are laid out.
+/* Functions that both passes of attention share: blocks of a head and their layout.
  *
  * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. Maxima,
  * sums and masks of a softmax are then those of a lane, keys are read as they lie in

@@ -1,9 +1,9 @@
 /* f32 matrices multiplied in fp16, for processors that have its arithmetic
- * (AVX512-FP16) and no AMX: twice as many products an instruction as in f32.
+ * (AVX512-FP16) and no AMX: twice as many products per instruction as in f32.
  *
- * Rows of a, and panels of b, are scaled by powers of two to a largest element in
- * [8, 16), which loses nothing, and rounded to fp16. CHUNK products are summed in fp16,
- * at most 128 * 16 * 16, so that no sum overflows; chunks are summed in f32. Of normal
+ * Rows of a, and panels of b, are scaled by powers of two to a largest element in [8,
+ * 16), which loses nothing, and rounded to fp16. CHUNK products are summed in fp16, at
+ * most 128 * 16 * 16, so that no sum overflows; chunks are summed in f32. Of normal
  * numbers an element of c is off by 1.8e-3 of its usual size, most of it from the sums
  * of chunks; factors rounded to bf16 cost 2.4e-3. What is 2^18 times smaller than the
  * largest of its row of a, or of its 64 columns of b, loses digits, and 2^29 times
@@ -12,8 +12,7 @@
  *
  * What a row of c becomes depends on its row of a and on b alone: not on the other
  * rows, nor on the number of threads. A factor that is not finite makes c not a number
- * or infinite.
- */
+ * or infinite. */
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/simd.h"
 

@@ -13,7 +13,7 @@ enum { KEYS = 64, STAGES = 2 };
 
 static const float log2_e = 1.4426950408889634f;
 
-/* What a row keeps; [0] is row g of the warp's 16, [1] row g + 8. */
+/* The state of a row; [0] is row g of the warp's 16, [1] row g + 8. */
 struct row_state {
     float m[2], l[2];
 };

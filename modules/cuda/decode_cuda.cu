@@ -38,7 +38,7 @@ static __device__ void append_pair(act *low, act *cached, size_t half, float c, 
     }
 }
 
-/* A thread for pair `at % half` of head `at / half`, of H+2G heads a row. */
+/* A thread for pair `at % half` of head `at / half`, with H+2G heads per row. */
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_append_kernel(act *qkv, act *keys, act *values, const int32_t *slot,
                          const int32_t *pos, append_plan p, size_t n_pairs)

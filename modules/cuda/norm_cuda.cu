@@ -11,7 +11,7 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { ROWS = 4 }; /* a block: one warp each */
+enum { ROWS = 4 }; /* rows per block: one per warp */
 enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
 
 /* x += residual in place; returns this lane's part of sum_c x^2. */
