@@ -211,7 +211,7 @@ static pl_status measure(bench *b)
     return PL_OK;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 /* Whether the weights come from memory: most of them are in no cache. */
 static bool is_from_memory(const bench *b)

@@ -56,7 +56,7 @@ static pl_status parse(int argc, char **argv, request *q)
     return PL_OK;
 }
 
-/* ---- what is exported ---- */
+/* ---- choosing what is exported ---- */
 enum { NOTES_MAX = 8 }; /* besides one per module */
 
 typedef struct note_text {

@@ -104,7 +104,7 @@ static void show(const screen *s)
     fflush(stdout);
 }
 
-/* ---- what stands on it ---- */
+/* ---- the picture ---- */
 static void put_audits(screen *s, const pl_json *status)
 {
     const pl_json *fenced = pl_json_get(status, "fenced");

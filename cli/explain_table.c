@@ -93,7 +93,7 @@ const explanation explanations[] = {
      "The encryption's self-test ends a process before it serves anybody.",
      "Report the sentence and the log."},
 
-    /* ---- an exit code that is no status's ---- */
+    /* ---- exit codes that belong to no status ---- */
     {"130",
      "pathloom train was stopped by a signal: it has drained and saved. Two Ctrl+C "
      "stop it at once, without losing a committed version.",

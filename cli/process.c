@@ -53,7 +53,7 @@ pl_status process_configure(process *p)
     return check_settings(&p->settings);
 }
 
-/* ---- what a run folder implies ---- */
+/* ---- settings that follow from the run folder ---- */
 /* Waits until another process of the run has written its address. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {

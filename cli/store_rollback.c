@@ -60,7 +60,7 @@ typedef struct rollback {
     int64_t phase;         /* paths move on to it; -1: they stay */
 } rollback;
 
-/* ---- what is to be done ---- */
+/* ---- making the plan ---- */
 static pl_status add_head(void *context, const pl_version *head)
 {
     rollback *r = context;
@@ -175,7 +175,7 @@ static pl_status plan(rollback *r)
     return least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
 }
 
-/* ---- doing it ---- */
+/* ---- carrying the plan out ---- */
 /* A path that has finished no phase is nowhere yet: it is made where its home will look
  * for it. */
 static int part_of(const rollback *r, const char *name)
@@ -233,7 +233,7 @@ static pl_status commit(const rollback *r)
     return status;
 }
 
-/* ---- telling it ---- */
+/* ---- printing the result ---- */
 static void print_change(const rollback *r, const change *c)
 {
     if (!r->call->json) {

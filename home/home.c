@@ -36,9 +36,9 @@
  * after the first.
  *
  * Invariants
- *   - No acknowledgement and no event leaves before the commit of what it speaks of.
- *     The state that the hub asks for (GET_STATE) waits for the commit too, because it
- *     is written from memory.
+ *   - No acknowledgement and no event leaves before the change that it reports is
+ *     committed. The state that the hub asks for (GET_STATE) waits for the commit too,
+ *     because it is written from memory.
  *   - Within a group memory is ahead of the disk. If the commit fails the two differ,
  *     so the home marks itself broken and ends; its next process reads the store anew.
  *   - A mistake of the asker is answered with an error and the home goes on. A failure

@@ -55,7 +55,7 @@ static void drop_open(home *h, home_audit *a)
     *a = h->audits[--h->n_audits];
 }
 
-/* ---- a task that is drawn ---- */
+/* ---- drawing a task ---- */
 static void audit_record(const home_audit *a, pl_buf *out)
 {
     pl_put_text(out, PL_TAG_TEXT, a->text);
@@ -200,7 +200,7 @@ done:
     return status;
 }
 
-/* ---- what the hub found ---- */
+/* ---- verdicts of the hub ---- */
 /* A row only gains results, so a late message changes nothing. */
 pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer)
 {

@@ -24,7 +24,7 @@ typedef struct leaving {
     uint64_t hub_epoch;
 } leaving;
 
-/* ---- what forbids it ---- */
+/* ---- checks ---- */
 static pl_status count_owned(leaving *l, const char *name)
 {
     if (pl_starts_with(name, "arm/") || pl_starts_with(name, PL_AUDIT_REFS) ||
@@ -94,7 +94,7 @@ static pl_status check_tables(const leaving *l, pl_places *table)
                    l->home + 1, l->home + 1);
 }
 
-/* ---- notes ---- */
+/* ---- notes about names ---- */
 static pl_status gather_note(void *context, const char *name, const char *target)
 {
     leaving *l = context;
@@ -152,7 +152,7 @@ static pl_status mend_notes(leaving *l)
     return PL_OK;
 }
 
-/* ---- what the first home keeps for it ---- */
+/* ---- records that move to the first home ---- */
 static bool is_its_own(const char *name)
 {
     return pl_starts_with(name, "sys/") || pl_starts_with(name, PLACE_REFS) ||

@@ -100,7 +100,7 @@ pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease 
     return home_open_lease(h, peer, bytes, len, out);
 }
 
-/* ---- what a lease is for ---- */
+/* ---- the task of a lease ---- */
 static bool is_time(double seconds)
 {
     enum { SECONDS_MAX = 1000000000 };

@@ -29,7 +29,7 @@ static pl_status get_name(pl_reader *r, char out[PL_MODULE_NAME_MAX])
     return pl_reader_status(r);
 }
 
-/* ---- what there is ---- */
+/* ---- listing names and rows ---- */
 static pl_status list_row(void *context, const pl_row *row)
 {
     pl_buf *out = context, inner = {0};
@@ -169,7 +169,7 @@ pl_status home_get_row(home *h, pl_reader *r, pl_message *a)
                    : pl_fail(PL_ERR_NOT_FOUND, "that row of %s is gone by now", name);
 }
 
-/* ---- into the next home ---- */
+/* ---- rows that arrive at the next home ---- */
 static pl_status adopt_blob(void *context, const pl_hash *blob)
 {
     home *h = context;
@@ -240,7 +240,7 @@ done:
     return status;
 }
 
-/* ---- standing still ---- */
+/* ---- holds ---- */
 static home_hold *find_hold(home_moving *m, const char *name)
 {
     for (int i = 0; i < m->n_holds; i++)

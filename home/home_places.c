@@ -102,7 +102,7 @@ void home_unload_places(home *h)
     h->moving.n_places = 0;
 }
 
-/* ---- whose a name is ---- */
+/* ---- owners of names ---- */
 /* Definitions of arms are in every home; refs of the system are each home's own. */
 static bool is_everywhere(const char *name)
 {

@@ -300,7 +300,7 @@ void home_unload(home *h)
     h->n_whole = 0;
 }
 
-/* ---- what the hub is told ---- */
+/* ---- telling the hub ---- */
 static void arm_record(const home_arm *arm, pl_buf *out)
 {
     pl_put_text(out, PL_TAG_ARM, arm->arm.name);

@@ -218,7 +218,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     return pass(r, peer, m);
 }
 
-/* ---- the end of a task: behind its updates ---- */
+/* ---- the end of a task: the path's state, after its updates ---- */
 static bool has_held(const relay *r, const pl_peer *peer)
 {
     for (size_t i = 0; i < r->n_questions; i++)

@@ -49,7 +49,7 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
     return e->n_bytes > 0 ? score->nats / log(2) / (double)e->n_bytes : NAN;
 }
 
-/* ---- what was spent ---- */
+/* ---- tokens and time spent on training ---- */
 typedef struct spent {
     uint64_t tokens, longest; /* of all trainings; of the longest one */
     double seconds;

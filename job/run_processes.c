@@ -161,7 +161,7 @@ static pl_status connect_job(pl_run *r)
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
-/* ---- before anything is started ---- */
+/* ---- checks before anything is started ---- */
 static bool takes_any_port(const char *address)
 {
     return pl_ends_with(address, "*");

@@ -190,7 +190,7 @@ static void set_place(pl_decoder *d, int row, int slot, int position)
     d->places[d->m->options.context + row] = position;
 }
 
-/* ---- what is fed ---- */
+/* ---- feeding rows ---- */
 
 static pl_status check_slot(const pl_decoder *d, int slot)
 {

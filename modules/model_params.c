@@ -7,7 +7,7 @@
 #include "modules/model_internal.h"
 #include <string.h>
 
-/* ---- what lies where ---- */
+/* ---- places of parameters ---- */
 
 /* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
  * (topology.c keeps the parts together). */
@@ -70,7 +70,7 @@ static void read_topology(pl_model *m)
     }
 }
 
-/* ---- what inference keeps ---- */
+/* ---- parameters that inference keeps ---- */
 
 /* The largest of the embedding and of any matrix, which lies there while its copy is
  * made. */

@@ -183,7 +183,7 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
     out->scratch_bytes = 0;
 }
 
-/* ---- of a GPU ---- */
+/* ---- memory of a GPU ---- */
 
 static size_t largest(size_t a, size_t b)
 {

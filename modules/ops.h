@@ -151,9 +151,8 @@ typedef struct pl_ops {
                    int N, int V, int C);
 
     /* ---- optimizer, on fp32 blocks ---- */
-    /* *out = sum_i g[i]^2 in a fixed order, double accumulation over chunks; `out`
-     * is memory of the backend, as every pointer here but those of upload and
-     * download */
+    /* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of
+     * the backend, as all pointers here are, except those of upload and download. */
     void (*sum_squares)(pl_backend *be, double *out, const float *g, size_t n);
     /* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
      *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2

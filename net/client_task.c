@@ -212,8 +212,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
-    /* If it is rejected, the path may have overtaken an update that was lost on the
-     * way. */
+    /* If the state is rejected, it may have arrived before an update that was lost on
+     * the way. */
     if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:

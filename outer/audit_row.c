@@ -230,7 +230,7 @@ void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double toler
     audit->odd = first && !second ? 1 : 0;
 }
 
-/* ---- what is compared across kinds ---- */
+/* ---- likeness across kinds of devices ---- */
 int pl_audit_parts(const pl_topology *topology)
 {
     return pl_topology_n_slots(topology) + PL_AUDIT_MOMENTS;

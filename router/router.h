@@ -24,8 +24,9 @@ typedef enum pl_router_kind { PL_ROUTER_KMEANS, PL_ROUTER_PRODUCT } pl_router_ki
 typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
-    /* levels, and experts of each: they divide the feature for product k-means; under
-     * plain k-means similar clusters become paths that share modules */
+    /* The levels, and the number of experts of each. Product k-means divides the
+     * feature into that many parts; under plain k-means similar clusters become paths
+     * that share modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
     /* k-means++ restarts; at most this many Lloyd iterations */

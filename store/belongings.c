@@ -11,7 +11,7 @@ static kv_slice slice_of(const uint8_t *data, size_t len)
     return (kv_slice){data, len};
 }
 
-/* ---- what a row names ---- */
+/* ---- blobs that a row names ---- */
 typedef struct row_blobs {
     pl_hash *list;
     size_t n;
@@ -80,7 +80,7 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
     return status;
 }
 
-/* ---- which rows there are ---- */
+/* ---- listing the rows of a name ---- */
 typedef struct row_walk {
     const char *refs;
     pl_row_fn fn;

@@ -134,7 +134,7 @@ static pl_status count_all(collection *c)
     return count_with_bases(c);
 }
 
-/* ---- taking away ---- */
+/* ---- dropping data ---- */
 static pl_status drop_batch(pl_store *store, const victim *victims, size_t n)
 {
     pl_txn *txn = NULL;

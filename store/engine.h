@@ -42,7 +42,7 @@ PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
                                         char out[ENGINE_URL_MAX]);
 
-/* ---- what an engine does ---- */
+/* ---- operations of an engine ---- */
 typedef struct engine_entry {
     const char *name; /* borrowed */
     uint64_t bytes;

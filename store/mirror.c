@@ -138,7 +138,7 @@ static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
     return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
 }
 
-/* ---- chunks of an engine ---- */
+/* ---- chunks of a source with an engine ---- */
 static pl_hash place_at(kv_slice key)
 {
     pl_hash place = {{0}};
@@ -432,7 +432,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     return copy(&m, to);
 }
 
-/* ---- what was left ---- */
+/* ---- the rest of a copy in two steps ---- */
 
 static pl_status fill_batch(kv_batch *batch, pl_reader *r)
 {

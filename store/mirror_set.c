@@ -71,7 +71,7 @@ pl_status mirror_check(const char *folder)
                    own ? folder : above);
 }
 
-/* ---- what lies elsewhere ---- */
+/* ---- links and mount points ---- */
 /* Whether the path is a link or a mount point, which cannot be renamed or removed
  * together with its contents. */
 static bool is_elsewhere(const char *folder, const char *path)
@@ -302,7 +302,7 @@ pl_status pl_store_end_copy(const char *folder)
     return status;
 }
 
-/* ---- what was not decided ---- */
+/* ---- removing an undecided copy ---- */
 static bool has_all_parts(const char *folder, const pl_parts *parts)
 {
     for (int i = 0; i < parts->begun && i < parts->n; i++)

@@ -257,7 +257,7 @@ static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
                : pl_fail_in(status, "the rollback in %s cannot be read", store->folder);
 }
 
-/* ---- what a part has made ---- */
+/* ---- the number of the last rollback ---- */
 static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
 {
     pl_buf target = {0};

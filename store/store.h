@@ -104,7 +104,7 @@ uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far *
 PL_MUST_CHECK pl_status
 pl_store_refresh(pl_store *store); /* READ: catch up with the writer */
 
-/* ---- what is stored ---- */
+/* ---- records ---- */
 enum { PL_CONTRIBUTION_CELLS = 128 };
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
@@ -384,7 +384,7 @@ PL_MUST_CHECK pl_status pl_txn_put_object(pl_txn *txn, const char *name,
 PL_MUST_CHECK pl_status pl_txn_put_ref(pl_txn *txn, const char *name,
                                        const char *target);
 
-/* ---- taking away; the log goes on, records of versions stay ---- */
+/* ---- dropping data; the log goes on, records of versions stay ---- */
 PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* All pending contributions of a module, with their updates. */
@@ -394,7 +394,7 @@ PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 
-/* ---- going back: in all parts of a store, or in none ---- */
+/* ---- rollback: in all parts of a store, or in none ---- */
 /* Whether a rollback made this version; *source is the one whose parameters it has. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
 /* A store in one piece, or all parts of a store, opened for writing (ERR_BUSY if

@@ -112,7 +112,7 @@ PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
  * dropped. */
 PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
-/* ---- what leaves the store (retire.c) ---- */
+/* ---- dropping data (retire.c) ---- */
 /* Drops the pending rows of one phase of a module. With keep_updates their blobs stay,
  * because the new version names them. */
 PL_MUST_CHECK pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,

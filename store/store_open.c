@@ -35,7 +35,7 @@ row_source store_source(const pl_store *store)
     return (row_source){.db = store->db, .remote = store->remote};
 }
 
-/* ---- what the database says of itself ---- */
+/* ---- numbers that the database has ---- */
 static pl_status read_epoch(pl_store *store)
 {
     row_view row;

@@ -82,7 +82,7 @@ void hub_clear_audits(hub *h)
     h->n_audits = h->n_fenced = 0;
 }
 
-/* ---- saying what came of it ---- */
+/* ---- reporting the verdict ---- */
 static pl_status tell_home(hub *h, hub_audit *a, int64_t now_ms)
 {
     pl_message m;
@@ -114,7 +114,7 @@ static void count(hub *h, const hub_audit *a)
            a->row.tolerance, a->row.reason);
 }
 
-/* ---- whom nobody listens to ---- */
+/* ---- fenced workers ---- */
 static hub_fenced *find_fenced(hub *h, const char *name)
 {
     for (size_t i = 0; i < h->n_fenced; i++)
@@ -192,7 +192,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     return PL_OK;
 }
 
-/* ---- what the homes took ---- */
+/* ---- updates that the homes accepted ---- */
 /* Every home is asked for all updates, because modules may move while a job trains. */
 static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
 {
@@ -326,7 +326,7 @@ pl_status hub_hear_update(hub *h, const pl_message *m)
     return PL_OK;
 }
 
-/* ---- what a home has ---- */
+/* ---- rows of the homes ---- */
 
 static void allocate(hub_audit *a, const pl_topology *topology)
 {
@@ -429,7 +429,7 @@ void hub_end_rows(hub *h, int home)
     h->n_audits = n;
 }
 
-/* ---- who does it ---- */
+/* ---- choosing the worker ---- */
 static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
 {
     return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;

@@ -71,7 +71,7 @@ static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
     return end > now ? end - now : now - end;
 }
 
-/* ---- who came first ---- */
+/* ---- whose work a finished phase was ---- */
 static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
                              int other, uint64_t lost)
 {
@@ -102,7 +102,7 @@ pl_status hub_settle(hub *h, plan_path *path)
     return PL_OK;
 }
 
-/* ---- who is slow ---- */
+/* ---- finding slow leases ---- */
 /* Keeps the largest ones; equal ones in the order in which they came. */
 static void keep(hub *h, plan_task task, double left_s)
 {

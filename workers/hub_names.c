@@ -292,7 +292,7 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
     return w->barred_until_ms > now_ms;
 }
 
-/* ---- leases that end never ---- */
+/* ---- leases that are held too long ---- */
 /* A worker that renews a lease for ever and delivers nothing would stop its path. No
  * honest worker needs OVERDUE_TIMES as long as the slowest task that was ever accepted.
  */

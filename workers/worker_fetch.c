@@ -330,7 +330,7 @@ done:
     return status;
 }
 
-/* ---- what else a beginning needs ---- */
+/* ---- other data that a phase begins with ---- */
 /* eager: fetches the mean of the round before, which the home keeps after the momentum
  * of the version that was fetched. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,

@@ -20,7 +20,7 @@ enum {
     ROWS = 4,
     TILE = LANES == 16 ? 4 : 1,
     BEGINS = LANES < 16 ? 8 : 16,
-    BLOCK = 32 /* rows of x that are made bytes, and used, before the next ones */
+    BLOCK = 32 /* rows of x that are converted to bytes and used at a time */
 };
 
 /* One group of a row of x. */

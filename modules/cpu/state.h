@@ -65,8 +65,8 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
 /* Keeps the first failure and the thread's last error for sync. */
 void cpu_note_failure(cpu_state *self, pl_status status);
 
-/* The scratch block with at least `bytes`, 64-byte aligned; NULL (noted) if memory
- * does not suffice. */
+/* The scratch block with at least `bytes`, 64-byte aligned. NULL, with the failure
+ * noted, if memory does not suffice. */
 void *cpu_scratch(cpu_state *self, size_t bytes);
 void *cpu_packed(cpu_state *self, size_t bytes);
 

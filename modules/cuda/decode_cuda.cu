@@ -245,8 +245,8 @@ static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows
         decode<128>(be, out, parts, rows, n, s);
 }
 
-/* Room in scratch for the parts of up to ROWS_AT_ONCE rows; false (noted) if memory
- * does not suffice. */
+/* Room in scratch for the parts of up to ROWS_AT_ONCE rows. False, with the failure
+ * noted, if memory does not suffice. */
 static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
                         decode_parts *out)
 {

@@ -88,11 +88,11 @@ static inline const act *cuda_acts(const pl_act *acts)
 
 /* Keeps the first failure and the thread's last error for sync. */
 void cuda_note_failure(cuda_state *self, pl_status status);
-/* The scratch block with at least `bytes`, aligned to 256; NULL (noted) if memory does
- * not suffice. */
+/* The scratch block with at least `bytes`, aligned to 256. NULL, with the failure
+ * noted, if memory does not suffice. */
 void *cuda_scratch(cuda_state *self, size_t bytes);
-/* Fills the rope table for positions 0 .. n_positions-1; false (noted) without memory.
- */
+/* Fills the rope table for positions 0 .. n_positions-1. False, with the failure noted,
+ * if memory does not suffice. */
 bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta);
 
 void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
@@ -126,14 +126,14 @@ void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
  * multiple of 8. */
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N);
-/* The bytes of a weight from its master; and as bf16 in scratch, NULL (noted) if memory
- * does not suffice. */
+/* Makes the bytes of a weight from its master; the second function makes bf16 of them
+ * in scratch: NULL, with the failure noted, if memory does not suffice. */
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
 /* The fp8 copies of those weights that have one, from their bf16 copies. */
 void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
-/* n acts, a multiple of 8, as fp8 in scratch; false (noted) if memory does not suffice.
- */
+/* Converts n acts, a multiple of 8, to fp8 in scratch. False, with the failure noted,
+ * if memory does not suffice. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
 void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                double theta, int start, int sign);
