@@ -60,7 +60,8 @@ static bool streams(const pl_arm *arm)
     return pl_traits(arm->outer.method.method)->streams;
 }
 
-/* Fragments are strided over slots; whoever has no company streams along. */
+/* Slots are dealt to fragments round-robin. Modules with a single contributor are
+ * included. */
 static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     return pl_streaming_fragment(pl_topology_module_slot(t, module),
@@ -94,7 +95,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
     return round > delay ? (uint64_t)(round - delay) : 0;
 }
 
-/* Rounds of a fragment that were sent in phases before `phase`. */
+/* The number of rounds of a fragment that were sent in phases before `phase`. */
 static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int module,
                               int64_t phase)
 {
@@ -179,8 +180,8 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
     int contributors = pl_round_contributors(arm, t, module);
     double all = pl_arm_contributors(t, module);
     uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
-    /* An arrival's number is not known when it is encoded, and nothing is added to it.
-     */
+    /* The number of an arrival is not known when it is encoded, and arrivals are never
+     * added to each other. */
     bool arrives = contributors < all;
     return (pl_codec_round){
         .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),
@@ -270,7 +271,8 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* What mates have seen of noloco's and eager's must not be rounded here alone. */
+    /* Vectors of noloco and eager that mates have seen must not be rounded afterwards.
+     */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;

@@ -80,7 +80,7 @@ static pl_status step_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Only |D|, which Lambda needs before anything may be changed. */
+/* Measures only |D|, which Lambda needs before anything may be changed. */
 static pl_status measure_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
@@ -167,7 +167,7 @@ static pl_status check_step(const pl_outer_step *step, const pl_outer_state *sta
     return PL_OK;
 }
 
-/* The displacement is known from before, |g| was measured. */
+/* The displacement is known from the step before; |g| was measured in this one. */
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
                      double mean_squares)
 {
@@ -246,7 +246,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Four bf16 updates from index u on, at value `first`; false if they are not. */
+/* Finds four bf16 updates from index u on, at value `first`; false if they are not
+ * four, or not bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {
@@ -272,7 +273,7 @@ static void add_one(const step_kernels *kernels, const pl_update_view *view,
         kernels->add_float(mean, values + 4 * first, view->weight, fresh, count);
 }
 
-/* All updates of one piece of the mean. */
+/* Adds all updates to one piece of the mean. */
 static void add_piece(const step_kernels *kernels, const pl_update_list *updates,
                       size_t first, size_t count, float *mean)
 {
@@ -299,7 +300,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     return PL_OK;
 }
 
-/* The blocks and spans of a step, so that both norms of one vector are equal. */
+/* Uses the blocks and spans of a step, so that this norm equals the one that a step
+ * reports. */
 double pl_l2_norm(const float *values, size_t n)
 {
     const step_kernels *kernels = step_kernels_best();

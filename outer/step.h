@@ -31,14 +31,17 @@
 extern "C" {
 #endif
 
-enum { PL_OUTER_BLOCK = 512 }; /* values a block; all but the last are whole */
+enum {
+    PL_OUTER_BLOCK = 512
+}; /* values per block; only the last block may be shorter */
 
-/* Zero in all that is not named is diloco with nothing added. */
+/* A value of zero in all fields that are not named below is diloco without additions.
+ */
 typedef struct pl_outer_step {
     double lr, momentum; /* eta, mu */
     bool rescale;
     int n_contributors;
-    pl_method method; /* not noloco, which has no home */
+    pl_method method; /* any method except noloco, which has no home */
     pl_rule rule;
     int delay; /* without one Lambda is 1 */
     pl_gap gap;
@@ -47,18 +50,18 @@ typedef struct pl_outer_step {
     double spread;
 } pl_outer_step;
 
-/* The step that settings ask for, with `lr` of the phase. In delayed-nesterov one
- * call is one arrival. */
+/* The step for these settings, with the phase's `lr`. In delayed-nesterov one call is
+ * one arrival. */
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
-/* What a module's home keeps; [n] fp32 each, zero at first, changed in place.
- * Borrowed. The two numbers travel with the version.
+/* The vectors that a module's home keeps: [n] fp32 each, zero at first, changed in
+ * place. They are borrowed. The two numbers travel with the version.
  *
- * displacement is read and written: before the step it is how far x has moved since
- * the version that these updates are relative to, after it how far the step itself
- * went. With a delay of 1 a step leaves what the next one needs; with more the caller
- * sets it before each step. */
+ * displacement is read and written. Before the step it is how far x has moved since the
+ * version that these updates are relative to; after it, the length of the step itself.
+ * With a delay of 1 a step leaves what the next one needs; with a longer delay the
+ * caller sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL unless pl_outer_keeps_momentum */
@@ -81,13 +84,13 @@ typedef struct pl_outer_report {
     double gap;         /* Lambda */
 } pl_outer_report;
 
-/* One step. Errors: those of `fill` (state is then partly changed: discard it),
- * ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
+/* Takes one step. Errors: those of `fill` (the state is then partly changed: discard
+ * it), ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
 
-/* The same for a mean that exists; report may be NULL. */
+/* The same with a mean that exists as a vector; report may be NULL. */
 PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                                        const float *mean, size_t n,
                                        pl_outer_report *report);
@@ -109,7 +112,7 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
 
 double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
 
-/* Whether |D| must be known before, and |x_t - x_{t-1}| be measured in, the step. */
+/* Whether |D| must be known before the step, and |x_t - x_{t-1}| be measured in it. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

@@ -38,7 +38,7 @@ typedef struct step_block {
     size_t count;
 } step_block;
 
-/* Of a vector that may be missing. */
+/* The part of a vector, which may be missing, from `first` on. */
 static inline float *step_from(float *vector, size_t first)
 {
     return vector ? vector + first : NULL;

@@ -5,14 +5,13 @@
  *   heavy-ball        m = mu m + g, x -= eta m
  *   noloco            pairs instead of a home's mean (outer/gossip.h)
  *   co2               heavy ball, `delay` phases late: exchange behind the next phase
- *   streaming         diloco a fragment, fragments at offsets (outer/step_overlap.h)
+ *   streaming         diloco per fragment, fragments at offsets (outer/step_overlap.h)
  *   eager             last phase's mean, this phase's own part (outer/step_overlap.h)
- *   delayed-nesterov  a step an arrival, momentum every `buffer` arrivals
+ *   delayed-nesterov  a step per arrival, momentum every `buffer` arrivals
  *
- * A limit holds for updates g = lambda (x - x*): a phase that trains to its optimum
- * has lambda 1 and none goes beyond it, so 1 is the default curvature, and what is
- * stable there is stable for every smaller one.
- */
+ * A limit holds for updates g = lambda (x - x*). A phase that trains to its optimum has
+ * lambda 1, and no phase goes beyond that. So 1 is the default curvature, and settings
+ * that are stable there are stable for every smaller one. */
 #ifndef PL_OUTER_STEP_METHOD_H
 #define PL_OUTER_STEP_METHOD_H
 #include "base/base.h"
@@ -20,19 +19,20 @@
 extern "C" {
 #endif
 
-typedef enum pl_method { /* the number is what arms are stored with */
-                         PL_METHOD_DILOCO,
-                         PL_METHOD_FEDAVG,
-                         PL_METHOD_HEAVY_BALL,
-                         PL_METHOD_NOLOCO,
-                         PL_METHOD_CO2,
-                         PL_METHOD_STREAMING,
-                         PL_METHOD_EAGER,
-                         PL_METHOD_DELAYED_NESTEROV,
-                         PL_METHOD_COUNT
+/* The number is what arms are stored with. */
+typedef enum pl_method {
+    PL_METHOD_DILOCO,
+    PL_METHOD_FEDAVG,
+    PL_METHOD_HEAVY_BALL,
+    PL_METHOD_NOLOCO,
+    PL_METHOD_CO2,
+    PL_METHOD_STREAMING,
+    PL_METHOD_EAGER,
+    PL_METHOD_DELAYED_NESTEROV,
+    PL_METHOD_COUNT
 } pl_method;
 
-/* What momentum does: x -= eta (g + mu m) or x -= eta m, both with the new m. */
+/* How momentum is used: x -= eta (g + mu m) or x -= eta m, both with the new m. */
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
 /* co2's staleness penalty, by which an update is divided:
@@ -76,25 +76,26 @@ typedef struct pl_method_settings {
     int fragments;       /* streaming: F, divides H */
     int overlap;         /* streaming: tau inner steps from send to use, < H/F */
     double mix;          /* streaming: a in x_local = a x_local + (1-a) x */
-    int buffer;          /* delayed-nesterov: N, arrivals a momentum step */
+    int buffer;          /* delayed-nesterov: N, arrivals per momentum step */
     double spread;       /* delayed-nesterov: c in [0, 1/N] */
 } pl_method_settings;
 
-/* ERR_CONFIG names the nearest known method, and all. */
+/* The sentence of ERR_CONFIG names the nearest known method, and all of them. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
 /* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */
 const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
 
-/* The documented defaults; what a method does not use is neutral. They pass the
- * check for every number of holders. */
+/* The documented defaults; coefficients that a method does not use are neutral. They
+ * pass the check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* ERR_CONFIG: which coefficient, its limit, and what to lower. */
+/* The sentence of ERR_CONFIG names the coefficient, its limit, and what to lower. */
 PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
 
-/* The delay of a module: none where there is nobody to wait for. */
+/* The delay of a module; 0 if it has a single contributor, because there is nobody to
+ * wait for. */
 int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 
 /* ---- limits ---- */
@@ -133,8 +134,8 @@ typedef struct pl_outer_schedule {
     int64_t settle; /* 0: never */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
-/* The coefficients of a phase: lr and momentum of `settings` become that phase's.
- * Returns whether they are of the plain mean, which nothing may rescale. */
+/* Sets lr and momentum of `settings` to those of this phase. Returns whether they are
+ * those of the plain mean, which must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
 

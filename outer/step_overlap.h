@@ -1,4 +1,4 @@
-/* Methods that overlap an exchange with training: what a worker computes.
+/* Methods that overlap an exchange with training: the part that a worker computes.
  *
  * Streaming (arXiv:2501.18512): a path's blocks form F fragments; fragment p sends
  * after the inner steps s = (p+1) H/F (mod H), its next version is taken up `overlap`
@@ -12,8 +12,7 @@
  *
  * on its own x_i and m_i. The mean of the g~_i is gbar(t-1) + (gbar(t) - gbar(t-1))/M;
  * as the rules are linear, a home that steps with it (method eager of outer/step.h)
- * holds the mean of all x_i.
- */
+ * holds the mean of all x_i. */
 #ifndef PL_OUTER_STEP_OVERLAP_H
 #define PL_OUTER_STEP_OVERLAP_H
 #include "outer/step_method.h"

@@ -199,8 +199,8 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* `ahead`: the phase before has not arrived yet, so what only it contributes to is not
- * there, but its worker knows it. */
+/* `ahead`: the phase before has not arrived yet. Versions to which only that phase
+ * contributes are not there, but its worker knows them. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);
@@ -264,8 +264,8 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->made > phase || now_ms - path->made_ms >= deadline_ms;
 }
 
-/* Everybody whom the path met after its last phase must have finished that phase, or
- * offer what it made of it. */
+/* All mates of the path's last phase must have finished that phase, or offer their
+ * updates. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
@@ -289,15 +289,15 @@ static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
     return phase - least > a->arm.outer.staleness;
 }
 
-/* Whether (path, replica) `other` has done this phase, or somebody is at it. */
+/* Whether (path, replica) `other` has done this phase, or a worker is at it. */
 static bool is_under_way(const plan_path *other, int64_t phase)
 {
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
-/* A streaming path may begin before the version that it takes up a few steps later is
- * there, but not before everything that version needs is under way: else it could wait
- * for a task that nobody is left to do. */
+/* A streaming path may begin before the version exists that it takes up some steps
+ * later. But all updates of that version must be under way: otherwise the path could
+ * wait for a task for which no worker is left. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
@@ -331,7 +331,7 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Larger is better: steps still to do one after another, then affinity. */
+/* Larger is better: first the steps left to do one after another, then affinity. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
@@ -349,7 +349,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* Readiness last: it costs most, and most tasks are no better. */
+            /* Readiness is checked last, because it costs most and most tasks have no
+             * better score. */
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
@@ -385,7 +386,7 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
-/* Failures stay: they are of the phase that has not arrived yet. */
+/* Failures stay, because they belong to the phase that has not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
@@ -423,7 +424,7 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
     return taken;
 }
 
-/* A path that nobody ever had has token 0. */
+/* A path that was never leased has token 0. */
 static bool is_of(const plan_lease *lease, uint64_t token, int worker)
 {
     return token != 0 && lease->token == token && lease->worker == worker;
@@ -437,8 +438,8 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* noloco and delayed-nesterov begin with what happens to be there, and moments that
- * stay with a worker are another's. */
+/* noloco and delayed-nesterov begin with whatever has arrived by then, and moments that
+ * stay with a worker differ between workers. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -459,7 +460,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
     p->n_backups++;
 }
 
-/* Nobody is at the task any more, or its backup alone. */
+/* The lease ends. If there is a backup, it takes its place. */
 static void end_lease(plan_path *path)
 {
     int failures = path->lease.failures;
@@ -482,7 +483,8 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* This hub knows what it gave out itself; only an earlier one's leases come up so. */
+/* This hub knows the leases that it granted itself, so only leases of an earlier hub
+ * are taken up. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {
@@ -501,7 +503,8 @@ static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t toke
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
-    bool ahead = phase == path->phase + 1; /* whatever comes first after a restart */
+    /* after a restart the renewal of either phase may come first */
+    bool ahead = phase == path->phase + 1;
     if (phase != path->phase && !ahead)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
@@ -560,7 +563,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (lost)
                 lost(context, path->lease.worker);
             end_lease(path);
-            path->offered = 0; /* whoever offers it may be gone */
+            path->offered = 0; /* the worker that offers it may be gone */
             n++;
         }
     p->n_expired += (uint64_t)n;
