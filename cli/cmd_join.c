@@ -57,6 +57,11 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     pl_status status = PL_OK;
     if (!was_there || !is_known(p->hub, &own)) {
         status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
+        if (status == PL_ERR_NOPERM)
+            status = pl_fail(status,
+                             "the hub of this token refuses it: it was used already, "
+                             "has expired or was revoked; print a new one there with "
+                             "`pathloom key invite --run RUN`");
         if (status == PL_OK)
             say("enrolled as %s %s; the key is in %s", role, p->name, p->key);
     }

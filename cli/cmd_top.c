@@ -134,11 +134,10 @@ static void put_head(screen *s, const pl_json *status)
     put(s, "pathloom %s  %s%s  up %s", word(status, "version"), word(status, "address"),
         flag(status, "encrypted") ? " encrypted" : "",
         pl_human_seconds(number(status, "uptime_seconds"), up));
-    put(s,
-        "%s tokens/s  workers %d busy of %d  leases %.0f granted, %.0f expired  tasks "
-        "failed %.0f  backups %.0f, %.0f won",
-        pl_human_count(rate, tokens), busy, here, number(status, "leases_granted"),
-        number(status, "leases_expired"), number(status, "tasks_failed"),
+    put(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
+        pl_human_count(rate, tokens), busy, here, number(status, "tasks_failed"));
+    put(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
+        number(status, "leases_granted"), number(status, "leases_expired"),
         number(status, "backups_granted"), number(status, "backups_won"));
     put_audits(s, status);
     if (word(status, "failure")[0])
@@ -184,19 +183,37 @@ static void put_workers(screen *s, const pl_json *status, int most)
         put(s, "... and %d more", (int)n - most);
 }
 
-static void put_path(screen *s, const pl_json *arm, const pl_json *path)
+static void put_path(screen *s, const pl_json *arm, size_t i)
 {
+    const pl_json *paths = pl_json_get(arm, "paths"), *path = pl_json_at(paths, i);
     const pl_json *lease = pl_json_get(path, "lease"),
                   *backup = pl_json_get(path, "backup");
-    char name[96], tokens[16], held[160] = "";
-    snprintf(name, sizeof name, "%s/%s", word(arm, "arm"), word(path, "path"));
+    char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16], loss[16] = "-",
+                                                              held[160] = "";
+    progress_path_name(paths, i, own);
+    snprintf(name, sizeof name, "%s%s%s", word(arm, "arm"), own[0] ? "/" : "", own);
     if (lease)
         snprintf(held, sizeof held, "%s %.1f s%s%.60s", word(lease, "worker"),
                  number(lease, "age_seconds"), backup ? ", backup " : "",
                  backup ? word(backup, "worker") : "");
-    put(s, "%-20s %5.0f/%-5.0f %5.0f %8.3f %8s  %s", name, number(path, "phase"),
-        number(arm, "phases"), number(path, "step"), number(path, "loss"),
+    if (number(path, "loss") > 0) /* 0: it has not begun */
+        snprintf(loss, sizeof loss, "%.3f", number(path, "loss"));
+    put(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name, number(path, "phase"),
+        number(arm, "phases"), number(path, "step"), loss,
         pl_human_count(number(path, "tokens"), tokens), held);
+}
+
+/* The mixture, then the others, the newest first. Returns how many paths found no room
+ * on the screen, whose last line says so. */
+static int put_arm(screen *s, const pl_json *arm, int hidden)
+{
+    const pl_json *paths = pl_json_get(arm, "paths");
+    for (size_t i = 0; i < pl_json_count(paths); i++)
+        if (s->tty && s->line >= s->rows - 2)
+            hidden++;
+        else
+            put_path(s, arm, i);
+    return hidden;
 }
 
 static void put_paths(screen *s, const pl_json *status)
@@ -205,11 +222,15 @@ static void put_paths(screen *s, const pl_json *status)
     put(s, "%s", "");
     put(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS", "TOKENS",
         "LEASE, AGE");
-    for (size_t a = pl_json_count(arms); a-- > 0;) { /* the newest arm first */
-        const pl_json *arm = pl_json_at(arms, a), *paths = pl_json_get(arm, "paths");
-        for (size_t i = 0; i < pl_json_count(paths); i++)
-            put_path(s, arm, pl_json_at(paths, i));
-    }
+    int hidden = 0;
+    for (int mixture = 1; mixture >= 0; mixture--)
+        for (size_t a = pl_json_count(arms); a-- > 0;)
+            if ((strcmp(word(pl_json_at(arms, a), "arm"), "mix") == 0) == mixture)
+                hidden = put_arm(s, pl_json_at(arms, a), hidden);
+    if (hidden > 0)
+        put(s,
+            "... and %d more paths: make the window higher, or see `pathloom status`",
+            hidden);
 }
 
 static void draw(screen *s, const pl_json *status)

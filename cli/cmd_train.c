@@ -200,8 +200,8 @@ static void say_stopped(const pl_run *r)
 {
     char store[PL_PATH_MAX];
     if (pl_path_exists(run_file(r, "store", store)))
-        say("stopped; everything committed is in %s, and the same command goes on from "
-            "there",
+        say("stopped; everything committed is in %s,\n"
+            "         and the same command goes on from there",
             r->dir);
     else
         say("stopped before anything was trained; the same command begins anew");

@@ -116,6 +116,32 @@ void config_keep_own(const config *own, config *c)
     keep_path(own->import, c->import);
 }
 
+/* A file of `pathloom init` gives all keys: another preset in its first line would be
+ * ignored without a word. */
+static pl_status check_preset(const config *preset, const config *c)
+{
+    config laptop;
+    int n_set = 0, n_used = 0;
+    memset(&laptop, 0, sizeof laptop);
+    pl_conf_defaults(&config_table, &laptop);
+    PL_RETURN_IF(config_apply_preset(&laptop)); /* the default of `preset` */
+    fill_derived(&laptop);
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        pl_table one = {&config_table.keys[i], 1};
+        if (one.keys->type == PL_KEY_SECTION || strcmp(one.keys->name, "preset") == 0 ||
+            !pl_conf_difference(&one, preset, &laptop))
+            continue;
+        n_set++;
+        n_used += !pl_conf_difference(&one, preset, c);
+    }
+    if (n_set == 0 || n_used > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "preset %s has no effect: all %d keys that it sets are given beside "
+                   "it; delete their lines, or see `pathloom init --set preset=%s`",
+                   c->preset, n_set, c->preset);
+}
+
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out)
 {
@@ -133,6 +159,8 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     *out = preset;
     PL_RETURN_IF(config_lay(out, file, sets, n_sets));
     fill_derived(out);
+    fill_derived(&preset);
+    PL_RETURN_IF(check_preset(&preset, out));
     return config_check(out);
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250, ASK_MS = 2000 };
-enum { PATHS_SHOWN = 16, WORKERS_SHOWN = 8 };
+enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
     pl_run *r;
@@ -86,22 +86,36 @@ static double eta(const progress *p)
     return rate > 0 ? (p->total - p->done) / rate : -1;
 }
 
-/* A path's name, without its replica if there is only one. */
-static void put_path(const pl_json *paths, size_t i, pl_buf *out)
+void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX])
 {
-    const char *name = text(pl_json_at(paths, i), "path");
     bool replicas = false;
     for (size_t k = 0; k < pl_json_count(paths); k++)
         replicas |= !pl_ends_with(text(pl_json_at(paths, k), "path"), ".r0");
-    pl_buf_printf(out, "%.*s", (int)(replicas ? strlen(name) : strcspn(name, ".")),
-                  name);
+    pl_copy_text(out, PL_NAME_MAX, text(pl_json_at(paths, i), "path"));
+    if (!replicas)
+        out[strcspn(out, ".")] = '\0';
+    if (pl_json_count(paths) == 1)
+        out[0] = '\0';
 }
 
-/* The phase that the slowest path is in, and each path's last loss. */
-static void arm_line(const pl_json *a, pl_buf *out)
+/* A loss of 0 is that of a path that has not begun. */
+static void put_loss(double loss, pl_buf *out)
 {
+    if (loss > 0)
+        pl_buf_printf(out, " %.3f", loss);
+    else
+        pl_buf_printf(out, " -");
+}
+
+/* The phase that the slowest path is in, and the last loss of as many paths as a line
+ * of `columns` has room for. */
+static void arm_line(const pl_json *a, int columns, pl_buf *out)
+{
+    enum { MORE = sizeof "  +123" }; /* and the last column stays free */
     const pl_json *paths = pl_json_get(a, "paths");
-    size_t n = pl_json_count(paths), shown = n < PATHS_SHOWN ? n : PATHS_SHOWN;
+    size_t n = pl_json_count(paths), shown = 0;
+    char name[PL_NAME_MAX];
+    pl_buf one = {0};
     double least = number(a, "phases");
     for (size_t i = 0; i < n; i++) {
         double phase = number(pl_json_at(paths, i), "phase");
@@ -109,17 +123,19 @@ static void arm_line(const pl_json *a, pl_buf *out)
     }
     pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", text(a, "arm"), least,
                   number(a, "phases"));
-    for (size_t i = 0; i < shown; i++) {
-        double loss = number(pl_json_at(paths, i), "loss");
-        pl_buf_printf(out, "  ");
-        put_path(paths, i, out);
-        if (loss > 0)
-            pl_buf_printf(out, " %.3f", loss);
-        else
-            pl_buf_printf(out, " -");
+    for (; shown < n; shown++) {
+        size_t more = shown + 1 < n ? MORE : 1;
+        pl_buf_clear(&one);
+        progress_path_name(paths, shown, name);
+        pl_buf_printf(&one, "%s%s", n > 1 ? " " : "", name);
+        put_loss(number(pl_json_at(paths, shown), "loss"), &one);
+        if (out->len + one.len + 1 + more > (size_t)columns)
+            break;
+        pl_buf_printf(out, "%s%s", n > 1 ? " " : "", pl_buf_text(&one));
     }
     if (n > shown)
-        pl_buf_printf(out, "  ... %zu more", n - shown);
+        pl_buf_printf(out, "  +%zu", n - shown);
+    pl_buf_destroy(&one);
 }
 
 static void worker_line(const pl_json *w, pl_buf *out)
@@ -183,7 +199,7 @@ static void draw_block(progress *p, const pl_json *status)
     put_line(p, &line, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++)
         if (is_mine(p, text(pl_json_at(arms, i), "arm"))) {
-            arm_line(pl_json_at(arms, i), &line);
+            arm_line(pl_json_at(arms, i), p->columns, &line);
             put_line(p, &line, &out);
         }
     size_t n = p->finished ? 0 : pl_json_count(workers);
@@ -198,6 +214,19 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
+/* The mean of the last losses of those paths that have begun; 0: none has. */
+static double mean_loss(const pl_json *paths)
+{
+    double sum = 0;
+    int n = 0;
+    for (size_t k = 0; k < pl_json_count(paths); k++) {
+        double loss = number(pl_json_at(paths, k), "loss");
+        sum += loss;
+        n += loss > 0;
+    }
+    return n > 0 ? sum / n : 0;
+}
+
 /* For output that is not a terminal: the head, each arm's progress, and the workers. */
 static void draw_line(const progress *p, const pl_json *status)
 {
@@ -207,15 +236,12 @@ static void draw_line(const progress *p, const pl_json *status)
     int busy = 0;
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
-        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
-        double loss = 0;
-        size_t n = pl_json_count(paths);
+        const pl_json *a = pl_json_at(arms, i);
         if (!is_mine(p, text(a, "arm")))
             continue;
-        for (size_t k = 0; k < n; k++)
-            loss += number(pl_json_at(paths, k), "loss") / (double)n;
-        pl_buf_printf(&out, "  %s %.0f/%.0f loss %.3f", text(a, "arm"),
-                      number(a, "tasks_done"), number(a, "tasks"), loss);
+        pl_buf_printf(&out, "  %s %.0f/%.0f loss", text(a, "arm"),
+                      number(a, "tasks_done"), number(a, "tasks"));
+        put_loss(mean_loss(pl_json_get(a, "paths")), &out);
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
         busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
@@ -251,8 +277,11 @@ static pl_status poll_once(progress *p, bool *first)
     int restarts = pl_launcher_restarts(p->r->launcher);
     PL_RETURN_IF(run_tend(p->r));
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
-        say("         a process died and was started again (%d so far)",
-            pl_launcher_restarts(p->r->launcher));
+        say("         %s and was started again (%d restart%s so far); no committed\n"
+            "         version is lost, and its task begins again",
+            pl_launcher_last_restart(p->r->launcher),
+            pl_launcher_restarts(p->r->launcher),
+            pl_launcher_restarts(p->r->launcher) == 1 ? "" : "s");
         p->drawn_lines = 0;
     }
     pl_status asked = run_hub_status(p->r, ASK_MS, &status);

@@ -155,6 +155,9 @@ pl_status stage_route(pl_run *r);
 pl_status stage_arms(pl_run *r);
 
 /* progress.c: waits until the arms are finished, showing how far they are. */
+/* "p01" for "p01.r0" where no path of the arm has several replicas; "" if the arm has
+ * one path only. */
+void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms);
 
 /* arms.c: definitions of the arms of a run */

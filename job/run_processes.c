@@ -353,14 +353,26 @@ static pl_status read_address(const pl_run *r, const char *file,
     return run_await_address(r->dir, file, 0, out);
 }
 
-pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
+static pl_status no_job(const char *dir)
 {
-    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
-        return PL_OK;
+    char saved[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(saved, dir, "run.yaml")))
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no run in %s (no run.yaml); give --run FOLDER, or make "
+            "one with `pathloom train --out %s`",
+            dir, dir);
     return pl_fail(PL_ERR_NOT_FOUND,
                    "no job is running in %s; start or resume it with `pathloom train "
                    "--out %s`",
                    dir, dir);
+}
+
+pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
+{
+    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
+        return PL_OK;
+    return no_job(dir);
 }
 
 /* Waits for the address in RUN/FILE, which a process writes when it has started. */
@@ -584,11 +596,7 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
                        pl_wire_address(r->hub), WATCH_MS / 1000);
     if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "no job is running in %s; start or resume it with `pathloom train "
-            "--out %s`",
-            r->dir, r->dir);
+        return no_job(r->dir);
     }
     return pl_fail(status,
                    "the hub of the job in %s does not answer within %d s; it is "

@@ -223,6 +223,9 @@ refuse_corpus "an unknown key" 78 'train.taus|--set|train.tau' \
 refuse_corpus "a bad value" 78 'train.tau|abc|whole number' \
     --corpus text --set train.tau=abc
 refuse_corpus "no value" 78 'train.tau|key=value' --corpus text --set train.tau
+"$pathloom" init | sed 's/^preset: laptop$/preset: laptop-4x4/' >all_keys.yaml
+refused "a preset that changes nothing" 78 'laptop-4x4|no effect|all' \
+    "$pathloom" train all_keys.yaml --corpus text --out unused
 refuse_corpus "a bad preset" 78 'laptopp|laptop' --corpus text --set preset=laptopp
 refuse_corpus "a bad topology" 78 '2y2|2x2' --corpus text --set topology.levels=2y2
 refuse_corpus "blocks that do not split" 78 \
@@ -603,11 +606,11 @@ works "--help" 'train|generate|--help' "$pathloom" --help
 echo "-- keys and other machines"
 token=pl1.127.0.0.1:1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE
 refused "no token" 64 'join|token|key invite' "$pathloom" join
-refused "a token that is none" 64 'not a token|copy all' "$pathloom" join nonsense
-refused "half a token" 78 'address|key' "$pathloom" join "${token%AE}.x" --key half.key
+refused "a token that is none" 64 'not a whole token|copy all' "$pathloom" join nonsense
+refused "half a token" 64 'whole token|key invite' "$pathloom" join "${token%AE}.x" --key half.key
 refused "a token without its secret" 64 'secret|copy all' "$pathloom" join "$token.AAAA" \
     --key half.key
-refused "no token in its file" 64 'not a token' "$pathloom" join --token-file /dev/null
+refused "no token in its file" 64 'not a whole token' "$pathloom" join --token-file /dev/null
 refused "no verb of key" 64 'key takes|invite' "$pathloom" key
 refused "a key of no run" 66 'nowhere|net.hub' "$pathloom" key list --run nowhere
 refused "an invitation without a job" 66 'nowhere|train' \
@@ -723,6 +726,7 @@ start
 kill -9 "$job"
 end 137
 check_nobody_left
+refused "status of no run" 66 'there is no run in nosuch' "$pathloom" status --run nosuch
 refused "status of a killed job" 66 'no job is running|train --out' \
     "$pathloom" status --run long
 works "the same command finishes" 'resumed|mixture, by the router' \

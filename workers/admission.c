@@ -135,14 +135,16 @@ pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
     char *key = secret ? strrchr(copy, '.') : NULL;
     if (key)
         *key++ = '\0';
-    if (!key || !pl_starts_with(copy, token_mark) || strlen(copy) <= strlen(token_mark))
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`%.16s...` is not a token: it begins with %s and has four parts; "
-            "copy all of what `pathloom key invite` printed",
-            token, token_mark);
-    snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark), key);
-    PL_RETURN_IF(pl_address_parse(hub, &at));
+    bool is_whole = key && pl_starts_with(copy, token_mark) && strchr(copy, ':');
+    if (is_whole)
+        snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark),
+                 key);
+    if (!is_whole || pl_address_parse(hub, &at) != PL_OK)
+        return pl_fail(PL_ERR_USAGE,
+                       "`%.24s...` is not a whole token, which looks like "
+                       "%sHOST:PORT.KEY.SECRET; copy all of what `pathloom key invite` "
+                       "printed",
+                       token, token_mark);
     return pl_invite_keypair(secret, invite);
 }
 

@@ -27,6 +27,7 @@ typedef struct child {
     char address[PL_ADDRESS_MAX];
     pid_t pid; /* 0: not running */
     bool stopping;
+    int how;            /* it ended, as waitpid tells */
     int crashes, kills; /* in the present row */
     int64_t started_ms;
     int64_t restart_ms; /* when to start again; 0: not waiting */
@@ -36,6 +37,7 @@ struct pl_launcher {
     char program[PL_PATH_MAX], logs[PL_PATH_MAX];
     child *children;
     int n, restarts;
+    char last[128]; /* who was started again, and why */
 };
 
 pl_status pl_launcher_create(const char *program, const char *log_folder,
@@ -281,6 +283,7 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
 {
     char words[LINE_BYTES];
     c->pid = 0;
+    c->how = how;
     if (c->stopping)
         return PL_OK;
     pl_status why = last_words(l, c->name, words);
@@ -295,6 +298,17 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     return count_death(c, was_told_to_end(how), why, words);
 }
 
+static void note_restart(pl_launcher *l, const child *c)
+{
+    l->restarts++;
+    if (WIFSIGNALED(c->how))
+        snprintf(l->last, sizeof l->last, "%s was killed (signal %d)", c->name,
+                 WTERMSIG(c->how));
+    else
+        snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
+                 WEXITSTATUS(c->how));
+}
+
 pl_status pl_launcher_tend(pl_launcher *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -304,11 +318,16 @@ pl_status pl_launcher_tend(pl_launcher *l)
             PL_RETURN_IF(after_death(l, c, how));
         if (c->pid == 0 && !c->stopping && c->restart_ms > 0 &&
             pl_now_ms() >= c->restart_ms) {
-            l->restarts++;
+            note_restart(l, c);
             PL_RETURN_IF(spawn(l, c));
         }
     }
     return PL_OK;
+}
+
+const char *pl_launcher_last_restart(const pl_launcher *launcher)
+{
+    return launcher->last;
 }
 
 int pl_launcher_restarts(const pl_launcher *launcher)

@@ -108,6 +108,9 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
  * crashes in a row are an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
+/* Which child was started again last, and how it had ended: "worker-1 was killed
+ * (signal 9)". "": none yet. Borrowed until the next pl_launcher_tend. */
+const char *pl_launcher_last_restart(const pl_launcher *launcher);
 /* The largest memory of any running child whose name starts with `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
 /* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,

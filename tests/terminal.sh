@@ -1,0 +1,54 @@
+#!/bin/sh
+# What `train` and `top` show on a narrow, low terminal: no number is cut in half, the
+# mixture comes first, what finds no room is counted, and a killed process is named.
+# Skipped without script(1).
+#
+# usage: terminal.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+. tests/chaos_job.sh
+own_folder "$work"
+command -v script >/dev/null || exit 77
+make_corpus base modules docs
+
+# A program on a terminal of 60 columns and 16 rows; what it draws goes to a file.
+on_terminal() { # file, command
+    TERM=xterm script -qfec "stty cols 60 rows 16; $2" "$1" </dev/null >/dev/null 2>&1
+}
+
+on_terminal "$work/train.out" "'$pathloom' train --corpus '$work/corpus' --out '$work/run' \
+    --workers 2 --set data.vocab=400 --set data.valid_share=0.1 --set model.width=32 \
+    --set model.heads=2 --set model.blocks=2 --set model.context=32 --set train.batch=2 \
+    --set topology.levels=4x4 --set train.tau=20 --set train.phases=10 \
+    --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=diloco \
+    --set eval.max_tokens=200 --set eval.sample_tokens=0" &
+job=$!
+tries=600
+until [ -s "$work/run/log/worker-1.log" ] && grep -q 'mix ' "$work/train.out"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the mixture does not begin"
+    sleep 0.1
+done
+# top ends with q; the terminal's input is at its end, so it is stopped.
+on_terminal "$work/top.out" "timeout 2 '$pathloom' top --run '$work/run'"
+pkill -KILL -f "pathloom worker --run $work/run --index 1( |\$)" || fail "there is no worker-1"
+wait "$job" || fail "the job: $(tail -n 3 "$work/train.out")"
+
+# Pictures without cursor movements, one line each.
+plain() { # file
+    sed 's/\x1b\[[0-9;?]*[A-Za-z]//g; s/\r//g' "$1"
+}
+plain "$work/train.out" | grep '^  mix .*phase' >"$work/lines" || fail "no line of the mixture"
+awk 'length > 59' "$work/lines" | grep -q . && fail "a line is wider than the terminal"
+grep -qv '\(p[0-9]* \([0-9]*\.[0-9][0-9][0-9]\|-\)  +[0-9]*\)$' "$work/lines" &&
+    fail "cut in the middle: $(grep -v '+[0-9]*$' "$work/lines" | head -n 1)"
+plain "$work/train.out" | grep -q 'worker-1 was killed (signal 9) and was started again' ||
+    fail "it does not say who was killed"
+plain "$work/train.out" | grep -q 'loss 0\.000' && fail "a loss of what has not begun"
+
+plain "$work/top.out" >"$work/top"
+grep -q '^mix/p00 ' "$work/top" || fail "top does not show the mixture"
+grep -q '^\.\.\. and [0-9]* more paths' "$work/top" || fail "top hides paths silently"
+grep -q 'tasks failed [0-9]' "$work/top" || fail "top cuts a number off"
+echo "60 columns and 16 rows are enough"
